@@ -22,8 +22,8 @@ import torch
 
 from benchmarks.elastic.workers import names, old_torch
 from benchmarks.gpu.output import NOT_CHECKED, require, tell
+from tidewater.elastic.addresses import Address
 from tidewater.elastic.errors import GroupBroken
-from tidewater.elastic.group.addresses import Address
 from tidewater.elastic.group.backend import can_reconfigure, supports_reconfigure
 from tidewater.elastic.group.group import Group, open_group
 from tidewater.elastic.peer.handshake import Identity

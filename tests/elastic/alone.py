@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import torch
 
-from tidewater.elastic.group.addresses import Address
+from tidewater.elastic.addresses import Address
 from tidewater.elastic.group.group import Group, open_group
 
 

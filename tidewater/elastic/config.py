@@ -15,9 +15,9 @@ from pathlib import Path
 
 from tidewater.contract import env
 from tidewater.elastic import flags as common
+from tidewater.elastic.addresses import bare
 from tidewater.elastic.errors import ConfigError
 from tidewater.elastic.etcd.access import Access
-from tidewater.elastic.group.addresses import bare
 
 _LAST_PORT = 65535
 _LEAST_SECRET = 32

@@ -10,6 +10,8 @@ TrainerError
 │   └── OutOfMemory    this worker had too little memory: the step is repeated with smaller micro-batches
 ├── Drifted            the states of the workers differ: training stops, the checkpoints are kept: exit code 2
 └── Diverged           the loss is not a number: training stops, the last checkpoint is kept: exit code 2
+
+Stranger is an OSError: whoever opens a connection expects those.
 """
 
 from __future__ import annotations
@@ -54,3 +56,7 @@ class Diverged(TrainerError):
 
 class Drifted(TrainerError):
     """The states of the workers differ, although all made the same steps."""
+
+
+class Stranger(OSError):
+    """The other end of a connection does not know the job's secret, or is another member."""

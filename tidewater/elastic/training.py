@@ -105,3 +105,19 @@ class Training:
     running; the model is as after that step. A worker that gets the state after a step while it is not reported yet is
     called too, with rank -1 and no samples, so that its ``stateful`` objects change alike. If all workers were lost,
     steps since the checkpoint are repeated, and reported again."""
+
+
+@dataclass(frozen=True)
+class Learner:
+    """What a session needs of a ``Training``, for a loop that computes gradients by itself. The fields are as there."""
+
+    model: torch.nn.Module
+    optimizer: torch.optim.Optimizer | Sequence[torch.optim.Optimizer]
+    schedule: Callable[[float], float] = constant
+    scheduler: LRScheduler | Sequence[LRScheduler] = ()
+    before_step: Callable[[torch.nn.Module], object] | None = None
+    stateful: Mapping[str, Any] = field(default_factory=dict)
+    on_step: Callable[[Report], None] = ignore
+
+
+AnyTraining = Training | Learner

@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection
 import torch
 
 from benchmarks.elastic.workers import names
-from tidewater.elastic.group.addresses import Address
+from tidewater.elastic.addresses import Address
 from tidewater.elastic.peer.handshake import Identity
 from tidewater.elastic.peer.server import PeerServer, fetch
 

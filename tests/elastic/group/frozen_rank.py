@@ -17,8 +17,8 @@ from typing import Any
 
 import torch
 
+from tidewater.elastic.addresses import Address
 from tidewater.elastic.errors import GroupBroken
-from tidewater.elastic.group.addresses import Address
 from tidewater.elastic.group.gloo import Gloo
 from tidewater.elastic.group.group import Group, open_group
 from tidewater.elastic.launch.lifeline import bound_to

@@ -12,9 +12,9 @@ import torch
 from torch._C._distributed_c10d import ErrorType
 
 from tests.elastic.group.nccl.double import Communicator, Device, Double
+from tidewater.elastic.addresses import Address
 from tidewater.elastic.errors import GroupBroken, TrainerError
 from tidewater.elastic.group import nccl
-from tidewater.elastic.group.addresses import Address
 from tidewater.elastic.group.group import Group
 
 CPU = torch.device("cpu")

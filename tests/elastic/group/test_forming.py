@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import torch
 
+from tidewater.elastic.addresses import Address
 from tidewater.elastic.errors import GroupBroken
 from tidewater.elastic.group import gloo
-from tidewater.elastic.group.addresses import Address
 from tidewater.elastic.group.backend import Backend
 from tidewater.elastic.group.group import Group
 from tidewater.elastic.group.rendezvous import MeetingStore

@@ -11,8 +11,8 @@ import pytest
 from torch._C._distributed_c10d import TCPStore
 
 from tests.elastic.workers import SECRET, free_port
+from tidewater.elastic.addresses import Address
 from tidewater.elastic.errors import GroupBroken
-from tidewater.elastic.group.addresses import Address
 from tidewater.elastic.group.rendezvous import MeetingStore, join
 from tidewater.elastic.peer.handshake import Identity
 from tidewater.elastic.peer.server import PeerServer

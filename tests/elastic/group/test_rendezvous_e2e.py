@@ -31,7 +31,7 @@ import secrets, sys, time
 import torch
 from tidewater.elastic.group import rendezvous as meeting
 from tidewater.elastic.errors import GroupBroken
-from tidewater.elastic.group.addresses import Address
+from tidewater.elastic.addresses import Address
 from tests.elastic.group.kinds import KINDS
 from tidewater.elastic.peer.handshake import Identity
 from tidewater.elastic.peer.server import PeerServer

@@ -9,10 +9,9 @@ import pytest
 from torch import nn
 
 from tests.elastic.workers import SECRET
-from tidewater.elastic.errors import RecordError
+from tidewater.elastic.errors import RecordError, Stranger
 from tidewater.elastic.membership.rules import Generation, Member, View
 from tidewater.elastic.membership.traits import Traits, code_digest, difference, refusal
-from tidewater.elastic.peer.handshake import Stranger
 
 
 def traits(width: int = 4, **more: str | int | float | bool | None) -> Traits:

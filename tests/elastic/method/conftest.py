@@ -14,8 +14,8 @@ from tests.elastic.alone import form_alone, opened_alone
 from tidewater.elastic.data.loader import Micro, Prepared
 from tidewater.elastic.data.sampler import Cursor, Step
 from tidewater.elastic.group.group import Group
-from tidewater.elastic.state import State, kind_of
-from tidewater.elastic.step import Stepper
+from tidewater.elastic.session.state import State, kind_of
+from tidewater.elastic.session.step import Stepper
 from tidewater.elastic.training import Training
 
 SAMPLES, FEATURES, CLASSES = 12, 5, 3

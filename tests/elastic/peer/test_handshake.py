@@ -11,9 +11,10 @@ from collections.abc import Iterator
 import pytest
 
 from tests.elastic.workers import SECRET
-from tidewater.elastic.group.addresses import Address
+from tidewater.elastic.addresses import Address
+from tidewater.elastic.errors import Stranger
 from tidewater.elastic.membership.traits import Traits
-from tidewater.elastic.peer.handshake import HELLO, Identity, Initiator, Responder, Stranger, connect
+from tidewater.elastic.peer.handshake import HELLO, Identity, Initiator, Responder, connect
 from tidewater.elastic.peer.server import PONG, PeerServer, ask_traits, look
 
 ME, PEER = Identity(SECRET, "me"), Identity(SECRET, "peer")

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.elastic.workers import CHECKOUT, SECRET
-from tidewater.elastic.group.addresses import Address
+from tidewater.elastic.addresses import Address
 from tidewater.elastic.group.rendezvous import MeetingStore, join
 from tidewater.elastic.membership.rules import Member
 from tidewater.elastic.membership.suspects import Sign

@@ -16,8 +16,8 @@ import pytest
 import torch
 
 from tests.elastic.workers import CHECKOUT, SECRET, free_port
+from tidewater.elastic.addresses import Address
 from tidewater.elastic.errors import ConfigError, GroupBroken
-from tidewater.elastic.group.addresses import Address
 from tidewater.elastic.membership.suspects import Sign
 from tidewater.elastic.membership.traits import Traits
 from tidewater.elastic.peer import server as peer_server

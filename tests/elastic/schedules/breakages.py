@@ -16,8 +16,8 @@ from tests.elastic.schedules.points import replace
 from tidewater.elastic.data import sampler
 from tidewater.elastic.data.sampler import Cursor, Step
 from tidewater.elastic.membership.rules import Generation
-from tidewater.elastic.parts import Parts
-from tidewater.elastic.peer import handover
+from tidewater.elastic.session import handover
+from tidewater.elastic.session.worker import Worker
 
 Change = Callable[[Step, Cursor, int, int], Step]
 """A step and the cursor before it, the number of samples in an epoch and in a batch → the broken step."""
@@ -77,13 +77,13 @@ def _move_after_a_loss(batches: int) -> None:
     synchronise = handover.synchronise
 
     @functools.wraps(synchronise)
-    def moved(parts: Parts, generation: Generation, rank: int, *more: Any) -> Any:
-        result = synchronise(parts, generation, rank, *more)
+    def moved(worker: Worker, generation: Generation, rank: int, *more: Any) -> Any:
+        result = synchronise(worker, generation, rank, *more)
         if generation.cause == "lost":
-            offset = parts.state.cursor.offset + batches * 7
+            offset = worker.state.cursor.offset + batches * 7
             # Not across an epoch's end: the next failure is used instead.
             if 0 <= offset < 49:
-                parts.state.cursor = Cursor(parts.state.cursor.epoch, offset)
+                worker.state.cursor = Cursor(worker.state.cursor.epoch, offset)
         return result
 
     replace(synchronise, moved)

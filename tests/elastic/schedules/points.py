@@ -75,10 +75,11 @@ class Points:
     def install(self) -> None:
         """Wrap the trainer's functions that mark a moment."""
         from tidewater.elastic.checkpoint import Checkpoints
-        from tidewater.elastic.evaluation import Evaluation
         from tidewater.elastic.group.group import Group
         from tidewater.elastic.membership.coordinator import Coordinator
-        from tidewater.elastic.peer import handover, server
+        from tidewater.elastic.peer import server
+        from tidewater.elastic.session import handover
+        from tidewater.elastic.session.evaluation import Evaluation
 
         # A worker that warms up forms a group of one, which is not a rendezvous.
         self._wrap(Group, "form", before="form", when=lambda group, uuid, rank, addresses, *more: len(addresses) > 1)
@@ -111,9 +112,9 @@ class Points:
 
 
 def replace(original: Any, replacement: Any) -> None:
-    """Put ``replacement`` in every trainer module that has imported ``original`` by name."""
+    """Put ``replacement`` in every module of the runtime that has imported ``original`` by name."""
     for module_name, module in list(sys.modules.items()):
-        if module_name.split(".")[0] == "trainer":
+        if module_name.split(".")[0] == "tidewater":
             for name, value in list(vars(module).items()):
                 if value is original:
                     setattr(module, name, replacement)

@@ -29,9 +29,9 @@ from tests.elastic.schedules.ledger import SUFFIX, Attempt, Final, Restored, Scr
 from tests.elastic.schedules.points import Points
 from tidewater.elastic.checkpoint import Checkpoints
 from tidewater.elastic.membership.rules import Generation
-from tidewater.elastic.parts import Parts
-from tidewater.elastic.peer import handover
-from tidewater.elastic.state import State
+from tidewater.elastic.session import handover
+from tidewater.elastic.session.state import State
+from tidewater.elastic.session.worker import Worker
 from tidewater.elastic.training import Report, Training
 
 TOTAL = 50
@@ -183,15 +183,15 @@ class Witness:
         synchronise, restore, load = handover.synchronise, handover._restore, Checkpoints.load
 
         @functools.wraps(synchronise)
-        def witnessed(parts: Parts, generation: Generation, rank: int, *more: Any) -> Any:
-            self._state, self._generation, self._rank = parts.state, generation, rank
-            return synchronise(parts, generation, rank, *more)
+        def witnessed(worker: Worker, generation: Generation, rank: int, *more: Any) -> Any:
+            self._state, self._generation, self._rank = worker.state, generation, rank
+            return synchronise(worker, generation, rank, *more)
 
         @functools.wraps(restore)
-        def restored(parts: Parts, generation: Generation, *more: Any) -> None:
-            state = parts.state
+        def restored(worker: Worker, generation: Generation, *more: Any) -> None:
+            state = worker.state
             applied_in, runs = state.applied_in, state.runs
-            restore(parts, generation, *more)
+            restore(worker, generation, *more)
             # Before the state is sent: this process, or its generation, may end during the transfer.
             base = applied_in if state.runs is runs else self._restored_from
             self._scribe.write(Restored(state.step, generation.number, base))

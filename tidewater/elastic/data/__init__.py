@@ -7,4 +7,5 @@ seeds     the random generators that datasets draw from, seeded per sample
 dataset   the `dataset` sub-command: puts a dataset on the volume once, and verifies it
 archive   downloads and unpacks an archive of images
 folders   lists the images of each class in a folder
+device    batches on the device that computes with them
 """

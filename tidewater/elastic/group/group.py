@@ -26,9 +26,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from tidewater.elastic.addresses import Address
 from tidewater.elastic.errors import GroupBroken
 from tidewater.elastic.group import ballot, gloo, nccl, nccl_environment, rendezvous
-from tidewater.elastic.group.addresses import Address
 from tidewater.elastic.group.backend import Backend, can_reconfigure, supports_reconfigure
 from tidewater.elastic.group.rendezvous import MeetingStore
 from tidewater.elastic.peer.keyvalue import Keys, LocalKeys

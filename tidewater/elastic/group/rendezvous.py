@@ -27,10 +27,10 @@ from typing import Any
 # torch.distributed offers it too, but its type information does not say so.
 from torch._C._distributed_c10d import Store
 
-from tidewater.elastic.errors import GroupBroken
-from tidewater.elastic.group.addresses import Address
+from tidewater.elastic.addresses import Address
+from tidewater.elastic.errors import GroupBroken, Stranger
 from tidewater.elastic.peer import handshake
-from tidewater.elastic.peer.handshake import Identity, Stranger
+from tidewater.elastic.peer.handshake import Identity
 from tidewater.elastic.peer.keyvalue import Keys, RemoteKeys
 
 _SLICE_SECONDS = 0.2

@@ -5,5 +5,4 @@ records      members and generations as etcd keeps them
 coordinator  applies the decisions to etcd, in its own threads, while training runs
 suspects     members without a record: dead, or only unreachable for etcd
 traits       what must be equal in all workers of a job
-ending       the records that say that the job is finished
 """

@@ -38,7 +38,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from tidewater.elastic.group.addresses import Address
+from tidewater.elastic.addresses import Address
 
 
 @dataclass(frozen=True)

@@ -23,10 +23,9 @@ from importlib.resources.abc import Traversable
 from typing import TYPE_CHECKING, Any
 
 from tidewater.contract import env
-from tidewater.elastic.errors import RecordError
+from tidewater.elastic.compiled import plain
+from tidewater.elastic.errors import RecordError, Stranger
 from tidewater.elastic.membership.rules import Member, View, reference
-from tidewater.elastic.passes.compiled import plain
-from tidewater.elastic.peer.handshake import Stranger
 
 if TYPE_CHECKING:
     from torch import nn

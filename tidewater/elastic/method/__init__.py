@@ -2,6 +2,5 @@
 
 optimizers  optimizers, schedulers and the hook before a step, as one; what holds on resume
 losses      a step's loss as a mean, or as sums with weights
-progress    how much of a training is done, and when it ends
 checks      what is refused before a worker joins
 """

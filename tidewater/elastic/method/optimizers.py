@@ -24,9 +24,9 @@ import torch
 from torch.optim import LBFGS, Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
+from tidewater.elastic.compiled import plain
 from tidewater.elastic.errors import ConfigError, RecordError
-from tidewater.elastic.passes.compiled import plain
-from tidewater.elastic.training import Training, constant
+from tidewater.elastic.training import AnyTraining, constant
 from tidewater.elastic.tree import split
 
 Tree = dict[str, Any]
@@ -35,7 +35,7 @@ Tree = dict[str, Any]
 class Optimizers:
     """The optimizers and schedulers of ``training``. Raise ConfigError, with the remedy, if they can't be used."""
 
-    def __init__(self, training: Training, scaler: torch.amp.GradScaler) -> None:
+    def __init__(self, training: AnyTraining, scaler: torch.amp.GradScaler) -> None:
         self._optimizers: tuple[Optimizer, ...] = several(training.optimizer)
         self._schedulers: tuple[LRScheduler, ...] = several(training.scheduler)
         self._model, self._before_step, self._scaler = training.model, training.before_step, scaler
@@ -205,7 +205,7 @@ def _like(mine: Any, stored: Any) -> Any:
     return stored
 
 
-def _check_optimizers(training: Training, optimizers: Sequence[Optimizer]) -> None:
+def _check_optimizers(training: AnyTraining, optimizers: Sequence[Optimizer]) -> None:
     known = {id(parameter) for parameter in training.model.parameters()}
     given = [id(each) for one in optimizers for settings in one.param_groups for each in settings["params"]]
     if not given:
@@ -224,7 +224,9 @@ def _check_optimizers(training: Training, optimizers: Sequence[Optimizer]) -> No
         )
 
 
-def _check_schedulers(training: Training, optimizers: Sequence[Optimizer], schedulers: Sequence[LRScheduler]) -> None:
+def _check_schedulers(
+    training: AnyTraining, optimizers: Sequence[Optimizer], schedulers: Sequence[LRScheduler]
+) -> None:
     if schedulers and training.schedule is not constant:
         raise ConfigError("the training has a schedule and a scheduler: give one of them")
     for scheduler in schedulers:

@@ -1,7 +1,6 @@
 """What a person or Prometheus sees of the training.
 
 log       one logfmt line for each report or event
-final     what the script, the log and the metrics are told of each final step
 meter     throughput, and what a change of the membership has cost
 metrics   the Prometheus endpoint
 report    `trainer report`: from the logs of the workers to a summary

@@ -18,8 +18,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from tidewater.elastic.addresses import everywhere
 from tidewater.elastic.errors import ConfigError
-from tidewater.elastic.group.addresses import everywhere
 from tidewater.elastic.observe.log import Value
 from tidewater.elastic.training import Report
 

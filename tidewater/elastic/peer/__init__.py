@@ -6,6 +6,5 @@ keyvalue    keys in the process of rank 0, at which the ranks of a generation me
 transfer    sends a tree of values and tensors through a socket, in chunks with checksums
 tensors     tensors as bytes
 drift       finds workers whose state differs from that of the others
-handover    at the start of a generation, gives all ranks the state of the rank that is furthest
 heartbeat   finds peers that are frozen or cut off
 """

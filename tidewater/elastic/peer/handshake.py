@@ -28,7 +28,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tidewater.elastic.group.addresses import Address
+from tidewater.elastic.addresses import Address
+from tidewater.elastic.errors import Stranger
 
 _NONCE = 16
 _DIGEST = hashlib.sha256().digest_size
@@ -39,10 +40,6 @@ _CONNECT_SECONDS = 0.5
 _SLICE_SECONDS = 0.2
 _PAUSE_SECONDS = 0.05
 _NO = bytes(_DIGEST)
-
-
-class Stranger(OSError):
-    """The other end does not know the job's secret, or is another member."""
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from tidewater.elastic.group.addresses import resolve
+from tidewater.elastic.addresses import resolve
 from tidewater.elastic.membership.rules import Member
 from tidewater.elastic.peer import server
 from tidewater.elastic.peer.handshake import Identity, Initiator

@@ -33,12 +33,12 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tidewater.elastic.errors import ConfigError, GroupBroken, RecordError
-from tidewater.elastic.group.addresses import Address, listen
+from tidewater.elastic.addresses import Address, listen
+from tidewater.elastic.errors import ConfigError, GroupBroken, RecordError, Stranger
 from tidewater.elastic.membership.suspects import Sign
 from tidewater.elastic.membership.traits import Traits
 from tidewater.elastic.peer import handshake, keyvalue, transfer
-from tidewater.elastic.peer.handshake import Identity, Responder, Stranger
+from tidewater.elastic.peer.handshake import Identity, Responder
 from tidewater.elastic.tree import Tree
 
 PING = b'{"ping": true}\n'

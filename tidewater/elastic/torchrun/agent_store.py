@@ -12,8 +12,8 @@ from datetime import timedelta
 import torch.distributed as dist
 from torch._C._distributed_c10d import TCPStore
 
+from tidewater.elastic.addresses import Address
 from tidewater.elastic.errors import GroupBroken
-from tidewater.elastic.group.addresses import Address
 
 _SLICE_SECONDS = 0.2
 _TIMEOUT = timedelta(seconds=1)

@@ -33,13 +33,13 @@ from torch.distributed.elastic.rendezvous.api import (
 from torch.distributed.elastic.utils.logging import get_logger
 
 from tidewater.contract import keys
+from tidewater.elastic.addresses import bare, everywhere, route_to
 from tidewater.elastic.errors import ConfigError, GroupBroken, RecordError, StoreError
 from tidewater.elastic.etcd.access import Access
 from tidewater.elastic.etcd.client import EtcdStore, Store
 from tidewater.elastic.etcd.mirror import Entries, Mirror
 from tidewater.elastic.etcd.secret import obtain
 from tidewater.elastic.group import rendezvous
-from tidewater.elastic.group.addresses import bare, everywhere, route_to
 from tidewater.elastic.peer.handshake import Identity
 from tidewater.elastic.peer.server import PeerServer, is_gone
 from tidewater.elastic.torchrun import agent_store, rounds

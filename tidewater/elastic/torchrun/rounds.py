@@ -25,9 +25,9 @@ from enum import Enum
 from typing import Any
 
 from tidewater.contract import keys
+from tidewater.elastic.addresses import Address
 from tidewater.elastic.errors import RecordError
 from tidewater.elastic.etcd import codec
-from tidewater.elastic.group.addresses import Address
 
 _TURN_SECONDS = 2.0
 """Time that the first node in line has for a proposal before the second one makes it."""

@@ -18,8 +18,8 @@ from tidewater.elastic.data.sampler import Cursor, Step
 from tidewater.elastic.errors import ConfigError, GroupBroken
 from tidewater.elastic.group import buckets
 from tidewater.elastic.group.group import Group
-from tidewater.elastic.state import State, kind_of
-from tidewater.elastic.step import Stepper
+from tidewater.elastic.session.state import State, kind_of
+from tidewater.elastic.session.step import Stepper
 from tidewater.elastic.training import Training
 
 WIDE = 600

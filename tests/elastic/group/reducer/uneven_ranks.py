@@ -21,8 +21,8 @@ from tests.elastic.group.frozen_rank import meet
 from tidewater.elastic.data.loader import Micro, Prepared
 from tidewater.elastic.data.sampler import Cursor, Step
 from tidewater.elastic.group.group import Group
-from tidewater.elastic.state import State, kind_of
-from tidewater.elastic.step import Stepper
+from tidewater.elastic.session.state import State, kind_of
+from tidewater.elastic.session.step import Stepper
 from tidewater.elastic.training import Training
 
 WIDTH = 600

@@ -35,8 +35,8 @@ environment   what the job tells the script's process
 master        the script's side of the protocol with the master
 shards        which records come next, and which shards are done
 agreement     how many minibatches each worker contributes to an update. Pure
-crew          the workers that train together: the trainer's membership, group and handover, with the script's loop
-assembly      makes a crew
+update        the sums of an update, in the runtime's session
+assembly      opens that session
 """
 
 from __future__ import annotations

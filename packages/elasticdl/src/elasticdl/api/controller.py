@@ -17,6 +17,7 @@ import functools
 import logging
 import secrets
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,17 +29,21 @@ from torch.utils.data import Sampler
 
 from elasticdl.api import environment
 from elasticdl.api.agreement import Decision, Kind, Row, decide
-from elasticdl.api.assembly import Content, open_crew
-from elasticdl.api.crew import Contribution, Crew, Gradients, Left
+from elasticdl.api.assembly import open_script
 from elasticdl.api.master import Master
 from elasticdl.api.optimizer import FixedBatchOptimizer
 from elasticdl.api.shards import Data, Minibatch, ShardService
+from elasticdl.api.update import Contribution, Gradients, Updates
 from elasticdl.errors import ElasticDLError
 from elasticdl.worker.loop import Losses
 from elasticdl.worker.main import LOG_FORMAT
 from elasticdl.worker.master import Identity
+from tidewater import Report
 from tidewater.contract import exit_codes
 from tidewater.elastic.errors import GroupBroken
+from tidewater.elastic.session.assembly import Ended
+from tidewater.elastic.session.session import Session
+from tidewater.elastic.training import Learner
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -47,6 +52,10 @@ log = logging.getLogger("elasticdl")
 
 WAIT_SECONDS = 0.1
 """After which workers without records ask the master again."""
+
+
+class Left(Exception):
+    """This worker was asked to leave, and the others go on without it."""
 
 
 @contextmanager
@@ -77,19 +86,26 @@ def create_elastic_controller(
     """
     found = environment.read()
     logging.basicConfig(format=LOG_FORMAT, stream=sys.stdout, level=found.args.log_level.upper())
-    content = Content(model, optimizer.inner, scheduler, stateful or {})
+
+    def on_step(report: Report) -> None:
+        controller.on_update(report.step, report.batch_size)
+
+    learner = Learner(model, optimizer.inner, scheduler=scheduler, stateful=stateful or {}, on_step=on_step)
     me = Identity(found.worker, secrets.token_hex(8))
     patience = found.args.relaunch_timeout_worker
     try:
         with (
             Master(found.master, me, patience_seconds=patience, say=log.info) as master,
-            open_crew(found, content) as crew,
+            open_script(found, learner) as session,
         ):
-            every = Every(found.args.num_workers, found.args.checkpoint_steps, found.args.log_loss_steps)
-            yield ElasticController(crew, ShardService(master, data), model, optimizer, every)
+            every = Every(found.args.num_workers, found.args.log_loss_steps)
+            controller = ElasticController(session, ShardService(master, data), optimizer, every)
+            yield controller
     except Left:
         log.info("This worker leaves after SIGTERM; its shards go to others")
         raise SystemExit(exit_codes.LEFT) from None
+    except Ended as ended:
+        raise SystemExit(ended.code) from None
 
 
 @dataclass(frozen=True)
@@ -98,8 +114,6 @@ class Every:
 
     minibatches: int
     """Of all workers, of an update."""
-    checkpoint_steps: int = 0
-    """Updates from one checkpoint to the next; 0: none."""
     log_loss_steps: int = 0
     """Minibatches of this worker for each line with the loss; 0: none."""
 
@@ -107,23 +121,22 @@ class Every:
 class ElasticController:
     """See the module."""
 
-    def __init__(
-        self, crew: Crew, service: ShardService, model: torch.nn.Module, optimizer: FixedBatchOptimizer, every: Every
-    ) -> None:
+    def __init__(self, session: Session, service: ShardService, optimizer: FixedBatchOptimizer, every: Every) -> None:
         self.data_shard_service = service
         self.on_update: Callable[[int, int], None] = lambda step, records: None
-        """Called in every worker after an update is final, with its number and the records in it."""
-        self._crew, self._service, self._every = crew, service, every
-        self._parameters = list(model.parameters())
+        """Called in every worker when an update is final, with its number and the records in it."""
+        self._session, self._service, self._every = session, service, every
+        self._updates = Updates(session)
+        self._parameters = list(session.worker.training.model.parameters())
         self._collected: Gradients = [None] * len(self._parameters)
         self._minibatches: list[Minibatch] = []
         """Those whose gradients are collected."""
         self._now: Minibatch | None = None
         self._quota = 0
-        self._entered = 0
-        """Records of the last update that this worker took part in."""
-        self._pending = 0
-        """Records of the last update, while it is not known to be final."""
+        self._loss = 0.0
+        """Of the collected minibatches, each by its share of a whole global batch."""
+        self._contributing = False
+        """Whether this worker has contributed what it has collected, without knowing whether all have."""
         self._met = False
         self._finished = False
         self._losses = Losses(every.log_loss_steps, log.info)
@@ -133,7 +146,7 @@ class ElasticController:
     @property
     def step(self) -> int:
         """Return the number of updates that the model has had."""
-        return self._crew.step
+        return self._session.worker.state.step
 
     @property
     def batch_sampler(self) -> Sampler[Any]:
@@ -170,7 +183,9 @@ class ElasticController:
                     "Call optimizer.step() of the FixedBatchOptimizer that the controller was created with.",
                 )
             if isinstance(result, torch.Tensor) and result.numel() == 1:
-                self._losses.add(float(result.detach()), self.step)
+                loss = float(result.detach())
+                self._losses.add(loss, self.step)
+                self._loss += loss * len(self._minibatches[-1].keys) / self._whole
             if self._quota == 0:
                 self._agree()  # at once: if the others are as far, the model is updated before this returns
             return result
@@ -213,17 +228,17 @@ class ElasticController:
 
     def _agree(self) -> None:
         """Exchange what each worker has, and do what follows from it; in a new generation if this one has broken."""
-        if self._crew.is_overdue or (self._crew.is_leaving and self.world_size == 1):
+        if self._session.is_overdue() or (self._session.is_leaving and self.world_size == 1):
             self._leave()
         if not self._met:
             self._meet()
         self._service.fetch()
         try:
-            rows = [_row(numbers) for numbers in self._crew.exchange(_numbers(self._row()))]
+            rows = [_row(numbers) for numbers in self._session.exchange(_numbers(self._row()))]
             self._report_final()
             self._do(decide(rows, batches=self._every.minibatches, turn=self.step), rows)
         except GroupBroken as error:
-            self._crew.broken(error)
+            self._session.give_up(error)
             self._met = False
 
     def _do(self, decision: Decision, rows: list[Row]) -> None:
@@ -234,7 +249,7 @@ class ElasticController:
             case Kind.UPDATE:
                 self._update(sum(row.records for row in rows))
             case Kind.WAIT:
-                self._crew.pause(WAIT_SECONDS)
+                self._session.pause(time.monotonic() + WAIT_SECONDS)
             case Kind.MOVE:
                 self._met = False
             case Kind.FINISH:
@@ -252,25 +267,24 @@ class ElasticController:
             held=service.held,
             outstanding=service.outstanding() if asks else -1,
             stopped=service.stopped,
-            knows=self._crew.knows,
+            knows=self._session.knows(),
         )
 
     def _meet(self) -> None:
         """Join the newest generation, and find out what has become of the gradients that this worker has."""
-        try:
-            met = self._crew.meet()
-        except Left:
+        met = self._session.meet()
+        if met is None:
             self._leave()
-        self.rank, self.world_size = met.seat.rank, met.seat.size
+        self.rank, self.world_size = met.rank, met.size
         self._quota, self._met = 0, True
-        if met.replaced:
+        if met.replaced and met.included and self._contributing:
+            self._applied()
+        elif met.replaced:
+            # The others went on without this worker: its gradients are of an old model.
             if met.included:
-                self._applied(self._entered)
-            else:
-                # The others went on without this worker: its gradients are of an old model.
-                self._minibatches.clear()
-                self._collected = [None] * len(self._parameters)
-                self._service.give_back()
+                self._report_final()
+            self._forget()
+            self._service.give_back()
 
     def _leave(self) -> NoReturn:
         """Give everything to other workers, and end."""
@@ -279,28 +293,28 @@ class ElasticController:
         raise Left
 
     def _update(self, total: int) -> None:
-        records, self._entered = sum(len(each.keys) for each in self._minibatches), total
-        self._crew.update(Contribution(self._collected, records, total, self._whole))
-        self._applied(total)
+        records = sum(len(each.keys) for each in self._minibatches)
+        self._contributing = True
+        self._updates.make(Contribution(self._collected, self._loss, records, total, self._whole))
+        self._applied()
 
-    def _applied(self, records: int) -> None:
+    def _applied(self) -> None:
         """Take in that the model was updated with what was collected."""
         for minibatch in self._minibatches:
             self._service.end(minibatch)
+        self._forget()
+
+    def _forget(self) -> None:
+        """Begin to collect anew."""
         self._minibatches.clear()
-        self._collected = [None] * len(self._parameters)
-        self._pending, self._quota = records, 0
+        self._collected, self._loss = [None] * len(self._parameters), 0.0
+        self._contributing, self._quota = False, 0
         self._service.use_rest = False
 
     def _report_final(self) -> None:
-        """Take in that the last update is final: all workers of the generation have it."""
-        if not self._pending:
-            return
-        records, self._pending = self._pending, 0
+        """Report the shards whose records are all in updates: these are final."""
         for task in self._service.final():
             log.info("Shard %d is done", task)
-        self._crew.save(self._every.checkpoint_steps)
-        self.on_update(self.step, records)
 
 
 def _numbers(row: Row) -> tuple[float, ...]:

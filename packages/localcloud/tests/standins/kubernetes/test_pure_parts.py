@@ -13,9 +13,9 @@ import pytest
 from localcloud.standins.kubernetes import config, metadata, state
 from localcloud.standins.kubernetes.check import checked_inputs
 from localcloud.standins.kubernetes.cluster.kinds import Token, UnsupportedType, built_in_namespaced
-from localcloud.standins.kubernetes.cluster.schema import unknown_fields
 from localcloud.standins.kubernetes.decide import field_managers
 from localcloud.standins.kubernetes.decide.quantity import parse
+from localcloud.standins.kubernetes.decide.schema import unknown_fields
 from localcloud.standins.values import UNKNOWN
 from pulumi.provider.experimental.property_value import PropertyValue
 

@@ -17,12 +17,12 @@ from localcloud.standins.kubernetes.awaiting.wait import NotReady
 from localcloud.standins.kubernetes.check import checked_inputs
 from localcloud.standins.kubernetes.cluster.client import Cluster
 from localcloud.standins.kubernetes.cluster.kinds import Token, UnsupportedType, built_in_namespaced
-from localcloud.standins.kubernetes.cluster.schema import unknown_fields
 from localcloud.standins.kubernetes.cluster.scopes import Scopes
 from localcloud.standins.kubernetes.config import Config
 from localcloud.standins.kubernetes.decide.diff import normalize, parse_path, prune
 from localcloud.standins.kubernetes.decide.field_managers import new_manager_name
 from localcloud.standins.kubernetes.decide.plan import Plan, Rules, plan
+from localcloud.standins.kubernetes.decide.schema import unknown_fields
 from localcloud.standins.kubernetes.engine import Log, Severity
 from localcloud.standins.kubernetes.metadata import Object
 from localcloud.standins.kubernetes.operations import Context, NoPreview, Operations

@@ -1,0 +1,66 @@
+"""A group of one, and a step in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import TensorDataset
+
+from tests.elastic.alone import form_alone, opened_alone
+from tidewater.elastic.data.loader import Micro, Prepared
+from tidewater.elastic.data.sampler import Cursor, Step
+from tidewater.elastic.group.group import Group
+from tidewater.elastic.session.state import State, kind_of
+from tidewater.elastic.session.step import Stepper
+from tidewater.elastic.training import Training
+
+FEATURES = 4
+
+
+def loss(model: nn.Module, batch: Any) -> torch.Tensor:
+    return nn.functional.cross_entropy(model(batch[0]), batch[1])
+
+
+def prepared(*sizes: int) -> Prepared:
+    """Return a step whose micro-batches have these sizes."""
+    total = sum(sizes)
+    images = torch.randn(total, FEATURES, generator=torch.Generator().manual_seed(1))
+    labels = torch.arange(total) % 3
+    batches = zip(torch.split(images, list(sizes)), torch.split(labels, list(sizes)), strict=True)
+    micro = tuple(Micro(batch, size / total, size) for batch, size in zip(batches, sizes, strict=True))
+    return Prepared(Step(tuple(range(total)), Cursor(0, total)), micro)
+
+
+@pytest.fixture(scope="module")
+def open_for_all() -> Iterator[Group]:
+    yield from opened_alone()
+
+
+@pytest.fixture
+def form(open_for_all: Group) -> Callable[[], Group]:
+    """Return a function that forms the group, also again."""
+
+    def form() -> Group:
+        form_alone(open_for_all)
+        return open_for_all
+
+    return form
+
+
+@pytest.fixture
+def made(form: Callable[[], Group]) -> Callable[..., tuple[Stepper, State]]:
+    """Return a function that makes a stepper for a model."""
+
+    def make(model: nn.Module, *, seed: int = 0, optimizer: Any = None, **more: Any) -> tuple[Stepper, State]:
+        optimizer = optimizer or torch.optim.SGD(model.parameters(), lr=0.1)
+        given = {"loss": loss, **more}
+        training = Training(model=model, optimizer=optimizer, dataset=TensorDataset(torch.zeros(1)), **given)
+        state = State(training, kind_of(model), torch.amp.GradScaler("cpu", enabled=False))
+        stepper = Stepper(training, state, form(), amp="off", seed=seed)
+        return stepper, state
+
+    return make

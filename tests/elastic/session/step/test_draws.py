@@ -1,0 +1,77 @@
+"""What a model draws (dropout) belongs to the place in training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from tests.elastic.session.step.conftest import FEATURES, prepared
+from tidewater.elastic.data.loader import Prepared
+from tidewater.elastic.group.group import Group
+from tidewater.elastic.session.state import State
+from tidewater.elastic.session.step import Stepper
+
+Made = Callable[..., tuple[Stepper, State]]
+
+
+class Noisy(nn.Module):
+    """Records which features dropout keeps. It draws nothing in its first passes."""
+
+    def __init__(self, silent: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(FEATURES, 3)
+        self.silent = silent
+        self.masks: list[tuple[bool, ...]] = []
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = self.linear(values)
+        if self.silent:
+            self.silent -= 1
+            return result
+        kept = nn.functional.dropout(torch.ones(64))
+        self.masks.append(tuple((kept != 0).tolist()))
+        return result * kept.mean()
+
+
+@pytest.fixture
+def masks(made: Made) -> Callable[..., list[tuple[bool, ...]]]:
+    """Return a function that makes steps, the first of them after step ``at``, and returns their masks."""
+
+    def masks(*steps: Prepared, seed: int = 0, silent: int = 0, at: int = 0) -> list[tuple[bool, ...]]:
+        model = Noisy(silent)
+        stepper, state = made(model, seed=seed)
+        for index, step in enumerate(steps):
+            state.step = at + index
+            stepper.gradients(step, knows=False)
+        return model.masks
+
+    return masks
+
+
+def test_a_step_that_is_repeated_in_the_same_place_draws_the_same(masks: Callable[..., Any]) -> None:
+    once = masks(prepared(4), at=7)
+    torch.rand(3)  # as after any other history
+    assert masks(prepared(4), at=7) == once
+
+
+def test_a_model_that_draws_only_in_some_steps_draws_the_same_after_any_history(masks: Callable[..., Any]) -> None:
+    steps = [prepared(4)] * 4
+    assert masks(*steps, silent=2) == masks(*steps)[2:]
+
+
+def test_steps_micro_batches_and_seeds_draw_differently(masks: Callable[..., Any]) -> None:
+    drawn = [*masks(prepared(2, 2, 2), prepared(2, 2, 2)), *masks(prepared(4), seed=1)]
+    assert len(set(drawn)) == 7
+
+
+def test_ranks_draw_differently(made: Made, open_for_all: Group, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = Noisy(silent=0)
+    stepper, _ = made(model)
+    for rank in range(3):
+        monkeypatch.setattr(open_for_all, "rank", rank)
+        stepper.gradients(prepared(4), knows=False)
+    assert len(set(model.masks)) == 3

@@ -1,0 +1,278 @@
+"""One step in a group of one: gradients, buffers and the values sent with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import TensorDataset
+
+from tests.elastic.alone import form_alone, opened_alone
+from tests.elastic.group.nccl import double
+from tidewater.elastic.data.loader import Micro, Prepared
+from tidewater.elastic.data.sampler import Cursor, Step
+from tidewater.elastic.errors import ConfigError, Diverged, GroupBroken
+from tidewater.elastic.group.group import Group, open_group
+from tidewater.elastic.peer import drift
+from tidewater.elastic.session.state import State, kind_of
+from tidewater.elastic.session.step import Stepper
+from tidewater.elastic.training import Training
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module", params=[open_group, double.open_group], ids=["gloo", "nccl"])
+def group(request: pytest.FixtureRequest) -> Iterator[Group]:
+    yield from opened_alone(request.param)
+
+
+def loss(model: nn.Module, batch: Any) -> torch.Tensor:
+    return nn.functional.cross_entropy(model(batch[0]), batch[1])
+
+
+def made(
+    group: Group, amp: str = "off", model: nn.Module | None = None, optimized: Sequence[nn.Parameter] = ()
+) -> tuple[Stepper, State]:
+    torch.manual_seed(0)
+    model = model or nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 3))
+    training = Training(
+        model=model,
+        optimizer=torch.optim.SGD(optimized or model.parameters(), lr=0.1),
+        dataset=TensorDataset(torch.zeros(1)),
+        loss=loss,
+    )
+    state = State(training, kind_of(model), torch.amp.GradScaler("cpu", enabled=amp == "fp16"))
+    stepper = Stepper(training, state, group, amp=amp)
+    form_alone(group)
+
+    return stepper, state
+
+
+def prepared(*sizes: int, bad: bool = False) -> Prepared:
+    """Return a step whose micro-batches have these sizes."""
+    generator = torch.Generator().manual_seed(1)
+    total = sum(sizes)
+    images = torch.randn(total, 4, generator=generator)
+    labels = torch.arange(total) % 3
+    if bad:
+        images[0, 0] = float("nan")
+    parts = zip(torch.split(images, list(sizes)), torch.split(labels, list(sizes)), strict=True)
+    micro = tuple(Micro(batch, len(batch[0]) / total, len(batch[0])) for batch in parts)
+    return Prepared(Step(tuple(range(total)), Cursor(0, total)), micro)
+
+
+def gradients(state: State) -> list[torch.Tensor]:
+    return [parameter.grad.clone() for parameter in state.model.parameters() if parameter.grad is not None]
+
+
+def test_accumulated_micro_batches_give_the_gradient_of_the_whole_batch(group: Group) -> None:
+    def without_norm(sizes: tuple[int, ...]) -> list[torch.Tensor]:
+        stepper, state = made(group)
+        state.model[1].eval()  # type: ignore[index]
+        outcome = stepper.gradients(prepared(*sizes), knows=False)
+        assert outcome.loss == pytest.approx(1.2, abs=0.5)
+        return gradients(state)
+
+    for one, several in zip(without_norm((12,)), without_norm((5, 4, 3)), strict=True):
+        torch.testing.assert_close(one, several)
+
+
+@pytest.mark.parametrize("memory", [torch.contiguous_format, torch.channels_last], ids=["contiguous", "channels-last"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_gradients_of_every_step_are_those_of_plain_autograd(
+    group: Group, memory: torch.memory_format, dtype: torch.dtype
+) -> None:
+    torch.manual_seed(0)
+    convolutions: Any = nn.Sequential(nn.Conv2d(2, 3, 3), nn.ReLU(), nn.Conv2d(3, 4, 2), nn.Flatten(), nn.Linear(16, 3))
+    model = convolutions.to(memory_format=memory, dtype=dtype)
+    stepper, state = made(group, model=model)
+    for _ in range(4):
+        batch = torch.randn(5, 2, 5, 5).to(memory_format=memory, dtype=dtype), torch.arange(5) % 3
+        expected = torch.autograd.grad(loss(model, batch), list(model.parameters()))
+        outcome = stepper.gradients(Prepared(Step((0,), Cursor()), (Micro(batch, 1.0, 5),)), knows=False)
+        for one, other in zip(gradients(state), expected, strict=True):
+            torch.testing.assert_close(one, other)
+        stepper.apply(outcome, factor=1.0)
+
+
+def test_a_step_changes_buffers_only_when_it_is_applied(group: Group) -> None:
+    stepper, state = made(group)
+    before = {name: value.clone() for name, value in state.model.named_buffers()}
+    outcome = stepper.gradients(prepared(6, 6), knows=False)
+    for name, value in state.model.named_buffers():
+        assert torch.equal(value, before[name])
+    stepper.apply(outcome, factor=1.0)
+    assert not torch.equal(state.model[1].running_mean, before["1.running_mean"])  # type: ignore[index]
+
+
+def test_a_constant_buffer_stays_unchanged(group: Group) -> None:
+    stepper, state = made(group)
+    table = torch.rand(5)
+    state.model.register_buffer("table", table.clone())
+    stepper = Stepper(stepper._training, state, group, amp="off")
+
+    stepper.apply(stepper.gradients(prepared(6), knows=False), factor=1.0)
+    assert torch.equal(dict(state.model.named_buffers())["table"], table)
+
+
+def test_a_failed_step_does_not_change_parameters_or_buffers(group: Group) -> None:
+    stepper, state = made(group)
+    digest = state.digest()
+    group.interrupt("lost b")
+    with pytest.raises(GroupBroken, match="lost b"):
+        stepper.gradients(prepared(6), knows=False)
+    assert state.digest() == digest
+
+
+def test_a_step_whose_sums_were_aborted_is_not_applied(group: Group) -> None:
+    """The garbage that NCCL leaves may look like a sum."""
+    stepper, state = made(group)
+    digest = state.digest()
+    with pytest.raises(GroupBroken, match="lost b"):
+        stepper.gradients(prepared(6), knows=False, meanwhile=lambda: group.interrupt("lost b"))
+    assert state.digest() == digest
+
+
+def test_a_step_whose_ballot_is_not_a_sum_of_its_generation_is_not_applied(group: Group) -> None:
+    stepper, state = made(group)
+    digest = state.digest()
+
+    def before_the_sums_are_read() -> None:
+        group.uuid += 1
+
+    with pytest.raises(GroupBroken, match="not the sum of 1 ranks of this generation"):
+        stepper.gradients(prepared(6), knows=False, meanwhile=before_the_sums_are_read)
+    assert state.digest() == digest
+    with pytest.raises(GroupBroken):
+        group.check()
+
+
+def test_a_nan_loss_stops_training_and_names_the_step(group: Group) -> None:
+    stepper, state = made(group)
+    state.step = 41
+    with pytest.raises(Diverged, match="step 42"):
+        stepper.gradients(prepared(6, bad=True), knows=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "raised"), [("[gloo/pair.cc:1] Connection closed by peer", GroupBroken), ("shapes differ", RuntimeError)]
+)
+def test_an_error_in_the_forward_pass_is_attributed_to_the_group_or_to_the_model(
+    group: Group, text: str, raised: type[Exception]
+) -> None:
+    def fail(model: nn.Module, batch: Any) -> torch.Tensor:
+        raise RuntimeError(text)
+
+    stepper, state = made(group)
+    stepper = Stepper(replace(stepper._training, loss=fail), state, group, amp="off")
+    with pytest.raises(raised, match=text.split("] ")[-1]):
+        stepper.gradients(prepared(6), knows=False)
+
+
+def test_a_loss_per_sample_is_refused_with_the_remedy(group: Group) -> None:
+    stepper, state = made(group)
+    training = replace(stepper._training, loss=lambda model, batch: model(batch[0]).sum(dim=1))
+    stepper = Stepper(training, state, group, amp="off")
+
+    with pytest.raises(ConfigError, match=r"shape \(6,\): it must return one number, the mean"):
+        stepper.gradients(prepared(6), knows=False)
+
+
+def test_an_optimizer_of_another_models_parameters_is_refused_with_the_remedy(group: Group) -> None:
+    with pytest.raises(ConfigError, match=r"a parameter that its model doesn't have: build it over the model's"):
+        made(group, optimized=[nn.Parameter(torch.zeros(1))])
+
+
+def test_gradients_of_parameters_outside_the_optimizer_do_not_accumulate(group: Group) -> None:
+    model = nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 3))
+    stepper, state = made(group, model=model, optimized=list(model[1].parameters()))
+    seen = []
+    for _ in range(2):
+        stepper.gradients(prepared(6), knows=False)
+        seen.append(gradients(state))
+    assert all(map(torch.equal, *seen))
+
+
+def test_the_learning_rate_is_the_initial_rate_times_the_factor_after_any_number_of_calls(group: Group) -> None:
+    stepper, state = made(group)
+    for factor in (0.5, 0.25):
+        stepper.apply(stepper.gradients(prepared(6), knows=False), factor=factor)
+        assert next(state.optimizers.groups())["lr"] == pytest.approx(0.1 * factor)
+
+
+def test_all_ranks_learn_with_the_gradients_whether_every_rank_knows_of_a_change(group: Group) -> None:
+    stepper, _ = made(group)
+    assert stepper.gradients(prepared(6), knows=True).everyone_knows
+    assert not stepper.gradients(prepared(6), knows=False).everyone_knows
+
+
+@pytest.mark.parametrize("amp", ["bf16", "fp16"])
+def test_mixed_precision_takes_a_step(group: Group, amp: str) -> None:
+    stepper, state = made(group, amp)
+    digest = state.digest()
+    stepper.apply(stepper.gradients(prepared(6), knows=False), factor=1.0)
+    assert state.digest() != digest
+
+
+def test_overlapped_work_runs_after_this_ranks_part_and_before_waiting_for_the_others(
+    group: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stepper, _ = made(group)
+    order: list[str] = []
+
+    def noted(name: str) -> None:
+        usual = getattr(group, name)
+
+        def note(*given: Any) -> Any:
+            order.append(name)
+            return usual(*given)
+
+        monkeypatch.setattr(group, name, note)
+
+    noted("begin")
+    noted("complete")
+    stepper.gradients(prepared(6), knows=False, meanwhile=lambda: order.append("meanwhile"))
+    assert order == ["begin", "meanwhile", "complete"]
+
+
+def test_steps_of_one_group_do_not_share_their_outcomes(group: Group) -> None:
+    stepper, state = made(group)
+    one, two = prepared(12), prepared(5, 7)
+    expected = []
+    for step in (one, two):
+        stepper.gradients(step, knows=False)
+        expected.append([value.clone() for value in gradients(state)])
+    for step, values in ((two, expected[1]), (one, expected[0])):
+        stepper.gradients(step, knows=False)
+        for mine, theirs in zip(gradients(state), values, strict=True):
+            torch.testing.assert_close(mine, theirs)
+
+
+@pytest.mark.parametrize("equal", [True, False])
+def test_a_comparison_of_states_gives_the_step_up_where_they_differ(
+    group: Group, monkeypatch: pytest.MonkeyPatch, equal: bool
+) -> None:
+    stepper, state = made(group)
+    digest = state.digest()
+    sums = stepper._reducer.sums
+
+    def of_two() -> Sequence[torch.Tensor]:
+        """Return what two ranks have sent: the same, or the other one another checksum."""
+        monkeypatch.setattr(group, "size", 1)
+        ballot, check, *more = sums()
+        monkeypatch.setattr(group, "size", 2)
+        return [ballot * 2, check * 2 if equal else check + drift.digits(torch.tensor(1), CPU), *more]
+
+    monkeypatch.setattr(stepper._reducer, "sums", of_two)
+    stepper.gradients(prepared(6), knows=False)
+    if equal:
+        stepper.gradients(prepared(6), knows=False, compare=True)
+    else:
+        with pytest.raises(GroupBroken, match="states of the workers differ"):
+            stepper.gradients(prepared(6), knows=False, compare=True)
+    assert state.suspect is not equal
+    assert state.digest() == digest

@@ -1,0 +1,108 @@
+"""The warm-up succeeds with any dataset and any memory in which training can succeed."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator
+from contextlib import redirect_stdout
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import IterableDataset, TensorDataset
+
+from tests.elastic.session.step.conftest import FEATURES, loss
+from tidewater.elastic.data.loader import Loader, LoaderSettings
+from tidewater.elastic.data.stream import StreamLoader
+from tidewater.elastic.errors import ConfigError
+from tidewater.elastic.group.group import Group
+from tidewater.elastic.observe.log import Log
+from tidewater.elastic.session.state import State
+from tidewater.elastic.session.step import Stepper
+from tidewater.elastic.session.warmup import warm_up
+
+Made = Callable[..., tuple[Stepper, State]]
+
+
+class Stream(IterableDataset[Any]):
+    """The samples of a dataset, without a length."""
+
+    def __init__(self, dataset: TensorDataset) -> None:
+        self._dataset, self._next = dataset, 0
+
+    def __iter__(self) -> Iterator[Any]:
+        while self._next < len(self._dataset):
+            self._next += 1
+            yield self._dataset[self._next - 1]
+        self._next = 0
+
+    def state_dict(self) -> dict[str, int]:
+        return {"next": self._next}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self._next = state["next"]
+
+
+@pytest.fixture
+def warmed(made: Made, open_for_all: Group) -> Callable[..., tuple[State, list[int], str]]:
+    """Return a function that warms up. It returns the state, the sizes of the forward passes, and the log."""
+
+    def warmed(
+        *, total: int, fits: int = 2, micro_batch: int = 0, stream: bool = False
+    ) -> tuple[State, list[int], str]:
+        seen: list[int] = []
+
+        def limited(model: nn.Module, batch: Any) -> torch.Tensor:
+            seen.append(len(batch[0]))
+            if len(batch[0]) > fits:
+                raise torch.OutOfMemoryError("CUDA out of memory")
+            return loss(model, batch)
+
+        model = nn.Sequential(nn.Linear(FEATURES, 8), nn.BatchNorm1d(8), nn.Linear(8, 3))
+        stepper, state = made(model, loss=limited)
+        state.micro_batch = micro_batch
+        dataset = TensorDataset(torch.rand(total, FEATURES), torch.zeros(total, dtype=torch.long))
+        settings, cpu = LoaderSettings(seed=0), torch.device("cpu")
+        loader = (
+            StreamLoader(Stream(dataset), settings, collate=None, device=cpu)
+            if stream
+            else Loader(dataset, settings, collate=None, device=cpu)
+        )
+        known = None if stream else total
+        worker: Any = SimpleNamespace(group=open_for_all, state=state)
+        material: Any = SimpleNamespace(stepper=stepper, loader=loader, total=known)
+        with redirect_stdout(io.StringIO()) as written:
+            warm_up(worker, material, Log("w"), most=9)
+        loader.close()
+        return state, seen, written.getvalue()
+
+    return warmed
+
+
+def test_a_dataset_of_one_sample_and_batch_normalization(warmed: Callable[..., Any]) -> None:
+    assert warmed(total=1)[1] == [1, 1]
+
+
+@pytest.mark.parametrize("total", [1, 9])
+def test_a_stream_of_unknown_length(total: int, warmed: Callable[..., Any]) -> None:
+    assert warmed(total=total, stream=True)[1] == [2, 2]
+
+
+def test_a_given_micro_batch_is_not_exceeded(warmed: Callable[..., Any]) -> None:
+    assert warmed(total=9, micro_batch=1)[1] == [1, 1]
+
+
+def test_two_samples_that_do_not_fit_are_followed_by_one_and_the_worker_tells_the_others(
+    warmed: Callable[..., Any],
+) -> None:
+    state, seen, written = warmed(total=9, fits=1)
+    assert seen == [2, 1, 1]
+    assert state.micro_batch == 1
+    assert "event=out_of_memory micro_batch=1" in written
+
+
+def test_one_sample_that_does_not_fit_ends_the_worker_before_it_joins(warmed: Callable[..., Any]) -> None:
+    with pytest.raises(ConfigError, match="one sample does not fit"):
+        warmed(total=9, fits=0)

@@ -1,0 +1,245 @@
+"""Every worker that took part in a final step calls ``on_step`` for it once, and stateful objects are equal everywhere.
+
+Some workers train a model of one number in lock-step, without processes. A test decides which of them learn that a step
+is final, and when a state is handed over or saved.
+"""
+
+from __future__ import annotations
+
+import copy
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.data import TensorDataset
+
+from tidewater.elastic.data.sampler import Cursor
+from tidewater.elastic.observe.log import Log
+from tidewater.elastic.observe.meter import Changed
+from tidewater.elastic.session.reports import Part, Reports
+from tidewater.elastic.session.state import State, kind_of
+from tidewater.elastic.training import Report, Training
+
+
+class Sum:
+    """The sum of the model's values after every step: it shows each missing, repeated or misplaced call."""
+
+    def __init__(self) -> None:
+        self.value = 0.0
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"value": self.value}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.value = state["value"]
+
+
+class Worker:
+    """One worker: its state, and what its script was told."""
+
+    def __init__(self, name: str, log: Log) -> None:
+        self.model, self.sum = nn.Linear(1, 1, bias=False), Sum()
+        nn.init.ones_(self.model.weight)
+        self.told: list[tuple[int, int, tuple[int, ...]]] = []
+        self.counted: list[int] = []
+        self.saved: list[dict[str, Any]] = []
+        training = Training(
+            model=self.model,
+            optimizer=torch.optim.SGD(self.model.parameters(), lr=0.1, momentum=0.9),
+            dataset=TensorDataset(torch.zeros(1)),
+            loss=lambda model, batch: batch,
+            stateful={"sum": self.sum},
+            on_step=self.on_step,
+        )
+        self.state = State(training, kind_of(self.model), torch.amp.GradScaler("cpu", enabled=False))
+        worker: Any = SimpleNamespace(
+            state=self.state,
+            training=training,
+            metrics=SimpleNamespace(committed=lambda report: self.counted.append(report.step)),
+            checkpoints=SimpleNamespace(save=lambda step, tree: self.saved.append(copy.deepcopy(tree))),
+        )
+        config: Any = SimpleNamespace(report_every=1, checkpoint_every=2)
+        self.reports = Reports(config, worker, log)
+
+    def on_step(self, report: Report) -> None:
+        assert report.step == self.state.step, "the model is not that of the step"
+        self.sum.value += self.model.weight.item()
+        self.told.append((report.step, report.rank, report.samples))
+
+    @property
+    def steps(self) -> list[int]:
+        return [step for step, *_ in self.told]
+
+    def give(self) -> dict[str, Any]:
+        """Return the state as it is sent or saved."""
+        return copy.deepcopy(self.state.tree())
+
+    def take(self, tree: dict[str, Any]) -> None:
+        self.reports.adopt(tree, self.state.load)
+
+
+def begin(generation: int, *workers: Worker) -> None:
+    """Let the workers contribute to the next step."""
+    for rank, worker in enumerate(workers):
+        worker.reports.begin(Part(worker.state.step + 1, generation, rank, (rank,)))
+
+
+def apply(generation: int, size: int, worker: Worker, rank: int) -> None:
+    """Let a worker apply the step to which it has contributed."""
+    worker.state.present = True
+    worker.model.weight.grad = torch.full((1, 1), 0.5 + worker.state.step)
+    worker.state.optimizers.step(1.0)
+    worker.state.advance(Cursor(0, worker.state.step + 1), generation)
+    report = Report(worker.state.step, 0, generation, size, rank, 0.5, 0.1, (rank,), size, 0.01, 0.01)
+    worker.reports.applied(report, Changed("lost", True, 0.1))
+
+
+def train(generation: int, *workers: Worker) -> None:
+    """Make one undisturbed step, which makes the one before final."""
+    begin(generation, *workers)
+    for rank, worker in enumerate(workers):
+        worker.reports.settle(rank)
+        apply(generation, len(workers), worker, rank)
+
+
+def settle(*workers: Worker) -> None:
+    for rank, worker in enumerate(workers):
+        worker.reports.settle(rank)
+
+
+def undisturbed(steps: int, log: Log) -> Worker:
+    worker = Worker("undisturbed", log)
+    for _ in range(steps):
+        train(1, worker)
+    settle(worker)
+    return worker
+
+
+def assert_whole(steps: int, log: Log, *workers: Worker) -> None:
+    """Assert that the workers have the stateful objects of a run without disturbance."""
+    expected = undisturbed(steps, log).sum.value
+    assert [worker.sum.value for worker in workers] == [expected] * len(workers)
+    assert len({worker.state.digest() for worker in workers}) == 1
+
+
+def test_a_newcomer_gets_the_stateful_objects_as_after_the_last_step(quiet: Log) -> None:
+    a, newcomer = Worker("a", quiet), Worker("newcomer", quiet)
+    for _ in range(3):
+        train(1, a)
+    newcomer.take(a.give())
+    settle(a, newcomer)
+    assert_whole(3, quiet, a, newcomer)
+    assert newcomer.told == [(3, -1, ())]
+    assert newcomer.counted == []
+    assert a.steps == a.counted == [1, 2, 3]
+
+
+def test_the_stateful_objects_of_a_leavers_checkpoint_miss_no_step(quiet: Log) -> None:
+    leaver, again = Worker("leaver", quiet), Worker("again", quiet)
+    for _ in range(3):
+        train(1, leaver)
+    saved = leaver.give()
+    leaver.reports.settle(-1)
+    again.take(saved)
+    settle(again)
+    assert_whole(3, quiet, leaver, again)
+    assert leaver.steps == [1, 2, 3]
+
+
+def test_a_periodic_checkpoint_is_the_state_after_its_step(quiet: Log) -> None:
+    a, again = Worker("a", quiet), Worker("again", quiet)
+    for _ in range(3):
+        train(1, a)
+    again.take(a.saved[0])
+    settle(again)
+    assert again.told == []
+    assert_whole(2, quiet, again)
+
+
+def test_a_rank_that_missed_the_sums_of_the_next_step_still_reports_both_steps(quiet: Log) -> None:
+    a, b = Worker("a", quiet), Worker("b", quiet)
+    train(1, a, b)
+    begin(1, a, b)
+    a.reports.settle(0)
+    apply(1, 2, a, 0)  # only a has got the sums of step 2
+    b.take(a.give())
+    settle(a, b)
+    assert_whole(2, quiet, a, b)
+    assert a.told == [(1, 0, (0,)), (2, 0, (0,))]
+    assert b.told == [(1, 1, (1,)), (2, 1, (1,))]
+    assert b.counted == [1, 2]
+
+
+def test_a_rank_that_was_left_behind_reports_the_step_that_it_made_with_the_others(quiet: Log) -> None:
+    a, b = Worker("a", quiet), Worker("b", quiet)
+    train(1, a, b)
+    for _ in range(3):
+        train(2, a)
+    b.state.stale = True
+    b.take(a.give())
+    settle(a, b)
+    assert_whole(4, quiet, a, b)
+    assert b.told == [(1, 1, (1,)), (4, -1, ())]
+
+
+def test_a_step_that_was_undone_is_never_reported_and_leaves_no_trace(quiet: Log) -> None:
+    a, b = Worker("a", quiet), Worker("b", quiet)
+    train(1, a, b)
+    begin(1, a, b)
+    b.reports.settle(1)
+    apply(1, 2, b, 1)  # only b has got the sums of step 2
+    for _ in range(2):
+        train(2, a)  # b is cut off: a repeats step 2
+    b.state.stale = True
+    b.take(a.give())
+    settle(a, b)
+    assert_whole(3, quiet, a, b)
+    assert b.told == [(1, 1, (1,)), (3, -1, ())]
+
+
+def test_a_step_that_others_have_reported_already_is_reported_once(quiet: Log) -> None:
+    """a has confirmed the last step, for an evaluation, and b has not learnt of it."""
+    a, b, newcomer = (Worker(name, quiet) for name in ("a", "b", "newcomer"))
+    train(1, a, b)
+    a.reports.settle(0)
+    a.state.evaluated = 1
+    for worker in (b, newcomer):
+        worker.take(a.give())
+    settle(a, b, newcomer)
+    assert_whole(1, quiet, a, b, newcomer)
+    assert b.told == [(1, 1, (1,))]
+    assert newcomer.told == []
+    assert b.state.evaluated == 1
+
+
+def test_a_worker_that_has_reported_a_step_keeps_its_stateful_objects_when_the_others_have_not(quiet: Log) -> None:
+    a, b = Worker("a", quiet), Worker("b", quiet)
+    train(1, a, b)
+    b.reports.settle(1)
+    b.state.stale = True
+    b.take(a.give())
+    settle(a, b)
+    assert_whole(1, quiet, a, b)
+    assert b.steps == [1]
+    assert not b.state.stale
+
+
+def test_a_worker_takes_over_a_state_of_its_own_step_if_its_own_is_not_to_be_trusted(quiet: Log) -> None:
+    a, b = Worker("a", quiet), Worker("b", quiet)
+    train(1, a, b)
+    with torch.no_grad():
+        b.model.weight += 1
+    b.state.present = False
+    b.take(a.give())
+    settle(a, b)
+    assert_whole(1, quiet, a, b)
+    assert b.told == [(1, 1, (1,))]
+
+
+def test_a_step_of_an_unknown_history_is_dropped(quiet: Log) -> None:
+    a, b = Worker("a", quiet), Worker("b", quiet)
+    train(1, a, b)
+    train(2, a)
+    b.take({**a.give(), "runs": []})
+    assert b.told == []

@@ -1,0 +1,283 @@
+"""Opens the session of one worker: etcd, secret, peer server, process group, membership.
+
+    def prepare(config: Config) -> Content: ...         # model, optimizer, and what must be equal in all workers
+
+    with open_session(config, prepare) as session:      # the others know of this worker from now on
+        while meeting := session.meet(): ...
+
+Quick checks that can fail come first (etcd's endpoints, whether the job is finished). Then comes what takes long and
+disturbs nobody (imports, data, warm-up). Only then is this worker announced to the others.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import secrets
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from typing import TYPE_CHECKING, Any
+
+from tidewater.contract import exit_codes, keys
+from tidewater.elastic.addresses import route_to
+from tidewater.elastic.config import Config
+from tidewater.elastic.errors import ConfigError, Refused, StoreError
+from tidewater.elastic.etcd.client import EtcdStore
+from tidewater.elastic.etcd.probe import WHERE, first_contact
+from tidewater.elastic.etcd.secret import obtain, restore
+from tidewater.elastic.observe.log import Log, Value
+from tidewater.elastic.observe.metrics import Metrics, open_metrics
+from tidewater.elastic.peer.handshake import Identity
+from tidewater.elastic.training import AnyTraining
+
+if TYPE_CHECKING:
+    import torch
+
+    from tidewater.elastic.group.group import Group
+    from tidewater.elastic.membership.coordinator import Coordinator
+    from tidewater.elastic.membership.rules import View
+    from tidewater.elastic.membership.traits import Traits
+    from tidewater.elastic.peer.heartbeat import Heartbeat
+    from tidewater.elastic.session.session import Session
+    from tidewater.elastic.session.state import State
+
+_FIRST_VIEW_SECONDS = 5.0
+_RETRY_SECONDS = 0.3
+_COMPLAIN_SECONDS = 10.0
+
+
+class Ended(Exception):
+    """The worker ends before it has joined, with ``code``: the job has finished, or this worker was asked to leave."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(f"exit code {code}")
+        self.code = code
+
+
+def _nothing(session: Session) -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class Content:
+    """What is trained."""
+
+    training: AnyTraining
+    device: torch.device
+    """Of the model."""
+    data: str
+    """Identifies the data: a state is only loaded for the same one."""
+    alike: Mapping[str, Value]
+    """What must be equal in all workers, in addition to the model and the runtime's code, by names for a person."""
+    code: tuple[Traversable, ...] = ()
+    """Further code that must be equal in all workers."""
+    about: Mapping[str, Value] = field(default_factory=dict)
+    """Further fields of the event ``prepared``."""
+    rehearse: Callable[[Session], None] = _nothing
+    """Called before the others know of this worker; it is alone in its group then."""
+
+
+@contextmanager
+def open_session(config: Config, prepare: Callable[[Config], Content]) -> Iterator[Session]:
+    """Give the session of this worker. At the end, withdraw from the job, and wait for the checkpoint in progress.
+
+    After SIGTERM the worker leaves at the next step boundary.
+
+    Args:
+        config: Of this worker.
+        prepare: Loads and builds what is trained. It may start processes: there are no other threads or sockets yet
+            that they could inherit.
+
+    Raises:
+        Ended: The job had finished before, or this worker was asked to leave before it had joined.
+        ConfigError: Something is wrong here, or this worker can't train with the others; says what.
+        RecordError: A record in etcd or a checkpoint is of another version of the code.
+    """
+    metrics = open_metrics(config.metrics_port, job=config.job, worker=config.worker)
+    log = Log(config.worker, debug=config.debug, listener=metrics.event)
+    # Not an Event: a second SIGTERM that interrupts `set` would wait for the lock that the first one holds.
+    asked_to_leave: queue.SimpleQueue[None] = queue.SimpleQueue()
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, lambda *_: asked_to_leave.put(None))
+    log.event("started", job=config.job, pid=os.getpid(), etcd=",".join(config.etcd))
+    assembly = _Assembly(config, log, metrics)
+    if assembly.is_finished():
+        log.event("finished", reason="the job had finished before this worker started")
+        raise Ended(exit_codes.FINISHED)
+    if not assembly.learn_secret(wanted=asked_to_leave.empty):
+        log.event("left", reason="asked to leave before etcd answered")
+        raise Ended(exit_codes.LEFT)
+    session = assembly.session(prepare)
+
+    def leave_when_asked() -> None:
+        asked_to_leave.get()
+        session.leave()
+
+    try:
+        if not asked_to_leave.empty():
+            log.event("left", reason="asked to leave before it had joined")
+            raise Ended(exit_codes.LEFT)
+        # Not in the signal handler: `leave` writes to etcd and acquires locks that the interrupted code may hold.
+        threading.Thread(target=leave_when_asked, name="leave", daemon=True).start()
+        assembly.announce(session)
+        yield session
+    finally:
+        assembly.close(session.flush_until())
+
+
+class _Assembly:
+    """Assembles one worker, in an order that logs early and disturbs other workers late."""
+
+    def __init__(self, config: Config, log: Log, metrics: Metrics) -> None:
+        from tidewater.elastic.checkpoint import Checkpoints, places
+
+        self._config, self._log, self._metrics = config, log, metrics
+        self._started = time.monotonic()
+        self._host = config.host or route_to(config.etcd[0])
+        self._store = EtcdStore(config.etcd, access=config.etcd_access)
+        self._checkpoints = Checkpoints(places(config.checkpoints), keep=config.keep_checkpoints, log=log)
+        self._member_id = f"{config.worker}-{secrets.token_hex(4)}"
+        self._identity: Identity
+        self._traits: Traits
+        self._heartbeat: Heartbeat
+        self._coordinator: Coordinator
+        self._group: Group
+
+    def is_finished(self) -> bool:
+        """Return whether the job is finished, according to the checkpoints or to etcd (if it answers soon)."""
+        if self._checkpoints.finished():
+            return True
+        try:
+            first_contact(self._store, self._config.job, time.monotonic())
+            return bool(self._store.read(keys.finished(self._config.job)).entries)
+        except StoreError as error:
+            self._log.event("etcd_unreachable", error=str(error))
+            return False
+
+    def learn_secret(self, wanted: Callable[[], bool]) -> bool:
+        """Learn the job's secret. Return False if ``wanted`` returns False before etcd answers."""
+        key, complained = keys.secret(self._config.job), time.monotonic()
+        secret = self._config.secret.encode()
+        while not secret and wanted():
+            try:
+                secret = obtain(self._store, key)
+            except Refused as error:
+                raise ConfigError(f"{error}. {WHERE}") from error
+            except StoreError as error:
+                if time.monotonic() - complained > _COMPLAIN_SECONDS:
+                    self._log.event("etcd_unreachable", error=str(error))
+                    complained = time.monotonic()
+                time.sleep(_RETRY_SECONDS)
+        self._identity = Identity(secret, self._member_id)
+        return bool(secret)
+
+    def session(self, prepare: Callable[[Config], Content]) -> Session:
+        """Prepare what is trained, and all that a session needs. The other workers don't know of this one yet."""
+        content = prepare(self._config)
+        session = self._assemble(content)
+        content.rehearse(session)
+        self._checkpoints.prepare()
+        seconds = time.monotonic() - self._started
+        self._log.event("prepared", seconds=seconds, device=str(content.device), **content.about)
+        return session
+
+    def _assemble(self, content: Content) -> Session:
+        from tidewater.elastic.group.group import open_group
+        from tidewater.elastic.membership.coordinator import Coordinator
+        from tidewater.elastic.membership.rules import Limits, Member
+        from tidewater.elastic.membership.traits import Traits, code_digest
+        from tidewater.elastic.peer.heartbeat import Heartbeat
+        from tidewater.elastic.peer.server import PeerServer
+        from tidewater.elastic.session.session import Session
+        from tidewater.elastic.session.warmup import form_alone
+        from tidewater.elastic.session.worker import Worker
+
+        config, training = self._config, content.training
+        code = code_digest(files("tidewater.contract"), files("tidewater.elastic"), *content.code)
+        self._traits = Traits.of(training.model, self._identity.secret, **content.alike, code=code)
+        server = PeerServer(self._identity, self._traits)
+        server.start()
+        self._group = open_group(self._host, content.device, config.group_timeout_seconds, server)
+        form_alone(self._group)
+        signature = self._traits.digest()
+        me = Member(self._member_id, config.worker, self._host, server.port, signature, ready_after=0)
+        limits = Limits(config.least_members, config.most_members, config.peer_timeout_seconds)
+        self._coordinator = Coordinator(
+            self._store, config.job, me, limits=limits, lease_seconds=config.lease_seconds, log=self._log
+        )
+        self._heartbeat = Heartbeat(
+            self._identity,
+            timeout=config.heartbeat_seconds,
+            since=lambda: session.waiting_since,
+            on_silent=lambda member: session.peer_silent(member),
+        )
+        worker = Worker(
+            member_id=self._member_id,
+            training=training,
+            state=_state(config, content),
+            group=self._group,
+            coordinator=self._coordinator,
+            server=server,
+            heartbeat=self._heartbeat,
+            checkpoints=self._checkpoints,
+            metrics=self._metrics,
+            refusal=self._refusal,
+        )
+        session = Session(config, worker, self._log)
+        return session
+
+    def announce(self, session: Session) -> None:
+        """Announce this worker: from now on it may become a member. Raise ConfigError if it never can."""
+        from tidewater.elastic.membership.coordinator import Hooks
+        from tidewater.elastic.peer.server import is_gone, look
+
+        def is_dead(member: Any) -> bool:
+            return member.id in self._heartbeat.silent() or is_gone(member.address)
+
+        def sign_of(member: Any) -> Any:
+            return look(self._identity, member.address)
+
+        def return_secret() -> None:
+            if not self._config.secret:
+                restore(self._store, keys.secret(self._config.job), self._identity.secret)
+
+        self._heartbeat.start()
+        hooks = Hooks(session.membership_changed, is_dead, sign_of, self._heartbeat.silent, return_secret)
+        self._coordinator.start(hooks)
+        self._coordinator.wait(lambda view: True, time.monotonic() + _FIRST_VIEW_SECONDS)
+        reason = self._refusal(self._coordinator.view)
+        if reason:
+            raise ConfigError(reason)
+        self._coordinator.announce()
+
+    def close(self, flush_until: float) -> None:
+        """Withdraw from the job, end pending communication, and wait for the checkpoint that is being written until
+        that monotonic time."""
+        self._coordinator.stop()
+        self._heartbeat.stop()
+        self._group.close()
+        self._checkpoints.close(flush_until)
+
+    def _refusal(self, view: View) -> str | None:
+        from tidewater.elastic.membership.traits import refusal
+        from tidewater.elastic.peer.server import ask_traits
+
+        return refusal(view, self._member_id, self._traits, lambda member: ask_traits(self._identity, member.address))
+
+
+def _state(config: Config, content: Content) -> State:
+    import torch
+
+    from tidewater.elastic.session.state import State, kind_of
+
+    kind = kind_of(content.training.model, data=content.data, seed=config.seed)
+    scaler = torch.amp.GradScaler(content.device.type, enabled=config.amp == "fp16")
+    state = State(content.training, kind, scaler, fresh_optimizer=config.fresh_optimizer)
+    state.micro_batch = config.micro_batch
+    return state

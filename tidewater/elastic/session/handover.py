@@ -1,0 +1,197 @@
+"""The beginning of a generation: all ranks get the state of the rank that has applied most steps.
+
+This serves four cases: a newcomer gets the state; a rank whose last step was interrupted catches up; a rank that was
+left behind drops steps that only it had applied; and if no rank has the state, one reads the last checkpoint and all
+get it.
+
+If a comparison has shown that the states differ (see ``peer.drift``), the ranks that should have the same state
+exchange checksums first. Those that differ from the majority lose their state, and get it like newcomers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tidewater.elastic.checkpoint import Found
+from tidewater.elastic.checkpoint.lineage import ranked
+from tidewater.elastic.errors import Drifted, GroupBroken, RecordError
+from tidewater.elastic.membership.rules import Generation, View
+from tidewater.elastic.observe.log import Log
+from tidewater.elastic.peer import drift, server
+from tidewater.elastic.session.state import Position
+from tidewater.elastic.session.worker import Worker
+
+_HANDOVER_SECONDS = 30.0
+_LOOK_SECONDS = 0.2
+_SYNC_SECONDS = 600.0
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """How the loop takes part."""
+
+    wanted: Callable[[], None]
+    """Raises GroupBroken when there is no use in waiting for the state."""
+    adopt: Callable[[dict[str, Any], Callable[[dict[str, Any]], Any]], Any]
+    """See ``Reports.adopt``."""
+    on_drift: str
+    """One of ``drift.POLICIES``."""
+    compare_every: int
+    """Steps between two comparisons of the states."""
+
+
+def synchronise(worker: Worker, generation: Generation, rank: int, exchange: Exchange, log: Log) -> None:
+    """Bring all ranks to the same state, and confirm that all have it. A collective call.
+
+    Raise GroupBroken when a peer fails, or when ``wanted`` raises it. The state is then either the old or the new one,
+    never a mixture, and a call in the next generation corrects it. Raise Drifted on all ranks if states differ, and the
+    policy or the lack of a majority forbids to go on.
+    """
+    group, state = worker.group, worker.state
+    rows = _table(
+        worker, generation, rank, (*state.position(generation.lineage), state.micro_batch, int(state.suspect))
+    )
+    positions = [Position(*position) for *position, _, _ in rows]
+    if any(row[-1] for row in rows):
+        state.suspect = state.present  # if the exchange fails, the next generation compares, whoever is lost
+        drifted = _compare(worker, generation, rank, positions, exchange, log)
+        positions = [Position() if each in drifted else position for each, position in enumerate(positions)]
+    else:
+        drifted = frozenset()
+    source, behind = plan(positions)
+    if rank == source and not positions[rank].trusted:
+        _restore(worker, generation, exchange, log)
+    elif rank not in behind and not positions[rank].current:
+        state.begin(generation.lineage, generation.number)
+    # A rank whose memory did not suffice has lowered its own.
+    known = [micro_batch for micro_batch in (*(row[-2] for row in rows), state.micro_batch) if micro_batch]
+    state.micro_batch = min(known, default=0)
+    if not behind:
+        return
+    if rank == source:
+        worker.server.offer(generation.uuid, state.tree())
+    try:
+        if rank in behind:
+            _fetch(worker, generation, source, exchange, log)
+        group.confirm(timeout_seconds=_SYNC_SECONDS)
+    finally:
+        worker.server.withdraw()
+    if drifted and rank == 0:  # a checkpoint since the last comparison may have the wrong state
+        worker.checkpoints.save(state.history, state.tree())
+
+
+def _table(worker: Worker, generation: Generation, rank: int, row: Sequence[int]) -> list[list[int]]:
+    """Return the rows of all ranks. Collective. The numbers travel in float64, which is exact below 2^53."""
+    width = len(row)
+    table = [0.0] * width * len(generation.members)
+    table[rank * width : (rank + 1) * width] = map(float, row)
+    sums = list(map(int, worker.group.tally(table)))
+    return [sums[first : first + width] for first in range(0, len(sums), width)]
+
+
+def _compare(
+    worker: Worker, generation: Generation, rank: int, positions: Sequence[Position], exchange: Exchange, log: Log
+) -> frozenset[int]:
+    """Return the ranks whose state differs from what the majority has; they have no state from now on. Collective."""
+    state, group = worker.state, worker.group
+    halves = divmod(int(drift.checksum(state.tensors(), group.device)) % 2**64, 2**32)
+    checks = _table(worker, generation, rank, halves)
+    highest = max(positions)
+    # A rank that missed a generation votes, too: `state` is equal only if the others have made no step without it.
+    voters = [each for each, position in enumerate(positions) if position.state == highest.state]
+    found = drift.judge([tuple(checks[each]) for each in voters])
+    drifted = frozenset(voters[index] for index in found or ())
+    names = [generation.members[each].worker for each in sorted(drifted)]
+    compared = [generation.members[each].worker for each in voters]
+    if found is None or drifted:
+        log.event("drifted", workers=",".join(names or compared), step=highest.steps - 1, majority=bool(names))
+    if found is None or (drifted and exchange.on_drift == "stop"):
+        good = worker.checkpoints.before(max(0, highest.steps - 1 - exchange.compare_every))
+        with contextlib.suppress(GroupBroken):
+            group.confirm()  # so that all ranks know this before one of them is gone
+        raise Drifted(drift.verdict(highest.steps - 1, names, compared, good))
+    state.suspect = False
+    if rank in drifted:
+        state.present = False
+        worker.coordinator.synced(0)
+    return drifted
+
+
+def plan(positions: list[Position]) -> tuple[int, frozenset[int]]:
+    """Return the rank whose state counts, and the ranks that have another state and must get it.
+
+    Possibly no rank has the latest state: the ranks that had it may have continued alone, and are lost now. Then the
+    source reads the last checkpoint first, and all others get the result.
+    """
+    highest = max(positions)
+    source, trusted = positions.index(highest), bool(highest.trusted)
+    return source, frozenset(
+        rank for rank, position in enumerate(positions) if rank != source and (position != highest or not trusted)
+    )
+
+
+def _fetch(worker: Worker, generation: Generation, source: int, exchange: Exchange, log: Log) -> None:
+    started, peer = time.monotonic(), generation.members[source]
+    deadline = started + _SYNC_SECONDS
+    tree = server.fetch(worker.server.identity, peer.address, generation.uuid, exchange.wanted, deadline)
+    exchange.adopt(tree, worker.state.load)
+    log.event("state_synced", from_rank=source, step=worker.state.step, seconds=time.monotonic() - started)
+
+
+def _restore(worker: Worker, generation: Generation, exchange: Exchange, log: Log) -> None:
+    """Load the checkpoint that counts, or begin a new training. No rank has the job's latest state.
+
+    A state that was left behind stays if no checkpoint counts more. Raise Drifted if there is no checkpoint, and only a
+    state that differed from that of the majority.
+    """
+    _await_leavers(worker, generation, exchange.wanted)
+    state = worker.state
+    found = worker.checkpoints.load(generation.lineage)
+    if found:
+        _refuse_older_etcd(found, generation)
+    elif state.step and not state.present:
+        raise Drifted(
+            f"the state of this worker after step {state.step} differed from that of the others, which are gone now, "
+            "and there is no checkpoint: give the job a new name"
+        )
+    if found and not (state.present and next(ranked([state.history, found.history], generation.lineage)) == 0):
+        asked_for = 0 if state.present else state.micro_batch
+        moments = exchange.adopt(found.tree, state.resume)
+        state.micro_batch = asked_for or state.micro_batch
+        log.event(
+            "checkpoint_loaded",
+            step=found.step,
+            path=str(found.path),
+            optimizer="starts with fresh moments" if moments is False else "continues",
+        )
+    state.begin(generation.lineage, generation.number)
+    state.present, state.stale, state.applied_in = True, False, generation.number
+
+
+def _refuse_older_etcd(found: Found, generation: Generation) -> None:
+    """Raise RecordError if etcd's numbers would repeat: new checkpoints would then count less than this one."""
+    now = found.history.now
+    if now.lineage == generation.lineage and now.generation >= generation.number:
+        raise RecordError(
+            f"{found.path} was written in generation {now.generation}, but etcd is only at generation "
+            f"{generation.number}: etcd's data are older than the checkpoint (a restored backup?). Delete the keys of "
+            "this job in etcd, and start its workers again: they continue from the checkpoint"
+        )
+
+
+def _await_leavers(worker: Worker, generation: Generation, wanted: Callable[[], None]) -> None:
+    """Wait until members that leave without handing over their state have saved it and withdrawn their records.
+
+    A leaving member that is still in this generation waits here too, or for this worker.
+    """
+
+    def are_gone(view: View) -> bool:
+        return not any(member.leaving and generation.rank(member.id) is None for member in view.members)
+
+    deadline = time.monotonic() + _HANDOVER_SECONDS
+    while not worker.coordinator.wait(are_gone, time.monotonic() + _LOOK_SECONDS) and time.monotonic() < deadline:
+        wanted()

@@ -1,0 +1,145 @@
+"""The loop of a training that samples divide into steps: step after step, until the job is done.
+
+    loop = Loop(session, material)
+    for prepared in loop.steps():        # this worker's share of the next step
+        loop.make(prepared)
+    raise SystemExit(session.end())
+
+All waiting, forming of groups, handing over of the state, evaluating and finishing happens between two steps, in the
+generator. ``make`` raises no GroupBroken: the generator handles it before it yields again, and then yields this
+worker's share of the same step in the next generation. So whoever makes the steps sees only shares.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from tidewater.elastic.config import Config
+from tidewater.elastic.data.loader import Place, Prepared
+from tidewater.elastic.errors import GroupBroken
+from tidewater.elastic.session.evaluation import Evaluation, Seat
+from tidewater.elastic.session.session import Meeting, Session, Share
+from tidewater.elastic.session.state import State
+from tidewater.elastic.session.step import Outcome
+from tidewater.elastic.session.worker import Material
+
+
+class Loop:
+    """Trains as one worker until the job is finished or this worker is asked to leave."""
+
+    def __init__(self, session: Session, material: Material) -> None:
+        self._session, self._material = session, material
+        self._config, self._state = session.config, session.worker.state
+        self._meter = session.reports.meter
+        self._evaluation = Evaluation(session.worker, material, session.log)
+        self._meeting: Meeting
+        self._began = self._ready = 0.0
+        self._failure: GroupBroken | None = None
+        """What ``make`` has met."""
+        self._everyone_knows = False
+        """Whether all ranks knew of the next generation when they made the last step."""
+
+    def steps(self) -> Iterator[Prepared]:
+        """Yield this worker's share of each step. Call ``make`` with it before the next one.
+
+        Raise ConfigError, RecordError or Drifted.
+        """
+        while (meeting := self._session.meet()) is not None:
+            try:
+                yield from self._steps_of(meeting)
+            except GroupBroken as error:
+                self._session.give_up(error)
+
+    def make(self, prepared: Prepared) -> None:
+        """Make the step together with the other workers. Raise Diverged or ConfigError."""
+        size, step = self._meeting.size, prepared.step
+        share = Share(
+            samples=step.share(self._meeting.rank, size),
+            batch_size=len(step.samples),
+            after=step.after,
+            began=self._began,
+            ready=self._ready,
+        )
+        knows = self._session.knows()
+
+        def sums() -> Outcome:
+            return self._material.stepper.gradients(
+                prepared, knows=knows, compare=self._compares(), meanwhile=self._material.loader.prefetch
+            )
+
+        def apply(outcome: Outcome) -> float:
+            schedule = self._material.training.schedule(progress(self._state, self._material.total, self._config))
+            lr = self._material.stepper.apply(outcome, schedule * self._config.lr_factor(size))
+            # Rank 0 has the largest share.
+            self._state.micro_batch = self._state.micro_batch or len(step.share(0, size))
+            return lr
+
+        try:
+            self._everyone_knows = self._session.update(share, sums, apply).everyone_knows
+        except GroupBroken as error:
+            self._failure = error
+
+    def _steps_of(self, meeting: Meeting) -> Iterator[Prepared]:
+        """Yield the steps of a generation, until the membership changes or the job is finished. Raise GroupBroken."""
+        session, state, config = self._session, self._state, self._config
+        self._meeting, self._everyone_knows = meeting, False
+        rank, size = meeting.rank, meeting.size
+        batch_size = config.step_size(size)
+        self._material.loader.start(Place(state.cursor, rank, size, batch_size, config.epochs, state.micro_batch))
+        self._meter.start()
+        while not (self._everyone_knows or session.is_overdue()):
+            over = is_over(state, config)
+            if not self._evaluated(Seat(rank, size), over):
+                return
+            if over:
+                session.finish()
+                return
+            yield self._next()
+            failure, self._failure = self._failure, None
+            if failure:
+                raise failure
+
+    def _next(self) -> Prepared:
+        """Return this worker's share of the next step, not before ``--min-step-seconds`` allow it."""
+        self._began = time.monotonic()
+        self._session.pause(self._meter.last_step_at + self._config.min_step_seconds)
+        self._ready = self._meter.last_step_at = self._session.waiting_since = time.monotonic()
+        return self._material.loader.next()
+
+    def _compares(self) -> bool:
+        """Return whether the ranks compare their states in the next step; the same on all of them."""
+        step, every = self._state.step, self._config.compare_every
+        return every > 0 and step > 0 and step % every == 0
+
+    def _evaluated(self, seat: Seat, over: bool) -> bool:
+        """Evaluate if it is due. Return False if it is unfinished and all ranks leave the generation now."""
+        if not self._evaluation.is_due(over=over, every=self._config.evaluate_every):
+            return True
+        self._session.confirm()
+        self._session.change.goes_on()
+        return self._evaluation.run(
+            seat,
+            knows=self._session.knows,
+            overdue=self._session.is_overdue,
+            check=self._session.check,
+        )
+
+
+def is_over(state: State, config: Config) -> bool:
+    """Return whether training has ended with the last applied step."""
+    return state.cursor.epoch >= config.epochs or 0 < config.max_steps <= state.step
+
+
+def progress(state: State, total: int | None, config: Config) -> float:
+    """Return the share of the training that is done, from 0 to 1, by what ends it first.
+
+    Args:
+        state: Where training is.
+        total: Samples in an epoch; None if it is not known, and only ``--max-steps`` counts.
+        config: Has the numbers of epochs and of steps.
+    """
+    samples = 0.0
+    if total:  # what a stream says of its length may be wrong
+        samples = (state.cursor.epoch + min(state.cursor.offset, total) / total) / config.epochs
+    return max(samples, state.step / config.max_steps) if config.max_steps else samples

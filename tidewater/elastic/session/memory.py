@@ -1,0 +1,75 @@
+"""What happens when a worker's memory doesn't suffice for a step.
+
+    with enough_memory(state, group, samples=32):
+        ...                                     # raises OutOfMemory; the next attempt is made with 16 samples
+
+All workers use the same maximum size of a forward pass, ``State.micro_batch``. The worker whose memory is exceeded
+halves it and gives up the group. So nobody applies the step, and all learn the new size from each other when the group
+is formed again (see ``handover``).
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import torch
+
+from tidewater.elastic.errors import ConfigError, OutOfMemory
+from tidewater.elastic.group.group import Group
+from tidewater.elastic.session.state import State
+
+_TEXTS = ("DefaultCPUAllocator: can't allocate memory", "CUBLAS_STATUS_ALLOC_FAILED")
+"""Of torch's errors that have no type of their own: c10/core/impl/alloc_cpu.cpp, aten/src/ATen/cuda/Exceptions.h."""
+
+
+def ran_out(error: BaseException) -> bool:
+    """Return whether the error says that memory could not be allocated."""
+    return isinstance(error, torch.OutOfMemoryError) or any(text in str(error) for text in _TEXTS)
+
+
+@contextmanager
+def enough_memory(
+    state: State, group: Group, *, samples: int, release: Callable[[], None] = lambda: None
+) -> Iterator[None]:
+    """Halve the micro-batch and raise OutOfMemory if memory can't be allocated for this many samples at once.
+
+    ``release`` frees what the caller holds. Raise ConfigError if the memory does not even suffice for one sample.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        if not ran_out(error):
+            raise
+        brief = str(error).splitlines()[0]
+        # The frames of the error refer to the activations.
+        traceback.clear_frames(error.__traceback__)
+        release()
+        if group.device.type == "cuda":
+            torch.cuda.empty_cache()
+        if samples == 1:
+            raise ConfigError(
+                f"one sample does not fit in the memory of this worker: take a smaller model or a larger GPU ({brief})"
+            ) from None
+        state.micro_batch = samples // 2
+        group.interrupt(f"out of memory with {samples} samples in a forward pass, the next have {state.micro_batch}")
+        raise OutOfMemory(f"{samples} samples do not fit in the memory of this worker ({brief})") from None
+
+
+@contextmanager
+def enough_for_the_optimizer() -> Iterator[None]:
+    """Raise ConfigError if the optimizer can't allocate memory.
+
+    The step may be half applied and smaller micro-batches would not help, so this worker must end. Its peers have
+    applied the step.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        if not ran_out(error):
+            raise
+        raise ConfigError(
+            "the optimizer's step does not fit in the memory of this worker: take an optimizer with less state "
+            f"(or foreach=False), a smaller model or a larger GPU ({str(error).splitlines()[0]})"
+        ) from error

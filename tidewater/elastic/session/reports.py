@@ -1,0 +1,130 @@
+"""Tells the script, the log and the metrics about each final step.
+
+    reports.begin(part)                     # before this rank contributes to a step
+    reports.applied(report, changed)        # the step is applied, and pending
+    reports.settle(rank)                    # it is final
+    reports.adopt(tree, state.load)         # another worker's state replaces this one's
+
+The workers are copies of one state machine, and ``on_step`` is a part of it: the script's ``stateful`` objects change
+there. So what is handed over or saved is always one of two things:
+
+* the state after step n, with the stateful objects as ``on_step`` of step n has left them, and no pending report;
+* the state after step n, with the stateful objects as ``on_step`` of step n - 1 has left them, and the report of step n
+  as ``state.pending``.
+
+Whoever gets the second one calls ``on_step`` when step n is final, like all others. A worker that took no part in the
+step does that too, with rank -1 and no samples; it neither logs nor counts the step. If step n never becomes final, its
+report is dropped together with the state, and no stateful object has seen it.
+
+A worker whose state is replaced may have a pending report of its own. If the state it gets builds on that step, the
+step is final: it is reported first, while the old state is still there. Otherwise it was undone, and is dropped. So a
+worker calls ``on_step`` once for every final step in which it took part and whose result it has. (A rank that was cut
+off before it had the result, and finds the others several steps ahead, never gets it.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tidewater.elastic.config import Config
+from tidewater.elastic.observe.log import Log
+from tidewater.elastic.observe.meter import Changed, Meter
+from tidewater.elastic.session.state import made_in
+from tidewater.elastic.session.worker import Worker
+from tidewater.elastic.training import Report
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a rank contributes to one step, in one generation."""
+
+    step: int
+    generation: int
+    rank: int
+    samples: tuple[int, ...]
+
+
+class Reports:
+    """The reports of one worker."""
+
+    def __init__(self, config: Config, worker: Worker, log: Log) -> None:
+        self._config, self._worker, self._log = config, worker, log
+        self._changed: Changed | None = None
+        self._part: Part | None = None
+        self.meter = Meter()
+        self.loads = 0
+        """How often another state has replaced that of this worker."""
+
+    def begin(self, part: Part) -> None:
+        """Remember what this rank contributes: it may learn from another one that all have applied the step."""
+        self._part = part
+
+    def applied(self, report: Report, changed: Changed | None) -> None:
+        """Keep the report of the step that was just applied until it is final."""
+        self._worker.state.pending, self._changed = report, changed
+
+    def settle(self, rank: int) -> bool:
+        """Report the last applied step, which is final now, and save it if it is due. Return whether one was pending.
+
+        ``rank`` is that of this worker now; -1 if it is in no generation.
+        """
+        state, config = self._worker.state, self._config
+        report = self._tell()
+        if report and rank == 0 and report.rank >= 0 and report.step % config.checkpoint_every == 0:
+            self._worker.checkpoints.save(state.history, state.tree())
+        return report is not None
+
+    def adopt(self, tree: dict[str, Any], load: Callable[[dict[str, Any]], Any]) -> Any:
+        """Replace this worker's state by ``tree``, with ``load``. Return what ``load`` returns; None if it was not
+        called, because this worker has the same state already."""
+        state, mine, changed = self._worker.state, self._worker.state.pending, self._changed
+        runs, theirs = tree.get("runs", ()), tree.get("pending")
+        if mine and made_in(runs, mine.step, tree["step"]) == mine.generation:
+            if theirs is None or theirs["step"] != mine.step:
+                self._tell()
+        else:
+            mine = None
+        if state.present and state.step and state.history.values() == tree.get("history"):
+            # The same step of the same generation. Only whether it is reported may differ, as the stateful objects do.
+            state.take_position(tree)
+            return None
+        loaded = load(tree)
+        self.loads += 1
+        self._changed = None
+        if mine and state.pending and mine.step == state.pending.step:
+            state.pending, self._changed = mine, changed
+        elif state.pending and self._part:
+            part = self._part
+            if (part.step, part.generation) == (state.pending.step, state.pending.generation):
+                state.pending = replace(state.pending, rank=part.rank, samples=part.samples)
+        return loaded
+
+    def _tell(self) -> Report | None:
+        state = self._worker.state
+        report, state.pending = state.pending, None
+        changed, self._changed = self._changed, None
+        if report is None:
+            return None
+        if report.rank >= 0:
+            self._log_step(report, changed)
+            self._worker.metrics.committed(report)
+        self._worker.training.on_step(report)
+        return report
+
+    def _log_step(self, report: Report, changed: Changed | None) -> None:
+        self.meter.count(report.batch_size)
+        if changed:
+            changed.tell(self._log, report)
+        if changed or report.step % self._config.report_every == 0:
+            self._log.progress(
+                step=report.step,
+                epoch=report.epoch + 1 if self._worker.state.cursor.offset else report.epoch,
+                world_size=report.world_size,
+                generation=report.generation,
+                loss=report.loss,
+                samples_per_s=self.meter.rate(),
+                step_seconds=report.step_seconds,
+                rank=report.rank,
+            )

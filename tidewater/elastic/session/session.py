@@ -1,0 +1,392 @@
+"""One worker's part in a job, for a loop that decides what a step is.
+
+    with open_session(config, prepare) as session:      # see ``assembly``
+        while meeting := session.meet():                # waits for a generation; then all its members have one state
+            try:
+                while …:
+                    rows = session.exchange((1, 32))    # a row of numbers of each worker
+                    session.update(share, sums, apply)  # sums over the workers, and the optimizers' step
+            except GroupBroken as error:
+                session.give_up(error)                  # what was not applied has to be repeated after the next `meet`
+        code = session.end()
+
+A rank *applies* a step when all its gradients have been summed. If anything fails, nothing is applied: the survivors
+give the generation up, form the group of the next one in the same process and repeat the step. A failure can happen
+when only some ranks have received their sums, so that only they have applied the step. Each generation therefore begins
+with a comparison, and ranks that are behind, newcomers included, get the state of the rank ahead (see ``handover``).
+
+A step is *final* when the next sum over the ranks has succeeded: that of the gradients of the next step, an exchange or
+a confirmation. Only final steps are reported, counted and saved. No rank contributes to the next sum before it has
+applied this step, so every member of the generation has a final step. A step that a rank applied while it was being cut
+off never becomes final; the rank drops it when it returns. So two groups never both make a step final, whatever the
+network does, and no extra round trip is needed for a vote.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tidewater.contract import leaving
+from tidewater.elastic.config import Config
+from tidewater.elastic.data.sampler import Cursor
+from tidewater.elastic.errors import ConfigError, GroupBroken, OutOfMemory
+from tidewater.elastic.membership.rules import Generation, Member, View, lost_members
+from tidewater.elastic.observe.log import Log
+from tidewater.elastic.observe.meter import Change
+from tidewater.elastic.peer import server
+from tidewater.elastic.session import handover
+from tidewater.elastic.session.ending import Ending
+from tidewater.elastic.session.fencing import Fence
+from tidewater.elastic.session.reports import Part, Reports
+from tidewater.elastic.session.state import made_in
+from tidewater.elastic.session.step import Outcome
+from tidewater.elastic.session.worker import Worker
+from tidewater.elastic.training import Report
+
+_PROBE_SECONDS = 0.5
+_FORM_SECONDS = 20.0
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """How a worker came into a generation."""
+
+    rank: int
+    size: int
+    replaced: bool
+    """Whether another worker's state, or a checkpoint, has replaced the state that this worker had."""
+    included: bool
+    """Whether the present state contains the last step to which this worker has contributed."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """What a worker contributes to a step."""
+
+    samples: tuple[int, ...]
+    """Of this worker."""
+    batch_size: int
+    """Number of samples of all workers together."""
+    after: Cursor
+    """Place in the data after the step."""
+    began: float
+    """Monotonic time at which the step began."""
+    ready: float
+    """The same, without the wait for ``--min-step-seconds``."""
+
+
+class Session:
+    """One worker's part, until the job is finished or this worker is asked to leave. For one thread.
+
+    Any thread may call ``leave``, ``membership_changed`` and ``peer_silent``.
+    """
+
+    def __init__(self, config: Config, worker: Worker, log: Log) -> None:
+        self.config, self.worker, self.log = config, worker, log
+        self.change = Change()
+        self.reports = Reports(config, worker, log)
+        self.waiting_since: float | None = None
+        """Monotonic time since which this worker waits for its peers, or None. If it waits long, the heartbeat pings
+        them."""
+        self._generation: Generation | None = None
+        self._leaving_since: float | None = None
+        self._fence = Fence(worker, overdue=self.is_overdue, waits=self._waits_for_etcd)
+        self._ending = Ending(worker, log, self._fence, overdue=self.is_overdue)
+        self._waiting_for = ""
+        self._contributed = (0, 0)
+        """Step and generation of the last step to which this worker has contributed."""
+
+    def leave(self) -> None:
+        """Leave at the next step boundary (SIGTERM). May be called more than once."""
+        if self._leaving_since is None:
+            self._leaving_since = time.monotonic()
+            self.worker.coordinator.leave()
+
+    def membership_changed(self, view: View) -> None:
+        """Interrupt a wait for a peer that will not answer. Called by the coordinator's threads."""
+        generation = self._generation
+        if generation is None:
+            return
+        if view.number < generation.number:
+            self.worker.group.interrupt("etcd has lost the membership")
+        else:
+            lost = lost_members(view, generation, self.worker.member_id)
+            if lost:
+                self.worker.group.interrupt(f"no further step is possible with {', '.join(lost)}")
+
+    def peer_silent(self, member: Member) -> None:
+        """Give up a peer that is frozen or cut off. Called by the heartbeat's thread."""
+        self.log.event("peer_silent", peer=member.worker)
+        self.worker.group.interrupt(f"no answer from {member.worker}")
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether this worker was asked to leave."""
+        return self._leaving_since is not None
+
+    def is_overdue(self) -> bool:
+        """Return whether this worker has waited long enough for the others to let it leave."""
+        return self._leaving_since is not None and time.monotonic() - self._leaving_since > leaving.STEP_SECONDS
+
+    def knows(self) -> bool:
+        """Return whether this worker knows of a newer generation than that of the last meeting."""
+        return self.worker.coordinator.view.number > self._current.number
+
+    def meet(self) -> Meeting | None:
+        """Enter the next generation. Return when all its members have the same state, which is that of the job.
+
+        Return None if the job is finished or this worker leaves. Raise ConfigError, RecordError or Drifted.
+        """
+        while (generation := self._next_generation()) is not None:
+            self._enter(generation)
+            try:
+                if len(generation.members) >= self.config.least_members:
+                    return self._met(generation)
+                self._hold(generation)
+            except GroupBroken as error:
+                self.give_up(error)
+        return None
+
+    def exchange(self, row: Sequence[float]) -> list[list[float]]:
+        """Return the rows of all workers, by rank; the last step is final then. Collective. Raise GroupBroken."""
+        generation, rank, width = self._current, self.worker.group.rank, len(row)
+        table = [0.0] * width * len(generation.members)
+        table[rank * width : (rank + 1) * width] = map(float, row)
+        self.waiting_since = time.monotonic()
+        sums = list(self.worker.group.tally(table))
+        self.waiting_since = None
+        self._settle()
+        return [sums[first : first + width] for first in range(0, len(sums), width)]
+
+    def confirm(self) -> None:
+        """Make the last step final without a next one. Collective. Raise GroupBroken."""
+        self.waiting_since = time.monotonic()
+        self.worker.group.confirm()
+        self._settle()
+
+    def update(self, share: Share, sums: Callable[[], Outcome], apply: Callable[[Outcome], float]) -> Outcome:
+        """Make a step together with the other workers; the one before is final then. Collective.
+
+        Raise GroupBroken on any failure of a peer: then this step has changed nothing here.
+
+        Args:
+            share: What this worker contributes.
+            sums: Computes and sums the gradients. It may raise GroupBroken.
+            apply: Steps the optimizers, and returns the learning rate.
+        """
+        state, generation = self.worker.state, self._current
+        rank = self.worker.group.rank
+        self._contributed = state.step + 1, generation.number
+        self.reports.begin(Part(state.step + 1, generation.number, rank, share.samples))
+        self.waiting_since = share.ready
+        self._fence.check(generation)
+        outcome = sums()
+        self._settle()
+        lr = apply(outcome)
+        state.advance(share.after, generation.number)
+        now = time.monotonic()
+        report = Report(
+            step=state.step,
+            epoch=state.cursor.epoch,
+            generation=generation.number,
+            world_size=len(generation.members),
+            rank=rank,
+            loss=outcome.loss,
+            lr=lr,
+            samples=share.samples,
+            batch_size=share.batch_size,
+            step_seconds=now - share.ready,
+            useful_seconds=now - share.began,
+        )
+        self.reports.applied(report, self.change.over())
+        self.waiting_since = None
+        return outcome
+
+    def check(self) -> None:
+        """Wait while etcd is unreachable for long. Raise GroupBroken if others have continued without this worker."""
+        self._fence.check(self._current)
+
+    def pause(self, until: float) -> None:
+        """Wait until that monotonic time, but not longer than until the membership changes. Raise GroupBroken."""
+        number = self._current.number
+        if time.monotonic() < until:
+            self.waiting_since = None
+            self.worker.coordinator.wait(lambda view: view.number != number, until)
+        self.worker.group.check()
+
+    def give_up(self, error: GroupBroken) -> None:
+        """Give the generation up, and let the others know."""
+        number, self.waiting_since = self._current.number, None
+        if isinstance(error, OutOfMemory):
+            self.log.event("out_of_memory", micro_batch=self.worker.state.micro_batch, reason=str(error))
+        self.change.broken()
+        self.log.event("step_discarded", generation=number, reason=str(error))
+        self.worker.heartbeat.tense(True)
+        self.worker.coordinator.ready_after(number)
+
+    def finish(self) -> None:
+        """Finish the job, or leave that to the next generation. Collective. Raise GroupBroken."""
+        self.confirm()
+        self._ending.finish(self._current, self.worker.group.rank)
+
+    def end(self) -> int:
+        """End after ``meet`` has returned None. Return an exit code of ``contract.exit_codes``.
+
+        If this worker leaves, and no remaining worker has the state, save a checkpoint first.
+        """
+        if self.worker.coordinator.view.finished:
+            return self._ending.finished()
+        return self._ending.left(self._generation, self._leaving_since, settle=lambda: self._report(rank=-1))
+
+    def flush_until(self) -> float:
+        """Return until when (monotonic) this worker may wait for the checkpoint in progress before it ends."""
+        asked = self._leaving_since
+        return (time.monotonic() if asked is None else asked + leaving.STEP_SECONDS) + leaving.FLUSH_SECONDS
+
+    @property
+    def _current(self) -> Generation:
+        if self._generation is None:
+            raise GroupBroken("this worker is in no generation yet")
+        return self._generation
+
+    def _next_generation(self) -> Generation | None:
+        """Wait for the next generation that this worker is in. Return None if the job is finished or this worker
+        leaves."""
+        coordinator, last = self.worker.coordinator, self._generation.number if self._generation else 0
+        while True:
+            view = coordinator.view
+            inside = view.generation is not None and view.generation.rank(self.worker.member_id) is not None
+            if view.finished or self.is_overdue() or (self.is_leaving and not inside):
+                return None
+            if inside and view.number > last:
+                return view.generation
+            if view.generation is not None and not inside:
+                self._refuse_mismatch(view)
+                self._say_waiting("in_line", len(view.generation.members))
+                coordinator.ready_after(view.number)
+            coordinator.wait_for_news(view, time.monotonic() + 0.5)
+
+    def _refuse_mismatch(self, view: View) -> None:
+        reason = self.worker.refusal(view)
+        if reason:
+            raise ConfigError(reason)
+
+    def _enter(self, generation: Generation) -> None:
+        """Enter a generation, and log who joined and who was lost."""
+        before, self._generation = self._generation, generation
+        # A worker that missed a generation may have been left behind: it keeps its state, but marks it as stale.
+        self.worker.state.stale |= before is not None and before.number < generation.number - 1
+        if before is None:
+            self.log.event(
+                "joined",
+                member=self.worker.member_id,
+                generation=generation.number,
+                rank=generation.rank(self.worker.member_id),
+                world_size=len(generation.members),
+            )
+        elif generation.cause == "lost":
+            for member in before.members:
+                if generation.rank(member.id) is None:
+                    self.log.event("peer_lost", peer=member.worker, generation=generation.number)
+        self.change.begin(generation.cause)
+        self._waiting_for = ""
+        self.worker.heartbeat.watch(generation.members)
+
+    def _hold(self, generation: Generation) -> None:
+        """Wait, with the state in memory, until the membership changes: there are too few workers."""
+        self.waiting_since = None
+        self.worker.heartbeat.tense(False)
+        self._say_waiting("below_min", len(generation.members))
+        coordinator = self.worker.coordinator
+        while not self.is_overdue():
+            view = coordinator.view
+            if view.number != generation.number or view.finished:
+                return
+            lost = lost_members(view, generation, self.worker.member_id)
+            if lost:
+                raise GroupBroken(f"no further step is possible with {', '.join(lost)}")
+            coordinator.wait_for_news(view, time.monotonic() + 0.5)
+
+    def _met(self, generation: Generation) -> Meeting:
+        """Form the group, and bring all ranks to the same state. Raise GroupBroken on any failure of a peer."""
+        rank, state, loads = generation.rank(self.worker.member_id) or 0, self.worker.state, self.reports.loads
+        had = state.present
+        self.worker.heartbeat.tense(True)
+        self._form(generation, rank)
+        exchange = handover.Exchange(
+            self._still_wanted(generation), self.reports.adopt, self.config.on_drift, self.config.compare_every
+        )
+        handover.synchronise(self.worker, generation, rank, exchange, self.log)
+        self._fence.check(generation)  # after it, everywhere: this process may have been frozen in between
+        self.worker.coordinator.synced(generation.number)
+        self.worker.heartbeat.tense(False)
+        step, number = self._contributed
+        included = step > 0 and made_in(state.runs, step, state.step) == number
+        self._report(rank)
+        return Meeting(rank, len(generation.members), had and self.reports.loads > loads, included)
+
+    def _form(self, generation: Generation, rank: int) -> None:
+        self.worker.group.form(
+            generation.uuid,
+            rank,
+            tuple(member.address for member in generation.members),
+            time.monotonic() + _FORM_SECONDS,
+            peers_are_there=self._peers_are_there(generation),
+            superseded=lambda: self.worker.coordinator.view.number != generation.number,
+        )
+
+    def _still_wanted(self, generation: Generation) -> Callable[[], None]:
+        """Return a check for use while waiting for the state. It raises GroupBroken when the wait is pointless."""
+        peers_are_there = self._peers_are_there(generation)
+
+        def check() -> None:
+            if self.worker.coordinator.view.number != generation.number:
+                raise GroupBroken("there is a newer generation")
+            if self.is_overdue():
+                raise GroupBroken("this worker must leave, but the others did not let it leave in time")
+            self.worker.group.check()
+            peers_are_there()
+
+        return check
+
+    def _peers_are_there(self, generation: Generation) -> Callable[[], None]:
+        """Return a check for use while waiting for peers. It raises GroupBroken when the process of a peer is gone."""
+        peers = [member for member in generation.members if member.id != self.worker.member_id]
+        asked_at = time.monotonic()
+
+        def check() -> None:
+            nonlocal asked_at
+            if time.monotonic() - asked_at < _PROBE_SECONDS:
+                return
+            gone = [peer.worker for peer in peers if server.is_gone(peer.address)]
+            if gone:
+                raise GroupBroken(f"lost {', '.join(gone)}")
+            asked_at = time.monotonic()
+
+        return check
+
+    def _settle(self) -> None:
+        """Report the last step, which is final now, unless others have continued without this worker."""
+        self._fence.check(self._current)
+        self._report(self.worker.group.rank)
+
+    def _report(self, rank: int) -> None:
+        if self.reports.settle(rank):
+            self._waiting_for = ""
+
+    def _waits_for_etcd(self, generation: Generation) -> None:
+        self.waiting_since = None
+        self._say_waiting("etcd", len(generation.members))
+
+    def _say_waiting(self, reason: str, workers: int) -> None:
+        if self._waiting_for != reason:
+            self._waiting_for = reason
+            self.log.event(
+                "waiting",
+                reason=reason,
+                workers=workers,
+                min_workers=self.config.least_members,
+                max_workers=self.config.most_members,
+            )

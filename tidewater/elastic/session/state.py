@@ -1,0 +1,243 @@
+"""Everything that training changes, as one tree of plain values and tensors.
+
+    tree = state.tree()         # refers to the live tensors: use it before the next step, or copy
+    state.load(tree)            # exactly this state, from a peer
+    state.resume(tree)          # from a checkpoint: hyperparameters of the optimizers stay those of the script
+
+The stateful objects of the script change in ``on_step``, which is called when a step is final: one step later than the
+rest. A tree is whole at any time because it has both: the stateful objects as they are, and the report of the last step
+while they have not seen it (``pending``). See ``reports``.
+
+It contains no random state: everything random in training is a function of the seed and the place in training (see
+``seeds`` and ``sampler``).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+from tidewater.elastic.checkpoint.lineage import History, begun
+from tidewater.elastic.compiled import plain
+from tidewater.elastic.data.sampler import Cursor
+from tidewater.elastic.errors import RecordError
+from tidewater.elastic.method.optimizers import Optimizers
+from tidewater.elastic.training import AnyTraining, Report
+
+_VERSION = 4
+_OWN = ("rank", "samples")
+"""What a report says about one worker; the rest is the same for all."""
+_NOT_DIGESTED = ("pending", "applied_in", "history", "micro_batch")
+"""The report is in the digest once the stateful objects have seen it. A state that is taken up again after all others
+are lost gets another generation and history, and is still the same: ``runs`` says which generation made its last step.
+The limit of a micro-batch is no result of training."""
+_MOST_RUNS = 1000
+"""Generations that a state remembers. A worker that was away for more drops its pending report."""
+
+
+class Position(NamedTuple):
+    """How far a state has come. Of two states of one job, the one with the greater position counts."""
+
+    current: int = 0
+    """1 if it is of the lineage that etcd knows. When etcd has lost its data, a worker that was cut off may return with
+    the state of the old lineage, although others have continued in a new one."""
+    applied_in: int = 0
+    """Number of the generation that applied the last step."""
+    steps: int = 0
+    """Number of applied steps plus one; 0 without a state."""
+    trusted: int = 0
+    """1 if nobody can have continued without this state, otherwise 0."""
+    evaluated: int = 0
+    """Steps at the last evaluation. If a rank missed the end of an evaluation, the ranks would act differently after
+    it."""
+
+    @property
+    def state(self) -> tuple[int, int, int]:
+        """Which state it is: ranks with an equal value must have equal models and optimizers, bit for bit."""
+        return self.current, self.applied_in, self.steps
+
+
+class State:
+    """The training state of one process.
+
+    ``step`` counts the applied steps, ``applied_in`` is the generation that applied the last of them. Two workers with
+    the same step and generation have the same state, bit for bit. Of two states of one job, the one with the higher
+    generation is what the survivors agreed on, as with the terms and indices of a replicated log.
+    """
+
+    def __init__(
+        self, training: AnyTraining, kind: str, scaler: torch.amp.GradScaler, *, fresh_optimizer: bool = False
+    ) -> None:
+        self.model = training.model
+        self.optimizers = Optimizers(training, scaler)
+        self.scaler = scaler
+        self._fresh_optimizer = fresh_optimizer
+        self.kind = kind
+        """Digest of what must be equal for a state to be loaded: see ``kind_of``."""
+        self.step = 0
+        self.applied_in = 0
+        self._history = begun("", 0)
+        self.cursor = Cursor()
+        self.micro_batch = 0
+        """Maximum number of samples in one forward pass; 0: not known. It is ``--micro-batch``, or what the first step
+        had, and half of what did not fit."""
+        self.evaluated = 0
+        """Steps after which the model was last evaluated, with ``accuracy`` as the result."""
+        self.accuracy: float | None = None
+        self.present = False
+        """Whether this is the job's state, rather than the initial values of a process that has just started."""
+        self.stale = False
+        """Whether others may have continued without this process since its last step."""
+        self.suspect = False
+        """Whether a comparison has shown that the states of the workers differ, and it is not known which are right."""
+        self.pending: Report | None = None
+        """The report of the last step, while it is not known to be final and ``on_step`` has not been called."""
+        self.runs: list[list[int]] = []
+        """Each generation that applied steps of this state, and the first step it applied."""
+        self._more = training.stateful
+
+    @property
+    def history(self) -> History:
+        """How this state came about: see ``lineage``."""
+        return self._history.at(self.applied_in, self.step)
+
+    def begin(self, lineage: str, generation: int) -> None:
+        """Continue this state, or a new one, in that generation, although it is not the successor of the last one."""
+        self._history = self.history.continued(lineage, generation) if self.present else begun(lineage, generation)
+
+    def position(self, lineage: str) -> Position:
+        """Return the position, which decides whose state counts. ``lineage`` is the one that etcd knows."""
+        if not self.present:
+            return Position()
+        current = int(self._history.now.lineage == lineage)
+        return Position(current, self.applied_in, self.step + 1, int(not self.stale), self.evaluated)
+
+    def advance(self, after: Cursor, generation: int) -> None:
+        """Note that a step was applied in ``generation``."""
+        self.step, self.cursor, self.applied_in = self.step + 1, after, generation
+        if not self.runs or self.runs[-1][0] != generation:
+            self.runs = [*self.runs[1 - _MOST_RUNS :], [generation, self.step]]
+
+    def tree(self) -> dict[str, Any]:
+        """Return the state as a tree; every key is a string."""
+        return {
+            "version": _VERSION,
+            "kind": self.kind,
+            "step": self.step,
+            "applied_in": self.applied_in,
+            "history": self.history.values(),
+            "runs": self.runs,
+            "pending": _shared(self.pending),
+            "cursor": [self.cursor.epoch, self.cursor.offset, self.cursor.stream],
+            "micro_batch": self.micro_batch,
+            "evaluated": self.evaluated,
+            "accuracy": self.accuracy,
+            "model": {plain(name): value for name, value in self.model.state_dict().items()},
+            **self.optimizers.tree(),
+            "scaler": self.scaler.state_dict(),
+            "more": {name: thing.state_dict() for name, thing in self._more.items()},
+        }
+
+    def load(self, tree: dict[str, Any]) -> None:
+        """Load exactly that state. Raise RecordError, and change nothing, if it belongs to another kind of job."""
+        self._check(tree)
+        self.optimizers.load(tree)
+        self._load(tree)
+
+    def resume(self, tree: dict[str, Any]) -> bool:
+        """Load the state of a checkpoint, with the script's hyperparameters. Raise like ``load``.
+
+        Return whether the optimizers' moments were loaded; see ``Optimizers.resume``.
+        """
+        self._check(tree)
+        moments = self.optimizers.resume(tree, step=tree["step"], fresh=self._fresh_optimizer)
+        self._load(tree)
+        return moments
+
+    def _check(self, tree: dict[str, Any]) -> None:
+        if tree.get("version") != _VERSION:
+            raise RecordError(
+                f"the state has version {tree.get('version')}, this code reads {_VERSION}: give the job a new name"
+            )
+        if tree["kind"] != self.kind or set(tree["more"]) != set(self._more):
+            raise RecordError(
+                f"the state belongs to another kind of training ({tree['kind']}, this worker has {self.kind}): "
+                "model, dataset or seed differ; give the job a new name"
+            )
+
+    def _load(self, tree: dict[str, Any]) -> None:
+        """Load everything but the optimizers."""
+        self.model.load_state_dict({name: tree["model"][plain(name)] for name in self.model.state_dict()})
+        if tree["scaler"]:  # empty if the checkpoint was written without --amp fp16
+            self.scaler.load_state_dict(tree["scaler"])
+        for name, thing in self._more.items():
+            thing.load_state_dict(tree["more"][name])
+        self.step, self.runs = tree["step"], tree["runs"]
+        self.pending = Report(**tree["pending"], rank=-1, samples=()) if tree["pending"] else None
+        self._history = History.of(tree["history"])
+        self.micro_batch = tree["micro_batch"]
+        self.cursor = Cursor(*tree["cursor"])
+        self.take_position(tree)
+
+    def take_position(self, tree: dict[str, Any]) -> None:
+        """Load what may differ between two workers with the same parameters: the evaluation, and whose state counts."""
+        self.applied_in, self.evaluated, self.accuracy = tree["applied_in"], tree["evaluated"], tree["accuracy"]
+        self.present, self.stale = True, False
+
+    def tensors(self) -> list[torch.Tensor]:
+        """Return the tensors of model and optimizer, in an order that depends only on their names."""
+        tree = {name: value for name, value in self.tree().items() if name not in ("more", "cursor")}
+        return [value for _, value in _leaves(tree, "") if isinstance(value, torch.Tensor)]
+
+    def digest(self) -> str:
+        """Return a digest of all bits of the state: equal in all workers after every final step.
+
+        It covers the model, the optimizer with its moments and hyperparameters, the scaler, the stateful objects, the
+        position in the data and the counters. It doesn't depend on the order of keys or on strides.
+        """
+        digest = hashlib.sha256()
+        for path, value in _leaves({name: each for name, each in self.tree().items() if name not in _NOT_DIGESTED}, ""):
+            digest.update(path.encode())
+            if isinstance(value, torch.Tensor):
+                digest.update(f"{value.dtype}{tuple(value.shape)}".encode())
+                data = value.detach().cpu().contiguous().view(-1).view(torch.uint8)
+                digest.update(data.numpy().tobytes())
+            else:
+                digest.update(f"{type(value).__name__} {value!r}".encode())
+        return digest.hexdigest()[:16]
+
+
+def made_in(runs: Sequence[Sequence[int]], step: int, last: int) -> int:
+    """Return the generation that applied ``step``, in a history of ``last`` steps; 0 if it is not known to have one."""
+    made = [generation for generation, first in runs if first <= step <= last]
+    return made[-1] if made else 0
+
+
+def _shared(report: Report | None) -> dict[str, Any] | None:
+    """Return what a report says about all workers alike."""
+    return {name: value for name, value in asdict(report).items() if name not in _OWN} if report else None
+
+
+def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """Yield what a tree contains, with the path to it, ordered by the names of the keys."""
+    if isinstance(value, Mapping):
+        for key in sorted(value, key=str):
+            yield from _leaves(value[key], f"{path}/{key}")
+        yield f"{path}/", len(value)
+    elif isinstance(value, list | tuple):
+        for index, each in enumerate(value):
+            yield from _leaves(each, f"{path}/{index}")
+        yield f"{path}/", len(value)
+    else:
+        yield path, value
+
+
+def kind_of(model: nn.Module, **more: object) -> str:
+    """Return a digest of the model's shapes and of everything else that a stored state must match."""
+    shapes = [(plain(name), tuple(value.shape), str(value.dtype)) for name, value in model.state_dict().items()]
+    return hashlib.sha256(repr((shapes, sorted(more.items()))).encode()).hexdigest()[:16]

@@ -1,0 +1,203 @@
+"""One training step on one rank: the gradients, the values sent with them, and the optimizer's step.
+
+    outcome = stepper.gradients(prepared, knows=False)      # raises GroupBroken; then nothing has changed
+    lr = stepper.apply(outcome, factor=0.5)
+
+Each rank weights its loss by its share of the step's samples. So the sum of the gradients over ranks (and over the
+micro-batches of a rank) is the gradient of the mean over the whole step, even if the ranks have different numbers of
+samples. A loss that has a weight of its own is a sum, see ``losses``: ``apply`` divides by the total of the weights.
+
+The last bucket of gradients also carries the ballot: whether a rank knows of the next generation, the loss and its
+weight, and how much the forward passes have changed the model's buffers (batch normalization's running statistics). The
+changes of a buffer are averaged over the ranks by their shares of the samples, so all ranks have the same buffers.
+Buffers keep their old values until ``apply``, so a discarded step does not change them. At some steps it also carries a
+checksum of the rank's state (see ``peer.drift``); at the others these numbers mean nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from tidewater.elastic.data.device import onto
+from tidewater.elastic.data.seeds import seed_model
+from tidewater.elastic.errors import Diverged, GroupBroken
+from tidewater.elastic.group.group import Group
+from tidewater.elastic.group.reducer import Reducer
+from tidewater.elastic.method import losses
+from tidewater.elastic.method.losses import Number, Part, Total
+from tidewater.elastic.peer import drift
+from tidewater.elastic.session import memory, norms
+from tidewater.elastic.session.state import State
+from tidewater.elastic.training import Training
+
+if TYPE_CHECKING:
+    from tidewater.elastic.data.loader import Micro, Prepared
+
+AMP_TYPES = {"off": None, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The result of a step over all ranks. The gradients themselves are in the parameters."""
+
+    loss: float
+    """Mean over the samples of the step, or over their weights."""
+    everyone_knows: bool
+    """Whether all ranks know of the next generation."""
+    buffers: tuple[torch.Tensor, ...]
+    """The amount to add to each of the model's buffers."""
+    gradient_factor: float = 1.0
+    """The gradients in the parameters are to be multiplied by it."""
+
+
+class Stepper:
+    """Makes steps with the model of ``training``, in the current generation of ``group``.
+
+    Raises ConfigError if the model synchronizes batch normalization. ``seed`` is that of the model's random numbers.
+    """
+
+    def __init__(self, training: Training, state: State, group: Group, *, amp: str, seed: int = 0) -> None:
+        self._training, self._state, self._group = training, state, group
+        self._seed = seed
+        self._amp = AMP_TYPES[amp]
+        self._reducer = Reducer(group, training.model.named_parameters())
+        self._buffers = [buffer for buffer in training.model.buffers() if buffer.dtype is not torch.bool]
+        self._parameters = list(training.model.parameters())
+        self._ballot = torch.zeros(3, device=group.device)
+        self._check = torch.zeros(drift.SENT, device=group.device)
+        norms.refuse_synchronised(training.model)
+
+    def gradients(
+        self,
+        prepared: Prepared,
+        *,
+        knows: bool,
+        compare: bool = False,
+        meanwhile: Callable[[], None] = lambda: None,
+    ) -> Outcome:
+        """Leave the gradients of the whole step in the parameters; a collective call.
+
+        With ``compare``, the ranks also compare their states. ``meanwhile`` is called when this rank has done its part,
+        before it waits for the others.
+
+        Raise GroupBroken on any failure of a peer, and on all ranks if their states differ; OutOfMemory if a smaller
+        micro-batch may fit; Diverged, on all ranks, if the loss is not a number; ConfigError if the loss is neither a
+        number nor a pair of numbers, or one sample does not fit.
+        """
+        compare = compare and self._group.size > 1
+        if compare:
+            device = self._group.device
+            self._check.copy_(drift.digits(drift.checksum(self._state.tensors(), device), device))
+        before = [buffer.clone() for buffer in self._buffers]
+        samples = max(micro.size for micro in prepared.micro)
+        try:
+            with memory.enough_memory(self._state, self._group, samples=samples, release=self._reducer.reset):
+                weighted = self._accumulate(prepared, before, knows)
+                meanwhile()
+                sums = self._reducer.sums()
+        except RuntimeError as error:
+            self._group.blame(error)
+            raise
+        finally:
+            _copy(before, self._buffers)
+        ballot, check, *changes = sums
+        knowing, loss, weight = ballot.tolist()
+        if compare and not drift.agree(check.tolist(), self._group.size):
+            self._state.suspect = True
+            raise GroupBroken("the states of the workers differ")
+        factor = 1.0
+        if weighted:
+            loss, factor = losses.divided(loss, weight, len(prepared.step.samples))
+        if not math.isfinite(loss):
+            raise Diverged(
+                f"the loss of step {self._state.step + 1} is {loss}: lower the learning rate and look at the data; "
+                "the last checkpoint is kept, and a restart would give the same result"
+            )
+        buffers = tuple(change.view_as(buffer) for change, buffer in zip(changes, self._buffers, strict=True))
+        return Outcome(loss, round(knowing) == self._group.size, buffers, factor)
+
+    def apply(self, outcome: Outcome, factor: float) -> float:
+        """Update the buffers and step the optimizers with ``factor`` on their learning rates.
+
+        Return the learning rate of the first parameter group.
+        """
+        for buffer, change in zip(self._buffers, outcome.buffers, strict=True):
+            buffer.add_(change if buffer.is_floating_point() else change.round().to(buffer.dtype))
+        if outcome.gradient_factor != 1.0:
+            gradients = [parameter.grad for parameter in self._parameters if parameter.grad is not None]
+            torch._foreach_mul_(gradients, outcome.gradient_factor)
+        with memory.enough_for_the_optimizer():
+            return self._state.optimizers.step(factor)
+
+    def precision(self) -> contextlib.AbstractContextManager[Any]:
+        """Return the autocast context for ``--amp``."""
+        if self._amp is None:
+            return contextlib.nullcontext()
+        return torch.autocast(self._group.device.type, dtype=self._amp)
+
+    def _accumulate(self, prepared: Prepared, before: list[torch.Tensor], knows: bool) -> bool:
+        """Run both passes of all micro-batches. The last one starts the sums over the ranks.
+
+        Return whether the losses are sums with weights.
+        """
+        self._reducer.reset()
+        total, samples = Total(), len(prepared.step.samples)
+        for index, micro in enumerate(prepared.micro[:-1]):
+            with self._able_to_pass(micro, index):
+                part = self._forward(micro, samples)
+                total.add(part)
+                self._backward(part)
+        micro = prepared.micro[-1]
+        with self._able_to_pass(micro, len(prepared.micro) - 1):
+            part = self._forward(micro, samples)
+            total.add(part)
+            self._vote(knows, total.value, total.weight)
+            weights = [each.weight for each in prepared.micro]
+            changes = [
+                (now.float() - then.float()).flatten() * sum(weights)
+                for now, then in zip(self._buffers, before, strict=True)
+            ]
+            if any(weights):
+                self._reducer.watch()
+            self._backward(part)
+            if not any(weights):  # without samples of its own, a rank has no gradient
+                self._reducer.reset()
+        self._reducer.flush([self._ballot, self._check, *changes])
+        return total.weighted
+
+    def _vote(self, knows: bool, loss: Number, weight: Number) -> None:
+        """Fill in the ballot with this rank's part of the step's loss and of its weight."""
+        values = float(knows), loss, weight
+        if self._group.device.type == "cpu":  # without torch: each of its calls takes 20 us when caches are cold
+            self._ballot.numpy()[:] = values
+            return
+        self._ballot.copy_(torch.tensor([0.0 if isinstance(each, torch.Tensor) else each for each in values]))
+        for place, each in enumerate(values):
+            if isinstance(each, torch.Tensor):
+                self._ballot[place] = each
+
+    def _able_to_pass(self, micro: Micro, index: int) -> contextlib.AbstractContextManager[None]:
+        """Seed the model's random numbers, and return the context of both passes of a micro-batch."""
+        seed_model(self._seed, self._state.step + 1, self._group.rank, index, self._group.device)
+        # Also for the backward pass, which repeats forward passes if the model stores no activations.
+        return norms.lone_sample(self._training.model) if micro.size == 1 else contextlib.nullcontext()
+
+    def _forward(self, micro: Micro, samples: int) -> Part:
+        with self.precision():
+            loss = self._training.loss(self._training.model, onto(micro.batch, self._group.device))
+        return losses.part_of(loss, weight=micro.weight, samples=samples)
+
+    def _backward(self, part: Part) -> None:
+        """Add the gradients of a part of the loss."""
+        torch.autograd.backward(part.loss, self._state.scaler.scale(torch.full_like(part.loss, part.seed)))
+
+
+def _copy(sources: list[torch.Tensor], targets: list[torch.Tensor]) -> None:
+    for source, target in zip(sources, targets, strict=True):
+        target.copy_(source)

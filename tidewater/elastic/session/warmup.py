@@ -1,0 +1,115 @@
+"""The first passes of a worker, which are its slowest, before the others know of it.
+
+    warm_up(worker, material, log, most=config.step_size(1))
+
+They choose algorithms, show the reducer how many gradients to expect, and compile what the script compiles. A compiled
+function is compiled again for inputs of another kind, which takes seconds to minutes. The number of samples in a
+micro-batch depends on the number of workers, and is smaller at the end of an epoch. torch can compile for any number at
+once, but sets conditions that depend on the model (not one sample, at least 16 samples). So where anything is compiled,
+all powers of two up to the largest number are tried, in training and in evaluation.
+"""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from tidewater.elastic.addresses import Address
+from tidewater.elastic.data.device import onto
+from tidewater.elastic.data.loader import Micro, Prepared
+from tidewater.elastic.data.sampler import Cursor, Step
+from tidewater.elastic.errors import OutOfMemory
+from tidewater.elastic.group.group import Group
+from tidewater.elastic.observe.log import Log
+from tidewater.elastic.session.evaluation import ROUND
+from tidewater.elastic.session.memory import enough_memory
+from tidewater.elastic.session.worker import Material, Worker
+
+_FORM_SECONDS = 20.0
+_PASSES = 2
+"""The reducer begins sums during a backward pass only if it has seen one before."""
+_SAMPLES = 2
+"""With one sample batch normalization would be another computation than with several."""
+
+
+def form_alone(group: Group) -> None:
+    """Form a group of one. Before its first rendezvous a worker must have been in one: torch tells the peers of a new
+    group apart by the groups in which they were before."""
+    group.form(secrets.randbits(48), 0, (Address("localhost", 0),), time.monotonic() + _FORM_SECONDS)
+
+
+def warm_up(worker: Worker, material: Material, log: Log, *, most: int) -> None:
+    """Make passes in a group of one, so that a join costs the others as little time as possible.
+
+    ``most`` is the number of samples in a step of one worker. Raise ConfigError if the memory does not suffice for one
+    sample, or if a gradient can't be summed.
+    """
+    state, device = worker.state, worker.group.device
+    while True:
+        largest = min(state.micro_batch or most, most, material.total or most)
+        try:
+            compiled = _compiled()
+            for _ in range(_PASSES):
+                _train(device, material, min(_SAMPLES, largest))
+            if _compiled() > compiled:
+                for samples in sizes(largest):
+                    _train(device, material, samples)
+                _evaluate(worker, material)
+            return
+        except OutOfMemory as error:
+            log.event("out_of_memory", micro_batch=state.micro_batch, reason=str(error))
+        form_alone(worker.group)
+
+
+def sizes(largest: int) -> Iterator[int]:
+    """Yield the numbers of samples to try: 1, 2, 4, 8 and so on, and the largest one."""
+    yield from itertools.takewhile(lambda size: size < largest, (2**power for power in itertools.count()))
+    yield largest
+
+
+def _compiled() -> int:
+    """Return how many graphs torch has compiled in this process."""
+    counters: Any = torch._dynamo.utils.counters
+    return int(counters["stats"]["unique_graphs"])
+
+
+def _train(device: torch.device, material: Material, samples: int) -> None:
+    batch = _of_any_size(device, material.loader.batch(range(samples), epoch=0), samples)
+    step = Prepared(Step(tuple(range(samples)), Cursor()), (Micro(batch, weight=1.0, size=samples),))
+    material.stepper.gradients(step, knows=False)
+
+
+def _evaluate(worker: Worker, material: Material) -> None:
+    training = material.training
+    if training.score is None or training.validation is None:
+        return
+    held_out: Any = training.validation
+    largest = min(ROUND, len(held_out), worker.state.micro_batch or ROUND)
+    tried = [range(samples) for samples in sizes(largest)]
+    training.model.eval()
+    try:
+        for part, batch in zip(tried, material.loader.validation(tried), strict=True):
+            enough = enough_memory(worker.state, worker.group, samples=len(part))
+            with enough, torch.no_grad(), material.stepper.precision():
+                training.score(training.model, _of_any_size(worker.group.device, batch, len(part)))
+    finally:
+        training.model.train()
+
+
+def _of_any_size(device: torch.device, batch: Any, samples: int) -> Any:
+    """Return the batch on the device, marked: compile for any number of samples now, not for this one first.
+
+    Tensors whose first dimension has this number are taken for those of the samples.
+    """
+    mark: Any = torch._dynamo.maybe_mark_dynamic
+    batch = onto(batch, device)
+    for leaf in pytree.tree_leaves(batch):
+        if isinstance(leaf, torch.Tensor) and leaf.dim() and leaf.size(0) == samples:
+            mark(leaf, 0)
+    return batch

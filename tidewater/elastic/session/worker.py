@@ -1,0 +1,46 @@
+"""What one worker consists of; ``assembly`` makes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tidewater.elastic.checkpoint import Checkpoints
+from tidewater.elastic.data.loader import Loader
+from tidewater.elastic.group.group import Group
+from tidewater.elastic.membership.coordinator import Coordinator
+from tidewater.elastic.membership.rules import View
+from tidewater.elastic.observe.metrics import Metrics
+from tidewater.elastic.peer.heartbeat import Heartbeat
+from tidewater.elastic.peer.server import PeerServer
+from tidewater.elastic.session.state import State
+from tidewater.elastic.session.step import Stepper
+from tidewater.elastic.training import AnyTraining, Training
+
+
+@dataclass(frozen=True)
+class Worker:
+    """What every session uses, whose loop it may be."""
+
+    member_id: str
+    training: AnyTraining
+    state: State
+    group: Group
+    coordinator: Coordinator
+    server: PeerServer
+    heartbeat: Heartbeat
+    checkpoints: Checkpoints
+    metrics: Metrics
+    refusal: Callable[[View], str | None]
+    """Returns why this worker can't train with the current members, or None if it can."""
+
+
+@dataclass(frozen=True)
+class Material:
+    """What the loop that ships uses in addition."""
+
+    training: Training
+    stepper: Stepper
+    loader: Loader
+    total: int | None
+    """Samples in the dataset; None if it is not known."""
