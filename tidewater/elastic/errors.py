@@ -11,7 +11,7 @@ TrainerError
 ├── Drifted            the states of the workers differ: training stops, the checkpoints are kept: exit code 2
 └── Diverged           the loss is not a number: training stops, the last checkpoint is kept: exit code 2
 
-Stranger is an OSError: whoever opens a connection expects those.
+Stranger is an OSError, which code that opens a connection expects.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ class Training:
 
 @dataclass(frozen=True)
 class Learner:
-    """What a session needs of a ``Training``, for a loop that computes gradients by itself. The fields are as there."""
+    """What a session needs of a ``Training``, for a loop that computes gradients by itself."""
 
     model: torch.nn.Module
     optimizer: torch.optim.Optimizer | Sequence[torch.optim.Optimizer]

@@ -6,7 +6,7 @@
         while meeting := session.meet(): ...
 
 Quick checks that can fail come first (etcd's endpoints, whether the job is finished). Then comes what takes long and
-disturbs nobody (imports, data, warm-up). Only then is this worker announced to the others.
+disturbs no other worker (imports, data, warm-up). Only then is this worker announced to the others.
 """
 
 from __future__ import annotations

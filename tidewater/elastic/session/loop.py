@@ -7,7 +7,7 @@
 
 All waiting, forming of groups, handing over of the state, evaluating and finishing happens between two steps, in the
 generator. ``make`` raises no GroupBroken: the generator handles it before it yields again, and then yields this
-worker's share of the same step in the next generation. So whoever makes the steps sees only shares.
+worker's share of the same step in the next generation. So the caller sees only shares.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from tidewater.elastic.training import AnyTraining, Training
 
 @dataclass(frozen=True)
 class Worker:
-    """What every session uses, whose loop it may be."""
+    """What every session uses, with any loop."""
 
     member_id: str
     training: AnyTraining

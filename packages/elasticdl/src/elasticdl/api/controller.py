@@ -124,7 +124,8 @@ class ElasticController:
     def __init__(self, session: Session, service: ShardService, optimizer: FixedBatchOptimizer, every: Every) -> None:
         self.data_shard_service = service
         self.on_update: Callable[[int, int], None] = lambda step, records: None
-        """Called in every worker when an update is final, with its number and the records in it."""
+        """Called in every worker when an update is final, with its number and the records in it; also in a newcomer
+        that has got the state after an update before that was final."""
         self._session, self._service, self._every = session, service, every
         self._updates = Updates(session)
         self._parameters = list(session.worker.training.model.parameters())

@@ -1,0 +1,118 @@
+"""What becomes of a worker's minibatches when the state of another one replaces its own."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from elasticdl.api.controller import ElasticController, Every
+from elasticdl.api.optimizer import FixedBatchOptimizer
+
+from packages.elasticdl.tests.api.test_shards import Tasks, opened, task
+from tidewater.elastic.errors import GroupBroken
+from tidewater.elastic.session.session import Meeting
+
+TOGETHER = Meeting(0, 1, replaced=False, included=False)
+
+
+class Session:
+    """A worker alone, which is cut off as a test wishes."""
+
+    is_leaving = False
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        group = SimpleNamespace(device=torch.device("cpu"), rank=0)
+        state = SimpleNamespace(step=0)
+        self.worker: Any = SimpleNamespace(training=SimpleNamespace(model=model), group=group, state=state)
+        self.meetings = [TOGETHER]
+        self.breaks_at = ""
+        """Where it is cut off: ``exchange`` or ``update``; for the second time, it meets the others again there."""
+
+    def meet(self) -> Meeting:
+        return self.meetings.pop(0)
+
+    def exchange(self, row: Any) -> list[list[float]]:
+        self._reach("exchange")
+        return [list(row)]
+
+    def update(self, *_: object) -> None:
+        self._reach("update")
+        self.worker.state.step += 1
+
+    def _reach(self, place: str) -> None:
+        if place == self.breaks_at:
+            self.breaks_at = ""
+            raise GroupBroken("cut off")
+
+    def give_up(self, error: GroupBroken) -> None:
+        pass
+
+    def knows(self) -> bool:
+        return False
+
+    def is_overdue(self) -> bool:
+        return False
+
+
+class Script:
+    """A script whose minibatches have four records, two of which make an update; a shard has one minibatch."""
+
+    def __init__(self) -> None:
+        model = torch.nn.Linear(1, 1)
+        optimizer = FixedBatchOptimizer(torch.optim.SGD(model.parameters(), lr=0.1))
+        self.session = Session(model)
+        self.service, self.master = opened(*(task(number, 4 * number - 4, 4 * number) for number in range(1, 9)))
+        session: Any = self.session
+        self.controller = ElasticController(session, self.service, optimizer, Every(minibatches=2))
+
+        def pass_() -> None:
+            torch.autograd.backward(model(torch.ones(4, 1)).mean())
+            optimizer.step()
+
+        self._train = self.controller.elastic_run(pass_)
+
+    def train(self) -> None:
+        """Train one minibatch."""
+        next(iter(self.controller.batch_sampler))
+        self._train()
+
+
+def cut_off(script: Script, at: str, met: Meeting) -> Tasks:
+    """Cut the worker off in an update or in the exchange after the next minibatch, and let it meet the others."""
+    script.session.breaks_at, script.session.meetings = at, [met]
+    script.train()
+    script.controller._agree()
+    return script.master
+
+
+@pytest.fixture
+def script() -> Script:
+    """Return a script that has made one update, and half of the next one's minibatches."""
+    made = Script()
+    for _ in range(3):
+        made.train()
+    assert made.controller.step == 1
+    assert [number for number, _ in made.master.reported] == [1, 2]
+    return made
+
+
+def test_after_a_failure_a_worker_keeps_what_it_has_collected(script: Script) -> None:
+    master = cut_off(script, "update", TOGETHER)
+    script.controller._agree()
+    assert script.controller.step == 2
+    assert [number for number, _ in master.reported] == [1, 2, 3, 4]
+
+
+def test_what_the_others_have_applied_counts(script: Script) -> None:
+    cut_off(script, "update", Meeting(0, 1, replaced=True, included=True))
+    script.controller._agree()
+    assert [number for number, _ in script.master.reported] == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("included", [True, False], ids=["the-last-update-counts", "nor-does-the-last-update"])
+def test_what_was_in_no_update_is_given_back_when_the_others_went_on(included: bool, script: Script) -> None:
+    master = cut_off(script, "exchange", Meeting(0, 1, replaced=True, included=included))
+    assert [number for number, _ in master.reported] == [1, 2]
+    assert not {3, 4} & set(master.held)

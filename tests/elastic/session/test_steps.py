@@ -1,0 +1,111 @@
+"""The caller of a loop sees only shares: what fails in one step is handled before the next share is given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tidewater.elastic.data.loader import Prepared
+from tidewater.elastic.data.sampler import Cursor, Step
+from tidewater.elastic.errors import Diverged, GroupBroken
+from tidewater.elastic.session.loop import Loop
+from tidewater.elastic.session.session import Meeting, Share
+from tidewater.elastic.session.step import Outcome
+
+TOTAL = 4
+"""Steps of the job, which have one sample each."""
+
+
+class Session:
+    """A session whose steps fail as a test wishes."""
+
+    def __init__(self, *fails: Exception | None, everyone_knows: bool = False) -> None:
+        self._fails, self._everyone_knows = list(fails), everyone_knows
+        self.told: list[str] = []
+        self.state = SimpleNamespace(cursor=Cursor(), step=0, micro_batch=1, evaluated=0)
+        self.worker: Any = SimpleNamespace(state=self.state)
+        self.config: Any = SimpleNamespace(
+            epochs=1, max_steps=0, evaluate_every=0, compare_every=0, min_step_seconds=0.0, step_size=lambda size: 1
+        )
+        self.reports: Any = SimpleNamespace(meter=SimpleNamespace(start=lambda: None, last_step_at=0.0))
+        self.change: Any = SimpleNamespace(goes_on=lambda: None)
+        self.log: Any = None
+        self.waiting_since: float | None = None
+
+    def meet(self) -> Meeting | None:
+        if "finished" in self.told:
+            return None
+        self.told.append("meets")
+        return Meeting(0, 1, replaced=False, included=False)
+
+    def update(self, share: Share, sums: Callable[[], Outcome], apply: Callable[[Outcome], float]) -> Outcome:
+        error = self._fails.pop(0) if self._fails else None
+        if error:
+            raise error
+        self.told.append(f"step {share.samples[0]}")
+        self.state.step, self.state.cursor = self.state.step + 1, share.after
+        return Outcome(0.5, self._everyone_knows, ())
+
+    def give_up(self, error: GroupBroken) -> None:
+        self.told.append(f"gives up: {error}")
+
+    def finish(self) -> None:
+        self.told.append("finished")
+
+    def pause(self, until: float) -> None:
+        pass
+
+    def confirm(self) -> None:
+        pass
+
+    def check(self) -> None:
+        pass
+
+    def knows(self) -> bool:
+        return False
+
+    def is_overdue(self) -> bool:
+        return False
+
+
+class Loader:
+    """Gives the steps from a place on."""
+
+    def start(self, place: Any) -> None:
+        self._next = place.cursor.offset
+
+    def next(self) -> Prepared:
+        self._next += 1
+        after = Cursor(0, self._next) if self._next < TOTAL else Cursor(1, 0)
+        return Prepared(Step((self._next - 1,), after), ())
+
+
+def trained(session: Any) -> list[str]:
+    material: Any = SimpleNamespace(training=SimpleNamespace(score=None), loader=Loader(), stepper=None, total=TOTAL)
+    loop = Loop(session, material)
+    for prepared in loop.steps():
+        loop.make(prepared)
+    return list(session.told)
+
+
+def test_every_step_is_made_once_and_then_the_job_is_finished() -> None:
+    assert trained(Session()) == ["meets", "step 0", "step 1", "step 2", "step 3", "finished"]
+
+
+def test_a_step_in_which_a_peer_is_lost_is_given_again_in_the_next_generation() -> None:
+    told = trained(Session(None, GroupBroken("lost b"), GroupBroken("lost c")))
+    lost = ["gives up: lost b", "meets", "gives up: lost c", "meets"]
+    assert told == ["meets", "step 0", *lost, "step 1", "step 2", "step 3", "finished"]
+
+
+def test_when_all_ranks_know_of_the_next_generation_they_leave_this_one_after_the_step() -> None:
+    told = trained(Session(everyone_knows=True))
+    assert told == ["meets", "step 0", "meets", "step 1", "meets", "step 2", "meets", "step 3", "meets", "finished"]
+
+
+def test_what_no_next_generation_can_repair_ends_the_loop() -> None:
+    with pytest.raises(Diverged):
+        trained(Session(None, Diverged("the loss is nan")))
