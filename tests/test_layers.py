@@ -68,6 +68,7 @@ MAY_IMPORT = {
         "tidewater.elastic.session.assembly",
         "tidewater.elastic.session.session",
         "tidewater.elastic.session.step.Outcome",
+        "tidewater.elastic.storage",
         "tidewater.elastic.training",
     },
     "elasticdl.client": {"tidewater.contract", "tidewater.elasticjob", "tidewater.kube", "tidewater.cli", "elasticdl"},
