@@ -140,7 +140,9 @@ def sources() -> list[Path]:
 
 def product() -> list[Path]:
     """Return the files of `sources` that are neither tests nor benchmarks."""
-    return [path for path in sources() if part_of(path, ROOT)]
+    return [
+        path for path in sources() if module_name(path, ROOT).split(".")[0] not in ("tests", "benchmarks", "packages")
+    ]
 
 
 def written(root: Path, files: Mapping[str, str]) -> list[Path]:
@@ -154,7 +156,7 @@ def written(root: Path, files: Mapping[str, str]) -> list[Path]:
 def module_name(path: Path, root: Path) -> str:
     """Return the dotted name that imports a file."""
     parts = path.relative_to(root).with_suffix("").parts
-    if parts[0] == "packages" and parts[2] == "src":
+    if parts[0] == "packages" and parts[2:3] == ("src",):
         parts = parts[3:]
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
