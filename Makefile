@@ -2,11 +2,13 @@
 
 PYTHON := $(shell command -v python3.11 || echo python3)
 STACK = "$$($(PYTHON) -m scripts.toolchain python)"
-TORCHX = "$$($(PYTHON) -m scripts.toolchain python torchx)"
+# Tests run in TorchX's environment, which has everything that the stack's has, in the same versions but for urllib3.
+TESTS = "$$($(PYTHON) -m scripts.toolchain python torchx)" -m pytest
+TWO_AT_A_TIME = -n 2 --dist loadfile --no-loadscope-reorder --junitxml=build/tests.xml
 # A fresh clone's type check would otherwise read torch's and boto3's sources again.
 export MYPY_CACHE_DIR ?= $(or $(TIDEWATER_CACHE),$(HOME)/.cache/tidewater)/mypy
 .DEFAULT_GOAL := help
-.PHONY: help install install-tests monitoring torchx up down test unit e2e soak lint format bench bench-elastic bench-controller bench-nodes bench-elasticdl gpu
+.PHONY: help install install-tests monitoring torchx up down test unit e2e test-localcloud test-elasticdl test-torchx soak lint format bench bench-elastic bench-controller bench-nodes bench-elasticdl gpu
 
 help: ## this list
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /  make \1\t/' | expand -t 24
@@ -38,22 +40,30 @@ format: install ## put the code into ruff's format
 	@$(STACK) -m ruff check --fix .
 	@$(STACK) -m ruff format .
 
-test: install-tests lint unit e2e ## every check and every test but those of `make soak`
+test: install-tests lint ## every check and every test but those of `make soak`, quick ones first, two modules at a time
+	@$(TESTS) $(TWO_AT_A_TIME)
 
-unit: install-tests ## the tests that need neither root nor minutes, two at a time; first those in TorchX's environment
-	@$(TORCHX) -m pytest -n 2 -m "not e2e and not soak" packages/torchx/tests
-	@$(STACK) -m pytest -n 2 -m "not e2e and not soak"
+unit: install-tests ## the tests that need neither root nor minutes
+	@$(TESTS) $(TWO_AT_A_TIME) -m "not e2e and not soak"
 
-e2e: install-tests ## the tests that start real processes, two modules at a time; first those in TorchX's environment
-	@$(TORCHX) -m pytest -m "e2e and not soak" packages/torchx/tests
-	@$(STACK) -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "e2e and not soak"
+e2e: install-tests ## the tests that start real processes
+	@$(TESTS) $(TWO_AT_A_TIME) -m "e2e and not soak"
 
-soak: install ## what only takes long: a hundred schedules of faults on each kind of group, tests marked `soak`, new random examples
+test-localcloud: install-tests ## the tests of localcloud alone
+	@$(TESTS) $(TWO_AT_A_TIME) packages/localcloud/tests
+
+test-elasticdl: install-tests ## the tests of ElasticDL alone, and its tutorial on a stack
+	@$(TESTS) $(TWO_AT_A_TIME) packages/elasticdl/tests tests/e2e/nodegroup/with_elasticdl
+
+test-torchx: install-tests ## the tests of TorchX's scheduler alone, and its session on a stack
+	@$(TESTS) $(TWO_AT_A_TIME) packages/torchx/tests tests/e2e/nodegroup/with_torchx
+
+soak: install-tests ## what only takes long: a hundred schedules of faults on each kind of group, tests marked `soak`, new random examples
 	@$(PYTHON) -m scripts.toolchain previous
-	@TIDEWATER_SCHEDULES=0:100 $(STACK) -m pytest tests/elastic/schedules/test_schedules.py
-	@TIDEWATER_ELASTICDL_SCHEDULES=0:50 $(STACK) -m pytest packages/elasticdl/tests/chaos
-	@$(STACK) -m pytest -m soak
-	@$(STACK) -m pytest -m hypothesis --hypothesis-profile="new examples"
+	@TIDEWATER_SCHEDULES=0:100 $(TESTS) tests/elastic/schedules/test_schedules.py
+	@TIDEWATER_ELASTICDL_SCHEDULES=0:50 $(TESTS) packages/elasticdl/tests/chaos
+	@$(TESTS) -m soak
+	@$(TESTS) -m hypothesis --hypothesis-profile="new examples"
 
 bench: install ## time what a user waits for; rows go to benchmarks/out/ (ARGS="--plan" prints how long it takes)
 	@$(STACK) -m benchmarks $(ARGS)

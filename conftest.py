@@ -1,9 +1,10 @@
-"""The quick tests come first, so that a mistake shows in seconds. End-to-end tests run in two processes, by module."""
+"""The quick tests come first, so that a mistake shows in seconds. Two processes run the tests, module by module."""
 
 from __future__ import annotations
 
 import io
 import os
+from collections import Counter
 from pathlib import Path
 
 import hypothesis
@@ -27,8 +28,9 @@ hypothesis.settings.load_profile("any machine")
 
 
 ROOT = Path(__file__).parent
-STACK = ROOT / "tests/e2e"
-"""The modules directly in it are about one stack on one cloud, in the order of their names."""
+STACKS = ROOT / "tests/e2e"
+"""The modules of a folder in it use one cloud, in the order of their names."""
+SHOWN_MODULES = 20
 
 
 def pytest_configure() -> None:
@@ -38,15 +40,30 @@ def pytest_configure() -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Order the tests. What takes long comes first of the end-to-end tests, or it would be alone at the end."""
-    items.sort(key=lambda item: (item.get_closest_marker("e2e") is not None, STACK not in item.path.parents))
+    items.sort(key=lambda item: (item.get_closest_marker("e2e") is not None, STACKS not in item.path.parents))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the modules that took longest."""
+    seconds = Counter[str]()
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                seconds[report.nodeid.partition("::")[0]] += report.duration
+    if not seconds:
+        return
+    terminalreporter.section(f"slowest {SHOWN_MODULES} modules")
+    for module, duration in seconds.most_common(SHOWN_MODULES):
+        terminalreporter.write_line(f"{duration:8.1f}s {module}")
 
 
 class ByCloud(LoadFileScheduling):  # type: ignore[misc] # xdist has no types
-    """Deals out whole modules to the processes, and those that share the stack as one."""
+    """Gives whole modules to the processes, and a folder whose modules use one cloud to one process."""
 
     def _split_scope(self, nodeid: str) -> str:
         module: str = super()._split_scope(nodeid)
-        return str(STACK) if ROOT / Path(module).parent == STACK else module
+        folders = (ROOT / module).parents
+        return str(folders[folders.index(STACKS) - 1]) if STACKS in folders[1:] else module
 
 
 @pytest.hookimpl(optionalhook=True)
