@@ -1,7 +1,7 @@
-"""The controller with a real API server: killed at every write, without an API server, frozen as the leader.
+"""The controller with a real API server: without it, with Karpenter's objects; in `make soak` killed and frozen.
 
 There is neither a scheduler nor a kubelet nor a garbage collector: pods stay Pending, and only the controller
-reacts to a job. `test_chaos` shows the same, for more that may happen to a job, with an API server in memory.
+reacts to a job. `test_chaos` kills it at every write too, and does more to a job, with an API server in memory.
 """
 
 from __future__ import annotations
@@ -89,6 +89,7 @@ def environment(plane: Plane, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
     plane.kubectl("delete", "pods,services", "-l", SELECTOR, "-n", jobs.NAMESPACE, "--force", "--grace-period=0")
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_a_controller_that_is_killed_at_any_write_leaves_nothing_half_done(moment: str) -> None:
     async def attempt(number: int) -> bool:
@@ -253,6 +254,7 @@ def test_with_its_own_rights_alone_it_reads_in_karpenters_objects_why_no_node_co
     asyncio.run(main())
 
 
+@pytest.mark.soak
 def test_a_frozen_leader_is_replaced_and_changes_nothing_when_it_wakes_up(tmp_path: Path) -> None:
     async def main(replicas: Mapping[str, subprocess.Popen[bytes]]) -> None:
         async with cloud() as found:

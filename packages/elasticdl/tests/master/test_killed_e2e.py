@@ -138,8 +138,16 @@ def check_exact(workers: list[Patient], args: JobArgs, etcd: str) -> None:
     assert state.records == 200
 
 
-@pytest.mark.parametrize("point", POINTS)
-@pytest.mark.parametrize("count", [1, 2, 7, 24, 41])
+COUNTS = (1, 2, 7, 24, 41)
+IN_EVERY_RUN = set(zip(POINTS, COUNTS[1:4], strict=True))
+KILLS = [
+    pytest.param(point, count, marks=[] if (point, count) in IN_EVERY_RUN else pytest.mark.soak)
+    for point in POINTS
+    for count in COUNTS
+]
+
+
+@pytest.mark.parametrize(("point", "count"), KILLS)
 def test_a_master_killed_at_a_point_goes_on_without_losing_or_repeating_a_task(
     etcd: str, tmp_path: Path, point: str, count: int
 ) -> None:
@@ -154,6 +162,7 @@ def test_a_master_killed_at_a_point_goes_on_without_losing_or_repeating_a_task(
     assert "Evaluation metrics[step=0]: {'accuracy': 0.12}" in (tmp_path / "master.log").read_text()
 
 
+@pytest.mark.soak
 def test_a_master_killed_again_and_again_ends_the_job(etcd: str, tmp_path: Path) -> None:
     args = job(tmp_path, "again-and-again")
     with master(args, etcd, tmp_path) as one:
