@@ -17,7 +17,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -168,11 +168,25 @@ class Checkout:
             raise CommandFailedError(f"succeeded, and should not have:\n{output}")
         return output
 
-    def empty_cloud(self) -> None:
-        """Destroy the stack if an earlier module has left one, and start the cloud if it doesn't run."""
-        if self.run("kubectl get crd elasticjobs.elastic.pytorch.org", expect=None).status == 0:
-            self.run(DESTROY)
-        self.run("python -m localcloud start")
+    def has_stack(self) -> bool:
+        """Return whether the cloud has a stack that is up."""
+        return self.run("kubectl get crd elasticjobs.elastic.pytorch.org", expect=None).status == 0
+
+    def configure(self, settings: Mapping[str, str]) -> None:
+        """Put these settings into the config that comes with the project."""
+        (self.path / f"Pulumi.{STACK}.yaml").write_bytes((ROOT / f"Pulumi.{STACK}.yaml").read_bytes())
+        self.run(f"pulumi stack select --create {STACK}", expect=None)
+        pairs = " ".join(f"--plaintext {shlex.quote(f'{key}={value}')}" for key, value in settings.items())
+        self.run(f"pulumi config set-all {pairs}")
+        self.forget_outputs()
+
+    def bring_up(self, settings: Mapping[str, str]) -> None:
+        """Make the stack with these settings as a user would, or change the stack that is there."""
+        self.configure(settings)
+        if self.has_stack():
+            self.run(UP)
+        else:
+            self.make("up")
 
     def make(self, target: str, timeout: float = 1800) -> Output:
         """Run `make target` as a user would, without an activated shell."""

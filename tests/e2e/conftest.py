@@ -1,8 +1,9 @@
-"""One cloud for the whole end-to-end run, because starting it is slow. The first test starts it."""
+"""One cloud for each folder of end-to-end tests, because starting it is slow: its first module starts it."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -11,14 +12,44 @@ from tests.e2e.checkout import Checkout
 FIRST_FAILURE = pytest.StashKey[str]()
 
 
+class Clouds:
+    """The copy of the checkout whose cloud is in use. The cloud of another folder ends before."""
+
+    def __init__(self, place: Callable[[str], Path]) -> None:
+        self._place = place
+        self._current: tuple[Path, Checkout] | None = None
+
+    def of(self, folder: Path) -> Checkout:
+        """Return the copy for the tests in a folder directly in this one."""
+        if self._current and self._current[0] == folder:
+            return self._current[1]
+        self.end()
+        copy = Checkout.copy_to(self._place(folder.name) / "tidewater")
+        self._current = folder, copy
+        return copy
+
+    def end(self) -> None:
+        """Stop the cloud in use, whatever is in it."""
+        if self._current:
+            self._current[1].run("python -m localcloud stop", expect=None)
+        self._current = None
+
+
 @pytest.fixture(scope="session")
-def checkout(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
-    """Yield a new copy of the checkout; always stop its cloud at the end."""
-    copy = Checkout.copy_to(tmp_path_factory.mktemp("e2e") / "tidewater")
+def clouds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clouds]:
+    """Yield the clouds of this process, of which one runs at a time; always stop it at the end."""
+    made = Clouds(tmp_path_factory.mktemp)
     try:
-        yield copy
+        yield made
     finally:
-        copy.run("python -m localcloud stop", expect=None)
+        made.end()
+
+
+@pytest.fixture(scope="module")
+def checkout(request: pytest.FixtureRequest, clouds: Clouds) -> Checkout:
+    """Return a copy of the checkout with a cloud of its own, the same one for all modules of a folder."""
+    here = Path(__file__).parent
+    return clouds.of(here / request.path.relative_to(here).parts[0])
 
 
 @pytest.hookimpl(wrapper=True)

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import json
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from tests.e2e.checkout import PATIENCE_SECONDS, ROOT, Checkout, wait_until
+from tests.e2e.checkout import LONG_TRAINING, PATIENCE_SECONDS, ROOT, Checkout, wait_until
 from tidewater.contract.code import runtime
 
 NAMESPACE = "elastic-job"
@@ -36,6 +36,9 @@ IMAGES = {
 
 CODE = "tidewater.zip"
 """Key in the ConfigMap `code`: the packages `contract` and `trainer` as from a wheel, and the examples."""
+
+NODE_GROUP = {"surgeNodes": "nodegroup", "workers": "1", "minWorkers": "1", "trainerArgs": LONG_TRAINING}
+"""Settings of the stack whose worker nodes are one node group."""
 
 Object = dict[str, Any]
 
@@ -102,12 +105,26 @@ class Job(Checkout):
         self.run(f"kubectl scale {self.named} --replicas={count}")
 
 
-def make_stack(checkout: Checkout) -> None:
+def make_stack(checkout: Checkout, settings: Mapping[str, str]) -> None:
     """Make the stack unless there is one, and the namespace of the tests' jobs."""
-    if checkout.run("kubectl get crd elasticjobs.elastic.pytorch.org", expect=None).status != 0:
-        checkout.make("up")
+    if not checkout.has_stack():
+        checkout.bring_up(settings)
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
     apply(checkout, namespace)
+
+
+def make_room(checkout: Checkout, workers: int) -> None:
+    """Give the stack this number of worker nodes, and suspend its own job: others use them."""
+    if checkout.has_stack():
+        _suspend_own_job(checkout)
+    checkout.bring_up({**NODE_GROUP, "workers": str(workers), "jobName": f"own-{workers}"})
+    _suspend_own_job(checkout)
+
+
+def _suspend_own_job(checkout: Checkout) -> None:
+    own = Job(checkout.path, checkout.outputs["jobName"], checkout.namespace)
+    own.change(suspend=True)
+    wait_until("no pods of the stack's job", lambda: not own.pods())
 
 
 def apply(checkout: Checkout, *objects: Object) -> None:

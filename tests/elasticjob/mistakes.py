@@ -159,6 +159,7 @@ MISTAKES = (
         "Exactly one of the containers",
     ),
     Mistake("no-containers", {f"{POD}/containers": []}, _CONTAINERS, "at least 1 item"),
+    Mistake("containers-as-text", {f"{POD}/containers": "trainer"}, _CONTAINERS, "must be of type array"),
     Mistake("no-list-of-containers", {f"{POD}/containers": ABSENT}, _CONTAINERS, "Required value"),
     Mistake(
         "container-without-image",

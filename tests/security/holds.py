@@ -22,17 +22,24 @@ def broken(stacks: Stacks, rule: str) -> list[str]:
 
 def overlooked(stacks: Stacks, rule: str) -> list[str]:
     """Return the changes that a rule does not report, and those that change nothing in any of the stacks."""
+    return unreported(stacks, rule) + [
+        f"change {number} finds nothing to turn off in {', '.join(stacks)}"
+        for number, change in enumerate(RULES[rule].turned_off)
+        if not any(True for stack in stacks.values() for _ in change(stack))
+    ]
+
+
+def unreported(stacks: Stacks, rule: str) -> list[str]:
+    """Return the changes that a rule does not report."""
     wrong: list[str] = []
     for number, change in enumerate(RULES[rule].turned_off):
-        made = 0
         for name, stack in stacks.items():
             before = set(RULES[rule].check(stack))
-            for changed in change(stack):
-                made += 1
-                if not set(RULES[rule].check(changed)) - before:
-                    wrong.append(f"{name}: change {number} is not reported: {difference(stack, changed)}")
-        if not made:
-            wrong.append(f"change {number} finds nothing to turn off in {', '.join(stacks)}")
+            wrong += [
+                f"{name}: change {number} is not reported: {difference(stack, changed)}"
+                for changed in change(stack)
+                if not set(RULES[rule].check(changed)) - before
+            ]
     return wrong
 
 
@@ -43,10 +50,11 @@ def difference(stack: Stack, changed: Stack) -> str:
 
 
 def unneeded_waivers(stacks: Stacks) -> list[str]:
-    """Return the waivers that cover nothing in one of their stacks."""
+    """Return the waivers that cover nothing in one of these stacks."""
     return [
         f"{waiver.rule} {waiver.resource} in {name}"
         for waiver in WAIVERS
-        for name in waiver.stacks
-        if not any(waiver.covers(waiver.rule, finding) for finding in RULES[waiver.rule].check(stacks[name]))
+        for name, stack in stacks.items()
+        if name in waiver.stacks
+        and not any(waiver.covers(waiver.rule, each) for each in RULES[waiver.rule].check(stack))
     ]

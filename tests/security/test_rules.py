@@ -1,6 +1,6 @@
 """Every security rule holds for every stack that comes with the project, and would be reported if it did not.
 
-The graphs here come from mocks, quickly; `test_state_e2e` holds the same against the state files of real stacks.
+The graphs here come from mocks, quickly; tests/e2e holds the same against the state of stacks that were brought up.
 """
 
 from __future__ import annotations

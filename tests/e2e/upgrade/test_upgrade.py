@@ -1,7 +1,7 @@
 """A stack goes from one version of Kubernetes to the next while it trains: docs/upgrades.md, step by step.
 
-It begins with a new stack of the version before, in the cloud of the session if that still runs. The programs of that
-version must be built: `python3 -m scripts.toolchain previous`, which `make soak` runs.
+It begins with a stack of the version before. The programs of that version must be built:
+`python3 -m scripts.toolchain previous`, which `make soak` runs.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ NODES_SECONDS = 600
 @pytest.fixture(scope="module")
 def account(checkout: Checkout) -> Inventory:
     """Return the inventory of an account without a stack."""
-    checkout.empty_cloud()
+    checkout.run("python -m localcloud start")
     return aws_inventory(checkout.cloud())
 
 
@@ -53,11 +53,7 @@ def account(checkout: Checkout) -> Inventory:
 def stack(checkout: Checkout, account: Inventory) -> Checkout:
     """Return the checkout with a stack of the old version that trains."""
     assert account
-    checkout.run("pulumi stack select --create local", expect=None)
-    for key, value in SETTINGS.items():
-        checkout.run(f"pulumi config set {key} -- '{value}'")
-    checkout.make("up")
-    checkout.forget_outputs()
+    checkout.bring_up(SETTINGS)
     wait_for_world(checkout, WORKERS, seconds=NODES_SECONDS)
     return checkout
 

@@ -1,21 +1,19 @@
 """ElasticDL's tutorial with its command: a worker is deleted, a Deployment displaces workers, and gives the room back.
 
 The job runs in the stack's namespace: workers on its one worker node, which the stack's own job has left, master and
-servers beside etcd. The module begins with a new stack, in the cloud of the session if that still runs. Each test uses
-the job as the one before left it.
+servers beside etcd. Each test uses the job as the one before left it.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e.checkout import STACK, Checkout, wait_until
-from tests.e2e.elasticjob import NAMESPACE, Job, apply, example
-from tests.e2e.with_elasticdl.tutorial import (
+from tests.e2e.checkout import Checkout, wait_until
+from tests.e2e.elasticjob import NAMESPACE, Job, apply, example, make_room
+from tests.e2e.nodegroup.with_elasticdl.tutorial import (
     ALLREDUCE,
     COMMAND,
     EVALUATE,
@@ -29,7 +27,6 @@ from tests.e2e.with_elasticdl.tutorial import (
 
 pytestmark = [pytest.mark.e2e, pytest.mark.incremental, pytest.mark.timeout(1800)]
 
-SETTINGS = {"surgeNodes": "nodegroup", "workers": "1", "minWorkers": "1", "maxWorkers": "2", "jobName": "own"}
 EPOCHS, RECORDS = 40, 1448
 """Of the command; and of `digits`' part for training. Each record counts once for each epoch, whoever is killed."""
 
@@ -42,24 +39,13 @@ ACCURACY = 0.95
 
 
 @pytest.fixture(scope="module")
-def tutorial(checkout: Checkout) -> Iterator[Tutorial]:
-    """Yield the tutorial on a new stack with one worker node, from which its own job has gone, with the data."""
-    file = checkout.path / f"Pulumi.{STACK}.yaml"
-    before = file.read_text()
-    checkout.empty_cloud()
-    checkout.run(f"pulumi stack select --create {STACK}", expect=None)
-    for key, value in SETTINGS.items():
-        checkout.run(f"pulumi config set {key} -- '{value}'")
-    checkout.run("pulumi up --yes --skip-preview")
-    checkout.forget_outputs()
-    own = Job(checkout.path, checkout.outputs["jobName"], SPACE)
-    own.change(suspend=True)
-    wait_until("no pods of the stack's job", lambda: not own.pods())
+def tutorial(checkout: Checkout) -> Tutorial:
+    """Return the tutorial on a stack with one worker node, from which its own job has gone, with the data."""
+    make_room(checkout, workers=1)
     made = Tutorial(checkout.path)
     made.begin()
     made.write_data()
-    yield made
-    file.write_text(before)
+    return made
 
 
 def test_mistakes_are_reported_before_anything_is_made(tutorial: Tutorial) -> None:

@@ -13,8 +13,8 @@ from botocore.exceptions import ClientError, ConnectionClosedError
 
 from packages.localcloud.tests.aws.fakes import ACCOUNT, REGION
 from tests import moto_server
-from tests.e2e.with_faults.plan import Call, Fault, Met, Plan
-from tests.e2e.with_faults.proxy import Proxy
+from tests.e2e.faults.plan import Call, Fault, Met, Plan
+from tests.e2e.faults.proxy import Proxy
 
 Clients = Callable[[str], Any]
 

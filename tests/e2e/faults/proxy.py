@@ -23,7 +23,7 @@ from uuid import uuid4
 
 from localcloud.aws.requests.received import Received
 
-from tests.e2e.with_faults.plan import Call, Fault, Plan, call_of
+from tests.e2e.faults.plan import Call, Fault, Plan, call_of
 
 TIMEOUT_SECONDS = 300
 """Longer than any call to the one-machine cloud lasts."""

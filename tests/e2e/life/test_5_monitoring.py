@@ -1,7 +1,7 @@
 """Prometheus watches a training that loses workers: each query of the dashboard and each alert returns what happened.
 
-The Prometheus is a real one, in a pod of the cluster. The module begins with a new stack, in the session's cloud if
-that still runs. Each test uses the stack as the previous one left it.
+The Prometheus is a real one, in a pod of the cluster. It is switched on as a user does it, on a stack that trains. Each
+test uses the stack as the one before left it.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ import os
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 
 import pytest
 
-from tests.e2e.checkout import DESTROY, STACK, UP, Checkout, wait_until
+from tests.e2e.checkout import UP, Checkout, wait_until
 from tests.e2e.cluster_faults import processes_of
 from tests.e2e.elasticjob import NAMESPACE, Job, apply, make_stack, shell_job
-from tests.e2e.nodes import no_capacity
+from tests.e2e.life.prometheus import picture
+from tests.e2e.life.prometheus.server import Prometheus, Series, chosen, shown
+from tests.e2e.nodes import WORKERS, no_capacity, nodes, wait_for_surge_count
 from tests.e2e.training import count, identities, latest_step, running_workers, wait_for_world
-from tests.e2e.with_prometheus import picture
-from tests.e2e.with_prometheus.prometheus import Prometheus, Series, chosen, shown
 from workloads.monitoring import alerts, dashboard
 from workloads.monitoring.scrape import Parts
 
@@ -31,9 +31,8 @@ pytestmark = [pytest.mark.e2e, pytest.mark.incremental, pytest.mark.timeout(1800
 
 JOB = "watched"
 SETTINGS = {
-    "monitoring": "prometheus",
     "surgeNodes": "karpenter",
-    "capacityType": "ON_DEMAND",
+    "capacityType": "SPOT",
     "minWorkers": "1",
     "workers": "2",
     "sizeOwner": "cluster",
@@ -52,20 +51,14 @@ FAILED_LAUNCHES = 'karpenter_cloudprovider_errors_total{method="Create",error!="
 
 
 @pytest.fixture(scope="module")
-def stack(checkout: Checkout) -> Iterator[Checkout]:
-    """Yield the checkout with a new stack that has monitoring and two workers; it is gone for later modules."""
-    file = checkout.path / f"Pulumi.{STACK}.yaml"
-    before = file.read_text()
-    checkout.empty_cloud()
-    checkout.run(f"pulumi stack select --create {STACK}", expect=None)
-    for key, value in SETTINGS.items():
-        checkout.run(f"pulumi config set {key} -- '{value}'")
-    checkout.make("up")
-    checkout.forget_outputs()
+def stack(checkout: Checkout) -> Checkout:
+    """Return the checkout with two workers, and with monitoring: it has seen no node but theirs."""
+    checkout.bring_up(SETTINGS)
     wait_for_world(checkout, 2)
-    yield checkout
-    checkout.run(DESTROY, expect=None)
-    file.write_text(before)
+    wait_for_surge_count(checkout, 1)
+    wait_until("one core node", lambda: len(nodes(checkout, WORKERS)) == 2)
+    checkout.run(f"pulumi config set monitoring prometheus && {UP}")
+    return checkout
 
 
 @pytest.fixture(scope="module")
@@ -107,11 +100,23 @@ def test_prometheus_finds_workers_controller_etcd_karpenter_and_all_nodes(promet
     wait_until("no target that is silent", lambda: prometheus.now("up == 0") == [])
 
 
-def test_a_launch_that_fails_is_counted(stack: Checkout, prometheus: Prometheus) -> None:
+def test_without_capacity_training_goes_on_the_job_says_what_it_waits_for_and_the_failed_launch_is_counted(
+    stack: Checkout, prometheus: Prometheus
+) -> None:
     # The alert needs another one, minutes later: Prometheus sees no increase in a counter that begins with 1.
     job = Job(stack.path, JOB, stack.namespace)
+    before, step = identities(stack), latest_step(stack)
     with no_capacity(stack, "*"):
         job.scale(3)
+        reason = "InsufficientInstanceCapacity"
+        wait_until(
+            "kubectl to show that EC2 has no capacity",
+            lambda: reason in stack.run(f"kubectl get ej -n {stack.namespace}").text,
+        )
+        wait_until("the condition to say it", lambda: reason in job.condition("Running")["message"])
+        assert job.condition("Running")["status"] == "True"
+        assert identities(stack) == before
+        wait_until("more steps", lambda: latest_step(stack) > step + 10)
         wait_until("a failed launch", lambda: prometheus.now(FAILED_LAUNCHES))
         job.scale(2)
 
@@ -208,7 +213,7 @@ ANY = {"TrainingGoodputLow", "TrainingWorkerSilent", "ElasticJobWaits"}
 def test_what_lasts_too_long_is_about_to_fire_and_what_has_happened_fires(
     stack: Checkout, prometheus: Prometheus
 ) -> None:
-    make_stack(stack)  # and the namespace of other jobs
+    make_stack(stack, SETTINGS)  # and the namespace of other jobs
     apply(stack, shell_job("broken", "exit 7"))
     Job(stack.path, "broken", NAMESPACE).await_condition("Failed")
     job = Job(stack.path, JOB, stack.namespace)

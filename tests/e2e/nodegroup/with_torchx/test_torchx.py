@@ -1,7 +1,7 @@
 """TorchX on the stack: the session of its Kubernetes scheduler's page, workspaces, and elastic training.
 
-The applications run in the stack's namespace, on its two worker nodes, which the stack's own job has left. The module
-begins with a new stack, in the cloud of the session if that still runs. Each test uses it as the one before left it.
+The applications run in the stack's namespace, on its two worker nodes, which the stack's own job has left. Each test
+uses the stack as the one before left it.
 """
 
 from __future__ import annotations
@@ -12,15 +12,14 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.e2e.checkout import STACK, Checkout, wait_until
-from tests.e2e.elasticjob import DEBIAN, PYTORCH, Job
+from tests.e2e.checkout import Checkout, wait_until
+from tests.e2e.elasticjob import DEBIAN, PYTORCH, make_room
+from tests.e2e.nodegroup.with_torchx.session import HERE, SPACE, App, Session, Watch
 from tests.e2e.nodes import WORKERS, nodes
 from tests.e2e.training import is_running
-from tests.e2e.with_torchx.session import HERE, SPACE, App, Session, Watch
 
 pytestmark = [pytest.mark.e2e, pytest.mark.incremental, pytest.mark.timeout(1800)]
 
-SETTINGS = {"surgeNodes": "nodegroup", "workers": "2", "minWorkers": "1", "maxWorkers": "3", "jobName": "own"}
 CHECKPOINT, UNTIL = "/data/torchx/digits.pt", "/data/torchx/stop"
 DDP = (
     "dist.ddp -j 1:3x1 --cpu 1 --memMB 1024 --script train.py --name digits"
@@ -32,21 +31,10 @@ ROLE = "train"
 
 
 @pytest.fixture(scope="module")
-def session(checkout: Checkout) -> Iterator[Session]:
-    """Yield a session on a new stack with two worker nodes, from which its own job has gone."""
-    file = checkout.path / f"Pulumi.{STACK}.yaml"
-    before = file.read_text()
-    checkout.empty_cloud()
-    checkout.run(f"pulumi stack select --create {STACK}", expect=None)
-    for key, value in SETTINGS.items():
-        checkout.run(f"pulumi config set {key} -- '{value}'")
-    checkout.run("pulumi up --yes --skip-preview")
-    checkout.forget_outputs()
-    own = Job(checkout.path, checkout.outputs["jobName"], SPACE)
-    own.change(suspend=True)
-    wait_until("no pods of the stack's job", lambda: not own.pods())
-    yield Session(checkout)
-    file.write_text(before)
+def session(checkout: Checkout) -> Session:
+    """Return a session on a stack with two worker nodes, from which its own job has gone."""
+    make_room(checkout, workers=2)
+    return Session(checkout)
 
 
 @pytest.fixture(scope="module")

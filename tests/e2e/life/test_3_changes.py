@@ -1,7 +1,6 @@
-"""A stack from its creation, in the order of a user's work: up, inspect, resize, failures.
+"""What a user changes on a stack, and what it survives: another size, lost nodes and workers, drift, another job.
 
-Each test uses the cloud as the previous test left it, so a single test needs the tests above it. The next module
-tests interruptions and the removal of the stack on the same cloud.
+Each test uses the stack as the one before left it.
 """
 
 from __future__ import annotations
@@ -9,6 +8,7 @@ from __future__ import annotations
 import pytest
 
 from tests.e2e.checkout import LONG_TRAINING, SHORT_TRAINING, Checkout, parse_logfmt, wait_until
+from tests.e2e.elasticjob import make_stack
 from tests.e2e.training import (
     assert_committed_once,
     assert_steps_only_grow,
@@ -21,9 +21,6 @@ from tests.e2e.training import (
     wait_for_world,
 )
 
-SECRET_SIGNATURE = "4dabf18193072939515e22adb298388d"
-"""The key by which Pulumi's state marks a secret value."""
-
 BUCKETED = f"{LONG_TRAINING} --heartbeat-seconds 10 --peer-timeout-seconds 15"
 """Arguments of the job whose workers must discard no step when one of them is told to leave. They wait longer for a
 peer than by default (1.5 s and 3 s): one that a busy machine holds up for seconds isn't frozen. No test freezes one.
@@ -32,67 +29,11 @@ peer than by default (1.5 s and 3 s): one that a busy machine holds up for secon
 pytestmark = [pytest.mark.e2e, pytest.mark.incremental, pytest.mark.timeout(1800)]
 
 
-def test_make_up_returns_when_training_progresses(checkout: Checkout) -> None:
-    output = checkout.make("up")
-    assert "pulumi config set workers" in output.text  # what to run next
-    assert "pulumi destroy" in output.text
-    assert "step=" in output.text  # the report that it has waited for
-    wait_for_world(checkout, 2)  # one worker may train before the other has joined
-
-
-def test_make_up_again_changes_nothing(checkout: Checkout) -> None:
-    before = identities(checkout)
-    checkout.make("up")
-    checkout.run("pulumi preview --expect-no-changes")
-    assert identities(checkout) == before
-
-
-def test_outputs_exist_and_the_kubeconfig_is_a_secret(checkout: Checkout) -> None:
-    for name in ("clusterName", "namespace", "jobName", "workerSelector", "bucket", "codeUri"):
-        assert checkout.outputs[name]
-    assert checkout.outputs["fileSystemId"].startswith("fs-")
-    shown = checkout.json("pulumi stack output --json")
-    assert shown["kubeconfig"] == "[secret]"
-    recorded = checkout.json("pulumi stack export")["deployment"]["resources"]
-    stack = next(r for r in recorded if r["type"] == "pulumi:pulumi:Stack")
-    assert set(stack["outputs"]["kubeconfig"]) == {SECRET_SIGNATURE, "ciphertext"}
-
-
-def test_kubectl_logs_exec_describe_and_port_forward_work(checkout: Checkout) -> None:
-    pod, namespace = running_workers(checkout)[0], checkout.namespace
-    assert "step=" in checkout.run(f"kubectl logs -n {namespace} {pod} --tail=20").text
-    shell = checkout.run(f"kubectl exec -n {namespace} {pod} -- sh -c 'echo I am $HOSTNAME'")
-    assert f"I am {pod}\n" in shell.text
-    assert "Scheduled" in checkout.run(f"kubectl describe pod -n {namespace} {pod}").text
-    forwarded = checkout.run(
-        f"kubectl port-forward -n {namespace} svc/etcd :2379 >forward.log & forward=$!; "
-        "for i in $(seq 300); do grep -q Forwarding forward.log && break; sleep 0.2; done; "
-        "port=$(sed -n 's/.*127.0.0.1:\\([0-9]*\\).*/\\1/p' forward.log); "
-        "curl -sS --max-time 30 http://127.0.0.1:$port/version; kill $forward"
-    )
-    assert "etcdserver" in forwarded.text
-
-
-def test_an_identity_without_an_access_entry_is_refused(checkout: Checkout) -> None:
-    checkout.aws("iam create-user --user-name stranger")
-    key = checkout.aws("iam create-access-key --user-name stranger")["AccessKey"]
-    credentials = f"export AWS_ACCESS_KEY_ID={key['AccessKeyId']} AWS_SECRET_ACCESS_KEY={key['SecretAccessKey']}"
-    refused = checkout.fails(f"{credentials}; kubectl get pods -A")
-    assert "Unauthorized" in refused.text or "must be logged in" in refused.text
-    checkout.run(
-        f"aws iam delete-access-key --user-name stranger --access-key-id {key['AccessKeyId']} && "
-        "aws iam delete-user --user-name stranger"
-    )
-
-
-def test_a_worker_may_do_what_its_role_allows_and_nothing_else(checkout: Checkout) -> None:
-    pod = running_workers(checkout)[0]
-    inside = f"kubectl exec -n {checkout.namespace} {pod} -- python3 -m awscli"
-    assert ":assumed-role/" in checkout.run(f"{inside} sts get-caller-identity").text
-    code = checkout.outputs["codeUri"]
-    checkout.run(f"{inside} s3 cp {code} - >/dev/null")
-    assert "AccessDenied" in checkout.fails(f"{inside} iam list-users").text
-    assert "AccessDenied" in checkout.fails(f"{inside} s3 rm {code}").text
+@pytest.fixture(scope="module", autouse=True)
+def stack(checkout: Checkout) -> None:
+    """Have a stack with two workers that train."""
+    make_stack(checkout, {"workers": "2"})
+    wait_for_world(checkout, 2)
 
 
 def test_resize_to_three_keeps_the_first_two_processes(checkout: Checkout) -> None:

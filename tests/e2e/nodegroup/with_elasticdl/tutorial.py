@@ -99,7 +99,7 @@ class Tutorial(Job):
         shutil.copytree(HERE / "zoo" / "paced", self.path / "model_zoo" / "paced")
         file = self.path / "classes.yaml"
         file.write_text(yaml.safe_dump_all(CLASSES))
-        self.run(f"kubectl create -f {file}")
+        self.run(f"kubectl apply -f {file}")  # the other example of elastic scheduling has the same ones
 
     def write_data(self) -> None:
         """Write real digits as RecordIO on the file system."""

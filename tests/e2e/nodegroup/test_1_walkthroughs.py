@@ -1,7 +1,7 @@
 """Walk-throughs on the stack's worker nodes: who sets the size, a job that shrinks and grows with its nodes, torchrun.
 
 The second is the one of the TorchElastic controller, with its manifest; the third is ElasticDL's elastic scheduling.
-This module runs after `test_1_life`, on its cloud. Without it, it makes the stack.
+The modules of this folder use one stack, with one node group for all workers, in the order of their names.
 """
 
 from __future__ import annotations
@@ -12,7 +12,17 @@ from typing import Any
 import pytest
 
 from tests.e2e.checkout import Checkout, wait_until
-from tests.e2e.elasticjob import NAMESPACE, Job, apply, example, make_stack, scale_nodes, store_code, with_code
+from tests.e2e.elasticjob import (
+    NAMESPACE,
+    NODE_GROUP,
+    Job,
+    apply,
+    example,
+    make_stack,
+    scale_nodes,
+    store_code,
+    with_code,
+)
 from tests.e2e.training import (
     assert_steps_only_grow,
     identities,
@@ -38,10 +48,8 @@ while True:
 
 @pytest.fixture(scope="module")
 def stack(checkout: Checkout) -> Job:
-    """Return the stack's own job, on a stack with one node group for all workers: the walk-throughs scale that."""
-    make_stack(checkout)
-    checkout.run("pulumi config set surgeNodes nodegroup && pulumi config set workers 1 && pulumi up --yes")
-    checkout.forget_outputs()
+    """Return the stack's own job; the walk-throughs scale the stack's node group."""
+    make_stack(checkout, NODE_GROUP)
     return Job(checkout.path, checkout.outputs["jobName"], checkout.namespace)
 
 

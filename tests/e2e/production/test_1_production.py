@@ -1,18 +1,15 @@
 """The production example as it is: three zones, three members of etcd, Spot above an On-Demand core, GPUs, protection.
 
-Only what one machine hasn't is changed: images, the address of the person, four workers to three small ones. The GPUs
-are those of the fake devices, so the workers train on CPUs. Each test uses the stack as the previous one left it. The
-stack is in a new cloud, which ends with the module.
+Only what one machine hasn't is changed: images, the address of the person, four workers to three small ones. The nodes'
+GPUs have nothing behind them, so the workers train on CPUs. Each test uses the stack as the one before left it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 import yaml
 
-from tests.e2e.checkout import DESTROY, LONG_TRAINING, STACK, UP, Checkout, wait_until
+from tests.e2e.checkout import DESTROY, LONG_TRAINING, UP, Checkout, wait_until
 from tests.e2e.inventory import Inventory, added, aws_inventory
 from tests.e2e.nodes import (
     WORKERS,
@@ -25,6 +22,7 @@ from tests.e2e.nodes import (
     surge_nodes,
     wait_for_surge_count,
 )
+from tests.e2e.production import example
 from tests.e2e.training import (
     assert_committed_once,
     assert_steps_only_grow,
@@ -36,12 +34,14 @@ from tests.e2e.training import (
     running_workers,
     wait_for_world,
 )
-from tests.e2e.with_gpus import example
+from tests.security.real import Real, read
 from tidewater.contract import labels
 
 pytestmark = [pytest.mark.e2e, pytest.mark.incremental, pytest.mark.timeout(1800)]
 
-PRODUCTION = "production"
+PRODUCTION = "aws"
+"""As in the waivers of the security rules."""
+
 FILE = "Pulumi.aws.yaml.example"
 SMALL = {
     "tidewater:workers": 3,
@@ -52,31 +52,47 @@ NEW_NODE_SECONDS = 300
 minutes after EC2 has interrupted an instance of it."""
 
 ZONE = "topology.kubernetes.io/zone"
+PLUGIN = "localcloud/k8s-device-plugin:0.20.0"
+SENTENCE = "1 worker node is Ready but shows no nvidia.com/gpu (of 1: "
 GPUS = r"{.items[*].status.allocatable.nvidia\.com/gpu}"
 
 
 @pytest.fixture(scope="module")
-def account(checkout: Checkout) -> Iterator[Inventory]:
-    """Yield the inventory of a new cloud's account; the cloud ends with the module, whatever is in it."""
-    checkout.run("python -m localcloud stop", expect=None)
+def account(checkout: Checkout) -> Inventory:
+    """Return the inventory of an account without a stack."""
     checkout.run("python -m localcloud start")
-    yield aws_inventory(checkout.cloud())
-    checkout.forget_outputs()
-    checkout.run("python -m localcloud stop")
-    checkout.run(f"pulumi stack select --create {STACK}")
+    return aws_inventory(checkout.cloud())
 
 
 @pytest.fixture(scope="module")
-def production(checkout: Checkout, account: Inventory) -> Checkout:
-    """Return the checkout with the stack of the example, which trains."""
+def configured(checkout: Checkout, account: Inventory) -> Checkout:
+    """Return the checkout with the stack of the example, which isn't deployed."""
     assert account
     settings = {"config": {**example.config(FILE), **SMALL}}
     (checkout.path / f"Pulumi.{PRODUCTION}.yaml").write_text(yaml.safe_dump(settings))
     checkout.run(f"pulumi stack select --create {PRODUCTION}")
-    checkout.run(UP)
-    checkout.forget_outputs()
-    wait_for_world(checkout, 3, seconds=NEW_NODE_SECONDS)
     return checkout
+
+
+@pytest.fixture(scope="module")
+def production(configured: Checkout) -> Checkout:
+    """Return the checkout with the stack, which trains."""
+    configured.run(f"pulumi config set devicePluginImage {PLUGIN} && {UP}")
+    configured.forget_outputs()
+    wait_for_world(configured, 3, seconds=NEW_NODE_SECONDS)
+    return configured
+
+
+@pytest.fixture(scope="module")
+def real(production: Checkout) -> Real:
+    """Return what the security rules look at."""
+    return read(production, PRODUCTION)
+
+
+def devices_of(checkout: Checkout, pod: str) -> list[str]:
+    """Return the GPUs that a worker sees."""
+    listed = checkout.run(f"kubectl exec -n {checkout.namespace} {pod} -- ls /dev").text
+    return [name for name in listed.split() if name.startswith("nvidia")]
 
 
 def zones(found: list[Object]) -> set[str]:
@@ -90,12 +106,45 @@ def lasting(production: Checkout) -> Inventory:
     return {kind: ids for kind, ids in found.items() if kind != "launch templates"}
 
 
-def test_the_example_comes_up_and_trains_on_one_gpu_for_each_worker(production: Checkout) -> None:
-    assert len(running_workers(production)) == 3
+def test_nodes_that_show_no_gpus_end_up_with_a_sentence_before_a_worker_is_made(configured: Checkout) -> None:
+    # Any image without the plug-in's program stands for a plug-in that doesn't run on the nodes.
+    configured.run("pulumi config set devicePluginImage localcloud/pause:1")
+    output = configured.fails(UP)
+    assert SENTENCE in output.text
+    assert "nodeImageVersion" in output.text
+    assert configured.run("kubectl get elasticjobs -A -oname").text.strip() in ("", "No resources found")
+
+
+def test_with_the_right_plugin_the_next_up_succeeds_and_each_worker_gets_a_gpu(production: Checkout) -> None:
+    workers = running_workers(production)
+    assert len(workers) == 3
     assert production.run(f"kubectl get nodes -l {WORKERS} -ojsonpath='{GPUS}'").text.split() == ["1", "1", "1"]
-    assert len({node_of(production, pod) for pod in running_workers(production)}) == 3
+    assert {tuple(devices_of(production, pod)) for pod in workers} == {("nvidia0",)}
+    assert len({node_of(production, pod) for pod in workers}) == 3
     assert len(zones(production.json(f"kubectl get nodes -l {WORKERS} -o json")["items"])) == 1
-    production.run("pulumi preview --expect-no-changes")
+
+
+def test_an_unchanged_stack_checks_nothing_again(production: Checkout) -> None:
+    assert "gpu-check" not in production.run(f"{UP} --expect-no-changes").text
+
+
+def test_every_security_rule_holds_and_reports_each_setting_that_is_turned_off(real: Real) -> None:
+    assert real.broken_rules() == []
+
+
+def test_the_engine_registers_what_the_quick_tests_of_the_rules_look_at(real: Real) -> None:
+    assert real.unlike_registered() == {}
+
+
+def test_the_network_policies_are_stored_as_registered_and_apply_to_every_pod(real: Real) -> None:
+    assert real.changed_policies() == []
+    assert real.pods_out_of_reach() == []
+
+
+def test_three_members_of_etcd_reach_each_other(real: Real) -> None:
+    members = real.running(labels.COMPONENT_ETCD)
+    assert len(members) == 3
+    assert all(real.network.lets(one, other, 2380) for one in members for other in members)
 
 
 def test_each_zone_has_a_system_node_with_a_member_of_etcd(production: Checkout) -> None:

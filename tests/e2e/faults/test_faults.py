@@ -1,8 +1,8 @@
 """Calls to AWS fail, or are answered too late, during `pulumi up` and `pulumi destroy`: a person runs them again.
 
 `make test` has three faults in each of the two, at calls that a seed chooses. In `make soak` every call meets every
-fault: in each run all those that have not met it yet, and the next run comes further. The stack is in a new cloud,
-which ends with the module.
+fault: in each run all those that have not met it yet, and the next run comes further. The stack is in a cloud of
+its own.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import pytest
 import yaml
 
 from tests.e2e.checkout import DESTROY, ROOT, STACK, UP, Checkout
+from tests.e2e.faults.plan import Call, Fault, Plan
+from tests.e2e.faults.proxy import Proxy
 from tests.e2e.inventory import Inventory, added, aws_inventory
-from tests.e2e.with_faults.plan import Call, Fault, Plan
-from tests.e2e.with_faults.proxy import Proxy
 
 pytestmark = pytest.mark.e2e
 
@@ -69,9 +69,7 @@ def every(fault: Fault) -> Faults:
 
 @pytest.fixture(scope="module")
 def proxy(checkout: Checkout) -> Iterator[Proxy]:
-    """Yield a proxy in front of a new cloud with nothing in it; the cloud ends with the module, whatever is in it."""
-    checkout.empty_cloud()  # what is lost with a cloud stays in the stack's state
-    checkout.run("python -m localcloud stop")
+    """Yield a proxy in front of a cloud with nothing in it."""
     checkout.run("python -m localcloud start")
     local = yaml.safe_load((ROOT / f"Pulumi.{STACK}.yaml").read_text())["config"]
     (checkout.path / f"Pulumi.{FAULTY}.yaml").write_text(yaml.safe_dump({"config": {**local, **SMALL}}))
@@ -79,9 +77,6 @@ def proxy(checkout: Checkout) -> Iterator[Proxy]:
     account = checkout.aws("sts get-caller-identity")["Account"]
     with Proxy(checkout.cloud()["AWS_ENDPOINT_URL"], account) as made:
         yield made
-    checkout.forget_outputs()
-    checkout.run("python -m localcloud stop")
-    checkout.run(f"pulumi stack select --create {STACK}")
 
 
 @pytest.fixture

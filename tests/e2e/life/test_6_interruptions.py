@@ -1,7 +1,6 @@
 """Interruptions: the cloud's daemon is killed, and `up` and `destroy` are killed and completed.
 
-This module runs on the cloud of the session, after `test_1_life` and the tests of ElasticJob, while that stack trains.
-In the end it stops the cloud.
+This module uses the stack of the modules before it, and makes another one in a new cloud. Without them, it makes both.
 """
 
 from __future__ import annotations
@@ -12,11 +11,23 @@ import signal
 
 import pytest
 
-from tests.e2e.checkout import Checkout, repeat, stop_once_printed, wait_until
+from tests.e2e.checkout import DESTROY, Checkout, repeat, stop_once_printed, wait_until
+from tests.e2e.elasticjob import make_stack
 from tests.e2e.inventory import Inventory, added, aws_inventory, host_leftovers, processes_of
+from tests.e2e.nodes import instances, surge_nodes
 from tests.e2e.training import latest_step, running_workers, steps, wait_for_world
 
 pytestmark = [pytest.mark.e2e, pytest.mark.incremental, pytest.mark.timeout(1800)]
+
+
+SETTINGS = {"workers": "2", "minWorkers": "1"}
+"""One worker on the core, and one on a node of Karpenter, which drains while the stack is destroyed."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def stack(checkout: Checkout) -> None:
+    """Have a stack that trains."""
+    make_stack(checkout, SETTINGS)
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +51,7 @@ def test_start_after_a_killed_daemon_cleans_up_and_reports_it(checkout: Checkout
 def test_make_up_reports_that_the_old_stack_is_gone_and_creates_it_again(
     checkout: Checkout, account: Inventory
 ) -> None:
+    checkout.configure(SETTINGS)
     said = stop_once_printed(checkout, "make up", "Cluster tidewater-local-eksCluster")
     assert "forgetting the stack's state" in said
     assert account
@@ -69,10 +81,16 @@ def test_a_failed_job_says_why_and_starts_again_when_its_settings_are_mended(che
     assert min(int(steps(checkout, pod)[0]["step"]) for pod in running_workers(checkout)) > step, "training began again"
 
 
-def test_an_interrupted_destroy_is_completed_by_the_next_destroy(checkout: Checkout, account: Inventory) -> None:
+def test_a_destroy_that_is_killed_while_nodes_drain_and_once_more_is_completed_by_the_next(
+    checkout: Checkout, account: Inventory
+) -> None:
+    wait_until("a node of Karpenter", lambda: surge_nodes(checkout))
+    stop_once_printed(checkout, DESTROY, "NodePool nodepool-workers deleting")
+    checkout.run("pulumi cancel --yes", expect=None)
     stop_once_printed(checkout, "pulumi destroy --yes", " deleted ", times=20)
     repeat(checkout, "pulumi destroy --yes")
     assert added(account, aws_inventory(checkout.cloud())) == {}
+    assert not instances(checkout)
     instance = json.loads((checkout.state / "instance.json").read_text())["id"]
     left = host_leftovers(instance, checkout.state)
     assert [item for item in left if "kubelet" in item or "containerd" in item or "node" in item] == []

@@ -13,7 +13,7 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from tests.e2e.with_prometheus.prometheus import Series
+from tests.e2e.life.prometheus.server import Series
 from workloads.monitoring.dashboard import Panel
 
 COLUMNS = 3

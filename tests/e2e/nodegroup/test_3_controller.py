@@ -9,7 +9,7 @@ import pytest
 
 from tests.e2e.checkout import Checkout, wait_until
 from tests.e2e.cluster_faults import frozen, kill, processes_of, restart_api_server
-from tests.e2e.elasticjob import NAMESPACE, Job, Object, apply, make_stack, shell_job
+from tests.e2e.elasticjob import NAMESPACE, NODE_GROUP, Job, Object, apply, make_stack, shell_job
 from tests.e2e.training import identities, is_running
 
 pytestmark = [pytest.mark.e2e, pytest.mark.incremental, pytest.mark.timeout(900)]
@@ -20,7 +20,7 @@ MOST = 8
 @pytest.fixture(scope="module")
 def job(checkout: Checkout) -> Job:
     """Return a job with two workers that run."""
-    make_stack(checkout)
+    make_stack(checkout, NODE_GROUP)
     apply(checkout, shell_job("steady", "sleep 1h", minReplicas=1, maxReplicas=MOST))
     found = Job(checkout.path, "steady")
     found.scale(2)
