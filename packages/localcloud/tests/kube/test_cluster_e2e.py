@@ -1,4 +1,4 @@
-"""A real cluster of two nodes: what works on it, the effects of a power cut, and that stopping removes everything."""
+"""A real cluster of two nodes and one with GPUs: what works on it, a power cut, and stopping leaves nothing."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import subprocess
 import time
 import urllib.request
 import uuid
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from localcloud import kube, tools
@@ -20,55 +20,28 @@ from localcloud.instance import Instance
 from localcloud.kube.draining import pods_on
 from localcloud.kube.nodes import cgroups
 
-from packages.localcloud.tests.kube.harness import ACCESS_POINT, FILE_SYSTEM, READY_SECONDS, Cluster, traces, wait_for
+from packages.localcloud.tests.kube.harness import (
+    DRIVER_KEY,
+    FILE_SYSTEM,
+    READY_SECONDS,
+    Cluster,
+    node_spec,
+    traces,
+    wait_for,
+)
+from packages.localcloud.tests.kube.manifests import (
+    FETCH,
+    GPU,
+    INTRUDE,
+    intruder,
+    plugin,
+    service,
+    volume,
+    web_pod,
+    worker,
+)
 
 pytestmark = pytest.mark.e2e
-
-SERVE = "import http.server as h; h.test(h.SimpleHTTPRequestHandler, port=8000)"
-FETCH = "import urllib.request, sys; print(urllib.request.urlopen(sys.argv[1], timeout=30).read().decode())"
-
-
-def web_pod(name: str, node: str) -> dict[str, Any]:
-    """Return a pod that serves the volume over HTTP."""
-    container = {
-        "name": "web",
-        "image": "localcloud/debian:12",
-        "command": ["python3", "-u", "-c", SERVE],
-        "workingDir": "/data",
-        "volumeMounts": [{"name": "data", "mountPath": "/data"}],
-    }
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "labels": {"app": name}},
-        "spec": {
-            "nodeSelector": {"kubernetes.io/hostname": node},
-            "terminationGracePeriodSeconds": 1,
-            "containers": [container],
-            "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}],
-        },
-    }
-
-
-def volume() -> list[dict[str, Any]]:
-    size = {"storage": "1Gi"}
-    common = {"accessModes": ["ReadWriteMany"], "storageClassName": ""}
-    csi = {"driver": "efs.csi.aws.com", "volumeHandle": f"{FILE_SYSTEM}::{ACCESS_POINT}"}
-    claim = {**common, "volumeName": "data", "resources": {"requests": size}}
-    return [
-        {
-            "apiVersion": "v1",
-            "kind": "PersistentVolume",
-            "metadata": {"name": "data"},
-            "spec": {**common, "capacity": size, "csi": csi},
-        },
-        {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data"}, "spec": claim},
-    ]
-
-
-def service(name: str) -> dict[str, Any]:
-    spec = {"selector": {"app": name}, "ports": [{"port": 80, "targetPort": 8000}]}
-    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec}
 
 
 @pytest.fixture(scope="module")
@@ -144,55 +117,6 @@ def test_logs_describe_and_port_forward_work(web: Cluster) -> None:
         forward.wait()
 
 
-INTRUDE = """
-import json, os, pathlib, stat, sys
-mark, paths = sys.argv[1], sys.argv[2:]
-mounts = [pathlib.Path(f'/host/{number}') for number in range(len(paths))]
-for mount in mounts:
-    (mount / mark).write_text('written by a pod')
-shared = pathlib.Path('/host/0/var/lib/containerd')
-image = [next((shared / 'io.containerd.content.v1.content/blobs/sha256').iterdir())]
-layer = shared / 'io.containerd.snapshotter.v1.overlayfs/snapshots/1/fs'
-image += [next(path for path in layer.rglob('*') if path.is_file())]
-changed = []
-for path in image:
-    try:
-        with path.open('ab') as file:
-            file.write(mark.encode())
-        changed.append(path.name)
-    except OSError:
-        pass
-seen = [name for mount in (*mounts, pathlib.Path('/proc/1/root/root')) for name in os.listdir(mount)]
-try:
-    os.mknod('/tmp/disk', stat.S_IFBLK | 0o600, os.stat('/host/0/var').st_dev)
-    made = True
-except PermissionError:
-    made = False
-disks = [str(path) for path in pathlib.Path('/host/0/dev').iterdir() if path.is_block_device()]
-print(json.dumps({'seen': seen, 'disks': disks, 'made': made, 'changed': changed}))
-"""
-
-
-def intruder(node: str, paths: list[str]) -> dict[str, Any]:
-    """Return a privileged pod in its node's PID namespace that mounts these paths of the node."""
-    names = [f"path-{number}" for number in range(len(paths))]
-    container = {
-        "name": "intruder",
-        "image": "localcloud/debian:12",
-        "command": ["sleep", "600"],
-        "securityContext": {"privileged": True},
-        "volumeMounts": [{"name": name, "mountPath": f"/host/{number}"} for number, name in enumerate(names)],
-    }
-    spec = {
-        "nodeSelector": {"kubernetes.io/hostname": node},
-        "hostPID": True,
-        "terminationGracePeriodSeconds": 0,
-        "containers": [container],
-        "volumes": [{"name": name, "hostPath": {"path": path}} for name, path in zip(names, paths, strict=True)],
-    }
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "intruder"}, "spec": spec}
-
-
 def test_a_privileged_pod_with_host_paths_writes_only_to_its_node(cluster: Cluster) -> None:
     mark = f"localcloud-{uuid.uuid4().hex}"
     paths = ["/", "/root", "/etc", "/home", "/var"]
@@ -222,6 +146,85 @@ def test_a_volume_without_mount_target_in_the_zone_is_refused_by_the_driver(clus
     ask = efs.api(cluster.instance.cloud_endpoint, "us-west-2", "key", "secret")
     with pytest.raises(efs.NotMountable, match="no available mount target in us-west-2c"):
         efs.check(ask, Volume(FILE_SYSTEM), "us-west-2c")
+
+
+VCPUS = 48
+TAINT = {"key": GPU, "value": "true", "effect": "NO_SCHEDULE"}
+GPU_NODE = node_spec(2).name
+
+
+@pytest.fixture(scope="module")
+def gpus(cluster: Cluster) -> Cluster:
+    """Return the cluster after it has got a node of a type with 4 GPUs, and more CPUs than this machine."""
+    spec = replace(node_spec(2), instance_type="g5.12xlarge", vcpus=VCPUS, gpus=4, taints=[TAINT])
+    node = kube.Node(cluster.instance, cluster.supervisor, cluster.plane, spec, DRIVER_KEY)
+    cluster.nodes.append(node)
+    node.start()
+    wait_for("a Ready node", node.ready)
+    return cluster
+
+
+def advertised(cluster: Cluster) -> str:
+    node = json.loads(cluster.kubectl("get", "node", GPU_NODE, "-ojson"))
+    return str(node["status"]["allocatable"].get(GPU, "nothing"))
+
+
+def devices(cluster: Cluster, pod: str) -> list[str]:
+    cluster.kubectl("wait", "--for=condition=Ready", f"pod/{pod}", f"--timeout={READY_SECONDS}s")
+    return sorted(name for name in cluster.kubectl("logs", pod).split() if name.startswith("nvidia"))
+
+
+def unschedulable(cluster: Cluster, pod: str) -> str:
+    """The scheduler's reason, or nothing."""
+    found = json.loads(cluster.kubectl("get", "pod", pod, "-ojson"))["status"].get("conditions", [])
+    return next((each["message"] for each in found if each.get("reason") == "Unschedulable"), "")
+
+
+def test_a_node_has_the_cpus_of_its_type_though_the_host_has_fewer(gpus: Cluster) -> None:
+    node = json.loads(gpus.kubectl("get", "node", GPU_NODE, "-ojson"))
+    assert node["status"]["capacity"]["cpu"] == str(VCPUS)
+
+
+def test_without_privileges_the_plugin_finds_no_gpu_and_ends(gpus: Cluster) -> None:
+    wait_for("a service account", lambda: "default" in gpus.kubectl("get", "serviceaccounts", "-oname"))
+    gpus.apply(plugin(GPU_NODE, privileged=False))
+
+    def says() -> bool:
+        logs = gpus.kubectl("logs", "-l", "app=plugin", "--ignore-errors", "--tail=5")
+        return "no NVIDIA device found: the node has no GPU, or this container lacks privileges" in logs
+
+    wait_for("a plug-in that has ended", says)
+    assert advertised(gpus) == "nothing"
+
+
+def test_with_privileges_the_node_shows_its_gpus(gpus: Cluster) -> None:
+    gpus.apply(plugin(GPU_NODE))
+    wait_for("4 GPUs", lambda: advertised(gpus) == "4")
+
+
+def test_pods_without_privileges_get_the_gpus_of_their_limit_and_no_others(gpus: Cluster) -> None:
+    gpus.apply(worker(GPU_NODE, "three", 3, cpu="40"), worker(GPU_NODE, "single", 1), worker(GPU_NODE, "none", 0))
+    three, single = devices(gpus, "three"), devices(gpus, "single")
+    assert sorted([*three, *single]) == ["nvidia0", "nvidia1", "nvidia2", "nvidia3"]
+    assert len(three) == 3
+    assert devices(gpus, "none") == []
+
+
+def test_a_pod_that_does_not_tolerate_the_taint_or_finds_no_free_gpu_waits(gpus: Cluster) -> None:
+    gpus.apply(worker(GPU_NODE, "stranger", 0, tolerates=False), worker(GPU_NODE, "late", 1))
+    wait_for("a reason", lambda: "untolerated taint" in unschedulable(gpus, "stranger"))
+    wait_for("a reason", lambda: f"Insufficient {GPU}" in unschedulable(gpus, "late"))
+    gpus.kubectl("delete", "pod", "single", "--wait")
+    assert len(devices(gpus, "late")) == 1
+
+
+def test_with_the_strategy_envvar_a_pod_gets_no_device(gpus: Cluster) -> None:
+    gpus.kubectl("delete", "pod", "three", "late", "none", "stranger", "--wait")
+    gpus.apply(plugin(GPU_NODE, "envvar"))
+    gpus.kubectl("rollout", "status", "daemonset/plugin", f"--timeout={READY_SECONDS}s")
+    wait_for("4 GPUs", lambda: advertised(gpus) == "4")
+    gpus.apply(worker(GPU_NODE, "blind", 1))
+    assert devices(gpus, "blind") == []
 
 
 def driver_of(node: kube.Node, instance: Instance) -> int:
@@ -266,7 +269,8 @@ def test_draining_evicts_pods_and_stopping_removes_everything_from_the_host(web:
     node = web.nodes[0]
     web.plane.drain(node.spec.name, time.monotonic() + READY_SECONDS)
     assert pods_on(web.plane.client, node.spec.name) == []
-    node.stop()
+    for each in web.nodes:
+        each.stop()
     web.plane.delete_node(node.spec.name)
     web.plane.stop()
     from localcloud.kube import Network

@@ -1,7 +1,7 @@
-"""The real Karpenter, with only its documented policy: it brings nodes for pods, and takes the empty ones away.
+"""Instances that EKS did not launch become nodes: those of the real Karpenter, and those that a person starts.
 
-The tests run in their order: each begins with a cloud without nodes and leaves one. What EC2 may do to Karpenter's
-nodes is in tests/e2e, where workers run on them.
+Karpenter has only its documented policy. The tests run in their order: each begins with a cloud without nodes and
+leaves one. What EC2 may do to Karpenter's nodes is in tests/e2e, where workers run on them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,15 @@ from typing import Any
 
 import pytest
 
-from packages.localcloud.tests.kube.karpenter_cloud import Cloud, karpenter_cloud, pod
+from packages.localcloud.tests.aws.fakes import trust
+from packages.localcloud.tests.kube.karpenter_cloud import (
+    CLUSTER,
+    NODE_ROLE,
+    WAIT_SECONDS,
+    Cloud,
+    karpenter_cloud,
+    pod,
+)
 
 pytestmark = pytest.mark.e2e
 
@@ -68,3 +76,108 @@ def test_a_deleted_pool_leaves_nothing_behind(cloud: Cloud) -> None:
     interfaces = ec2.describe_network_interfaces()["NetworkInterfaces"]
     assert [each["Description"] for each in interfaces if "EKS" not in each["Description"]] == []
     assert ec2.describe_volumes()["Volumes"] == []
+
+
+IMAGE = "ami-0e15c10ca1c10ad00"
+POD = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "own"},
+    "spec": {
+        "nodeSelector": {"role": "own"},
+        "tolerations": [{"key": "surge", "operator": "Exists"}],
+        "terminationGracePeriodSeconds": 0,
+        "containers": [{"name": "main", "image": "localcloud/debian:12", "command": ["sleep", "600"]}],
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def invited(cloud: Cloud) -> str:
+    """Return an instance profile whose role has an access entry; the role of the profile `stranger` has none."""
+    iam = cloud.client("iam")
+    iam.create_role(RoleName="stranger", AssumeRolePolicyDocument=json.dumps(trust("ec2.amazonaws.com")))
+    for role in (NODE_ROLE, "stranger"):
+        iam.create_instance_profile(InstanceProfileName=role)
+        iam.add_role_to_instance_profile(InstanceProfileName=role, RoleName=role)
+    return NODE_ROLE
+
+
+def nodes(cloud: Cloud) -> dict[str, Any]:
+    """Return the Node objects by provider id."""
+    return {node["spec"]["providerID"]: node for node in cloud.items("nodes")}
+
+
+def run(cloud: Cloud, profile: str, label: str) -> Any:
+    """Run an instance with the user data of a node."""
+    ec2 = cloud.client("ec2")
+    (subnet,) = ec2.describe_subnets(Filters=[{"Name": "cidr-block", "Values": ["10.7.1.0/24"]}])["Subnets"]
+    launched = ec2.run_instances(
+        ImageId=IMAGE,
+        InstanceType="m5.large",
+        SubnetId=subnet["SubnetId"],
+        IamInstanceProfile={"Name": profile},
+        UserData=user_data(cloud, label),
+        MinCount=1,
+        MaxCount=1,
+    )
+    return launched["Instances"][0]
+
+
+def user_data(cloud: Cloud, label: str) -> str:
+    """Return what nodeadm reads on a node that a person starts."""
+    cluster = cloud.client("eks").describe_cluster(name=CLUSTER)["cluster"]
+    config = {
+        "apiVersion": "node.eks.aws/v1alpha1",
+        "kind": "NodeConfig",
+        "spec": {
+            "cluster": {
+                "name": CLUSTER,
+                "apiServerEndpoint": cluster["endpoint"],
+                "certificateAuthority": cluster["certificateAuthority"]["data"],
+                "cidr": cluster["kubernetesNetworkConfig"]["serviceIpv4Cidr"],
+            },
+            "kubelet": {
+                "config": {"maxPods": 29, "registerWithTaints": [{"key": "surge", "effect": "NoSchedule"}]},
+                "flags": [f"--node-labels=role={label}"],
+            },
+        },
+    }
+    head = 'MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary="//"\n\n--//\n'
+    return f"{head}Content-Type: application/node.eks.aws\n\n{json.dumps(config)}\n--//--\n"
+
+
+def test_an_instance_becomes_a_node_runs_pods_and_takes_its_node_with_it(cloud: Cloud, invited: str) -> None:
+    launched = run(cloud, invited, "own")
+    provider_id = f"aws:///us-west-2b/{launched['InstanceId']}"
+    cloud.wait("a Ready node", lambda: condition(nodes(cloud).get(provider_id, {}), "Ready") == "True")
+    node = nodes(cloud)[provider_id]
+    assert node["metadata"]["name"] == launched["PrivateDnsName"]
+    assert {
+        "role": "own",
+        "node.kubernetes.io/instance-type": "m5.large",
+        "topology.kubernetes.io/region": "us-west-2",
+        "topology.kubernetes.io/zone": "us-west-2b",
+    }.items() <= node["metadata"]["labels"].items()
+    assert {"key": "surge", "effect": "NoSchedule"} in node["spec"]["taints"]
+    assert node["status"]["allocatable"]["pods"] == "29"
+
+    cloud.apply(POD)
+    cloud.kubectl("wait", "--for=condition=Ready", "pod/own", f"--timeout={WAIT_SECONDS:.0f}s")
+    assert cloud.kubectl("get", "pod", "own", "-ojsonpath={.spec.nodeName}") == launched["PrivateDnsName"]
+
+    cloud.client("ec2").terminate_instances(InstanceIds=[launched["InstanceId"]])
+    cloud.wait("no node", lambda: provider_id not in nodes(cloud))
+    assert not (cloud.instance.state / "nodes" / launched["InstanceId"]).exists()
+
+
+def test_an_instance_whose_role_has_no_access_entry_stays_an_instance(cloud: Cloud, invited: str) -> None:
+    assert invited
+    launched = run(cloud, "stranger", "stranger")
+    reason = f"instance {launched['InstanceId']} ({launched['PrivateDnsName']}) is not a node: its role "
+    log = cloud.instance.state / "logs" / "daemon.log"
+    cloud.wait("a line in the log", lambda: reason in log.read_text())
+    assert [name for name in nodes(cloud) if name.endswith(launched["InstanceId"])] == []
+    found = cloud.client("ec2").describe_instances(InstanceIds=[launched["InstanceId"]])
+    assert found["Reservations"][0]["Instances"][0]["State"]["Name"] == "running"
+    cloud.client("ec2").terminate_instances(InstanceIds=[launched["InstanceId"]])
