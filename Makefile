@@ -3,12 +3,13 @@
 PYTHON := $(shell command -v python3.11 || echo python3)
 STACK = "$$($(PYTHON) -m scripts.toolchain python)"
 # Tests run in TorchX's environment, which has everything that the stack's has, in the same versions but for urllib3.
-TESTS = "$$($(PYTHON) -m scripts.toolchain python torchx)" -m pytest
-TWO_AT_A_TIME = -n 2 --dist loadfile --no-loadscope-reorder --junitxml=build/tests.xml
+FOR_TESTS = "$$($(PYTHON) -m scripts.toolchain python torchx)"
+TESTS = $(FOR_TESTS) -m pytest
+TWO_AT_A_TIME = -n 2 --dist loadfile --no-loadscope-reorder
 # A fresh clone's type check would otherwise read torch's and boto3's sources again.
 export MYPY_CACHE_DIR ?= $(or $(TIDEWATER_CACHE),$(HOME)/.cache/tidewater)/mypy
 .DEFAULT_GOAL := help
-.PHONY: help install install-tests monitoring torchx up down test unit e2e test-localcloud test-elasticdl test-torchx soak lint format bench bench-elastic bench-controller bench-nodes bench-elasticdl gpu
+.PHONY: help install install-tests monitoring torchx up down test check unit e2e test-localcloud test-elasticdl test-torchx soak lint format bench bench-elastic bench-controller bench-nodes bench-elasticdl gpu
 
 help: ## this list
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /  make \1\t/' | expand -t 24
@@ -41,7 +42,10 @@ format: install ## put the code into ruff's format
 	@$(STACK) -m ruff format .
 
 test: install-tests lint ## every check and every test but those of `make soak`, quick ones first, two modules at a time
-	@$(TESTS) $(TWO_AT_A_TIME)
+	@$(TESTS) $(TWO_AT_A_TIME) --junitxml=build/tests.xml; status=$$?; $(FOR_TESTS) -m tests.selection record; exit $$status
+
+check: install-tests lint ## every check, and the tests that a change since the last good run on this machine can reach
+	@$(FOR_TESTS) -m tests.selection check $(TWO_AT_A_TIME)
 
 unit: install-tests ## the tests that need neither root nor minutes
 	@$(TESTS) $(TWO_AT_A_TIME) -m "not e2e and not soak"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 from collections import Counter
 from pathlib import Path
@@ -13,8 +12,6 @@ from xdist.remote import Producer  # type: ignore[import-untyped]
 from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
 from scripts.toolchain import paths
-from tidewater.elastic.data.dataset import Source, prepare
-from tidewater.elastic.observe.log import Log
 
 # Hypothesis also fails a test that is slow: on a busy machine every test is.
 hypothesis.settings.register_profile(
@@ -70,11 +67,3 @@ class ByCloud(LoadFileScheduling):  # type: ignore[misc] # xdist has no types
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByCloud | None:
     """``--dist loadfile`` is by cloud. Marks (``--dist loadgroup``) are of no effect with pytest 9.2, xdist 3.8."""
     return ByCloud(config, log) if config.getvalue("dist") == "loadfile" else None
-
-
-@pytest.fixture(scope="session")
-def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The digits as image files."""
-    out = tmp_path_factory.mktemp("data") / "digits"
-    prepare(Source(name="digits"), out, Log("test", stream=io.StringIO()))
-    return out

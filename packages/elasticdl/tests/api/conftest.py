@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.digits import digits
 from tests.elastic.conftest import etcd
 
-__all__ = ["etcd"]
+__all__ = ["digits", "etcd"]

@@ -1,0 +1,205 @@
+"""Run the tests that a change can reach: `make check`.
+
+python -m tests.selection check -n 2 # the modules that have not passed with the files that they reach, as those are now
+python -m tests.selection record     # remember the modules that have passed in the run of build/tests.xml
+
+What a test module reaches, and so what has it run again when it changes:
+- the modules that it imports, wherever in the file, the conftests of its folders, and what these import in turn;
+- a module whose dotted name is in a string, such as the argument of `python -m`;
+- a file of another kind whose name is in the text of one of these modules;
+- every file, if one of them lists folders of this checkout, but other tests and Markdown (unless named): the tests of
+  stacks copy all of it;
+- the locked requirements and pyproject.toml.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import re
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from xml.etree import ElementTree
+
+from scripts.toolchain import paths
+
+ROOT = Path(__file__).resolve().parents[1]
+REPORT = ROOT / "build" / "tests.xml"
+ALWAYS = re.compile(r"pyproject\.toml|requirements/.*|trainer/requirements\.txt")
+LISTS = re.compile(r"\b(?:glob|rglob|iterdir|walk|ls-files|copytree|archive)\b")
+OF_THE_CHECKOUT = re.compile(r"__file__|\bROOT\b|\bCHECKOUT\b")
+SOAK = re.compile(r"^pytestmark = .*\bsoak\b", re.MULTILINE)
+DOTTED = re.compile(r"[a-z_]\w*(?:\.\w+)+")
+SHOWN = 20
+
+
+@dataclass(frozen=True)
+class Tree:
+    """The files of a checkout, by their paths in it, with their contents."""
+
+    files: Mapping[str, bytes]
+
+    @cached_property
+    def modules(self) -> dict[str, str]:
+        """The paths of all Python files by the dotted names of their modules."""
+        return {module_name(path): path for path in self.files if path.endswith(".py")}
+
+    @cached_property
+    def texts(self) -> dict[str, str]:
+        """The texts of all Python files."""
+        return {path: self.files[path].decode() for path in self.modules.values()}
+
+    @cached_property
+    def others(self) -> dict[str, set[str]]:
+        """The paths of all other files by their names."""
+        found: dict[str, set[str]] = {}
+        for path in self.files:
+            if not path.endswith(".py"):
+                found.setdefault(Path(path).name, set()).add(path)
+        return found
+
+    def tests(self) -> list[str]:
+        """Return the test modules that `make test` runs."""
+        return sorted(path for path in self.texts if is_test(path) and not SOAK.search(self.texts[path]))
+
+    def direct(self, path: str) -> set[str]:
+        """Return the files that one Python file reaches by itself."""
+        text = self.texts[path]
+        found = {file for name in names(text, module_name(path), path) for file in self._of(name)}
+        words = set(re.split(r"[^\w.-]+", text))
+        found |= {file for word in words & self.others.keys() for file in self.others[word]}
+        if is_test(path):
+            found |= {each for each in map(str, conftests(path)) if each in self.files}
+        if LISTS.search(text) and OF_THE_CHECKOUT.search(text):
+            found |= {each for each in self.files if not is_test(each) and not each.endswith(".md")}
+        return found
+
+    def _of(self, name: str) -> Iterator[str]:
+        """Yield the file of a module or of a name in it, and those of the packages around it."""
+        while name:
+            if name in self.modules:
+                yield self.modules[name]
+            name = name.rpartition(".")[0]
+
+    @cached_property
+    def _direct(self) -> dict[str, set[str]]:
+        return {path: self.direct(path) for path in self.texts}
+
+    def reached(self, path: str) -> set[str]:
+        """Return all files that a Python file reaches, itself included."""
+        seen, todo = {path}, [path]
+        while todo:
+            for each in self._direct.get(todo.pop(), set()) - seen:
+                seen.add(each)
+                todo.append(each)
+        return seen | {each for each in self.files if ALWAYS.fullmatch(each)}
+
+    @cached_property
+    def _digests(self) -> dict[str, bytes]:
+        return {path: hashlib.sha256(content).digest() for path, content in self.files.items()}
+
+    def key(self, path: str) -> str:
+        """Return a text that is another one when a file that a test module reaches has changed."""
+        digest = hashlib.sha256()
+        for each in sorted(self.reached(path)):
+            digest.update(each.encode() + b"\0" + self._digests[each])
+        return digest.hexdigest()
+
+
+def is_test(path: str) -> bool:
+    """Return whether pytest looks for tests in a file."""
+    return Path(path).name.startswith("test_") and path.endswith(".py")
+
+
+def conftests(path: str) -> list[Path]:
+    """Return where the conftests of a test module may be."""
+    return [folder / "conftest.py" for folder in Path(path).parents]
+
+
+def module_name(path: str) -> str:
+    """Return the dotted name by which a file is imported."""
+    parts = Path(path).with_suffix("").parts
+    if parts[0] == "packages" and parts[2] == "src":
+        parts = parts[3:]
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def names(text: str, module: str, path: str) -> Iterator[str]:
+    """Yield the dotted names in imports and in strings of a module. A docstring runs nothing."""
+    package = module if path.endswith("__init__.py") else module.rpartition(".")[0]
+    tree = ast.parse(text)
+    prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            source = ".".join([*base, *([node.module] if node.module else [])])
+            yield from (f"{source}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in prose:
+            yield from DOTTED.findall(node.value)
+
+
+def checkout(root: Path) -> Tree:
+    """Read the files that git tracks or would track."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=root, check=True, capture_output=True, text=True).stdout.split("\0")
+    return Tree({path: (root / path).read_bytes() for path in listed if path and (root / path).is_file()})
+
+
+def passed(report: Path) -> tuple[set[str], float]:
+    """Return the test modules of a report in which nothing has failed, and when the run began."""
+    suite = ElementTree.parse(report).getroot().find("testsuite")
+    assert suite is not None
+    good, bad = set[str](), set[str]()
+    for case in suite.iter("testcase"):
+        failed = case.find("failure") is not None or case.find("error") is not None
+        (bad if failed else good).add(case.get("classname", "").replace(".", "/") + ".py")
+    began = report.stat().st_mtime - float(suite.get("time", 0))
+    return good - bad, began
+
+
+def green() -> Path:
+    """Return the folder with a file for each key with which a test module has passed on this machine."""
+    return paths.cache() / "green"
+
+
+def record(root: Path, report: Path) -> None:
+    """Remember what has passed, unless a file that it reaches was changed after the run began."""
+    tree = checkout(root)
+    good, began = passed(report)
+    green().mkdir(parents=True, exist_ok=True)
+    late = {path for path in tree.files if (root / path).stat().st_mtime > began}
+    for path in good & set(tree.tests()):
+        if not tree.reached(path) & late:
+            (green() / tree.key(path)).touch()
+
+
+def check(root: Path, tests: Iterable[str]) -> int:
+    """Run the tests of the modules whose key is not known as passed; say what is left out. Return the exit status."""
+    tree = checkout(root)
+    every = tree.tests()
+    due = [path for path in every if not (green() / tree.key(path)).exists()]
+    print(
+        f"{len(due)} of {len(every)} test modules are run. Left out, since they have passed with the files they reach:"
+    )
+    left = [path for path in every if path not in due]
+    print("".join(f"  {path}\n" for path in left[:SHOWN]) + f"  … {len(left)} in total", flush=True)
+    if not due:
+        return 0
+    REPORT.unlink(missing_ok=True)
+    status = subprocess.run([*tests, *due], cwd=root, check=False).returncode
+    if REPORT.exists():
+        record(root, REPORT)
+    return status
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["record"]:
+        record(ROOT, REPORT)
+    else:
+        raise SystemExit(check(ROOT, [sys.executable, "-m", "pytest", *sys.argv[2:], f"--junitxml={REPORT}"]))
