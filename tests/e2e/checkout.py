@@ -173,7 +173,8 @@ class Checkout:
         return self.run("kubectl get crd elasticjobs.elastic.pytorch.org", expect=None).status == 0
 
     def configure(self, settings: Mapping[str, str]) -> None:
-        """Put these settings into the config that comes with the project."""
+        """Put these settings into the config that comes with the project; start the cloud, which has Pulumi's state."""
+        self.run("python -m localcloud start")
         (self.path / f"Pulumi.{STACK}.yaml").write_bytes((ROOT / f"Pulumi.{STACK}.yaml").read_bytes())
         self.run(f"pulumi stack select --create {STACK}", expect=None)
         pairs = " ".join(f"--plaintext {shlex.quote(f'{key}={value}')}" for key, value in settings.items())

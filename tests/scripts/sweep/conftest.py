@@ -115,7 +115,7 @@ def _xml(action: str, inside: str) -> Response:
     return Response(f"<{action}Response><requestId>1</requestId>{inside}</{action}Response>", mimetype="text/xml")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def served() -> Iterator[tuple[str, Lacking]]:
     """Yield the endpoint of an account, and the fake in front of moto."""
     from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
@@ -151,6 +151,13 @@ def lacking(served: tuple[str, Lacking], monkeypatch: pytest.MonkeyPatch) -> Lac
 
 
 @pytest.fixture
-def clients(lacking: Lacking) -> Callable[[str], Any]:
-    """Return clients of the account."""
-    return functools.cache(boto3.Session(region_name="us-west-2").client)
+def clients(lacking: Lacking, served: tuple[str, Lacking]) -> Callable[[str], Any]:
+    """Return clients of the account; each is made once, since making one takes longer than most of its calls."""
+    assert lacking
+    return functools.partial(_client, served[0])
+
+
+@functools.cache
+def _client(endpoint: str, service: str) -> Any:
+    connect: Any = boto3.Session(region_name="us-west-2").client  # its type lists every service by name
+    return connect(service, endpoint_url=endpoint)
