@@ -8,13 +8,18 @@ from pathlib import Path
 
 import pytest
 from localcloud.errors import CloudError, ForeignState, NotRunning, StaleState
-from localcloud.instance import Instance
+from localcloud.instance import Instance, default_state
 
 
 def change(state: Path, **fields: object) -> None:
     """Overwrite fields of the instance's record."""
     path = state / "instance.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
+
+
+def test_the_state_lies_in_the_checkout_if_no_other_place_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LOCALCLOUD_STATE", raising=False)
+    assert default_state() == Path(__file__).parents[3] / ".localcloud"
 
 
 def test_creating_twice_and_loading_give_the_same_instance(tmp_path: Path) -> None:

@@ -203,7 +203,7 @@ class Instance:
 def default_state() -> Path:
     """The state directory when none is named: `LOCALCLOUD_STATE`, else `.localcloud` in this checkout."""
     named = os.environ.get(STATE_VARIABLE)
-    return Path(named) if named else Path(__file__).resolve().parent.parent / ".localcloud"
+    return Path(named) if named else Path(__file__).resolve().parents[4] / ".localcloud"
 
 
 def _identity(state: Path) -> str:
