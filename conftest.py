@@ -11,8 +11,6 @@ import pytest
 from xdist.remote import Producer  # type: ignore[import-untyped]
 from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
-from scripts.toolchain import paths
-
 # Hypothesis also fails a test that is slow: on a busy machine every test is.
 hypothesis.settings.register_profile(
     "new examples", deadline=None, derandomize=False, suppress_health_check=[hypothesis.HealthCheck.too_slow]
@@ -30,9 +28,9 @@ STACKS = ROOT / "tests/e2e"
 SHOWN_MODULES = 20
 
 
-def pytest_configure() -> None:
-    """Let the processes that tests start import the packages of this checkout, as these here do (`pythonpath`)."""
-    os.environ["PYTHONPATH"] = paths.IMPORTS
+def pytest_configure(config: pytest.Config) -> None:
+    """Let the processes that tests start import the packages of this checkout, as these here do."""
+    os.environ["PYTHONPATH"] = os.pathsep.join(map(str, config.getini("pythonpath")))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -7,8 +7,8 @@ What a test module reaches, and so what has it run again when it changes:
 - the modules that it imports, wherever in the file, the conftests of its folders, and what these import in turn;
 - a module whose dotted name is in a string, such as the argument of `python -m`;
 - a file of another kind whose name is in the text of one of these modules;
-- every file, if one of them lists folders of this checkout, but other tests and Markdown (unless named): the tests of
-  stacks copy all of it;
+- the files in its folder, and in the folders whose paths are in the text, if one of these modules lists folders;
+- every file but other tests and Markdown, if one of them asks git for the files: the tests of stacks copy all of them;
 - the locked requirements and pyproject.toml.
 """
 
@@ -30,8 +30,8 @@ from scripts.toolchain import paths
 ROOT = Path(__file__).resolve().parents[1]
 REPORT = ROOT / "build" / "tests.xml"
 ALWAYS = re.compile(r"pyproject\.toml|requirements/.*|trainer/requirements\.txt")
-LISTS = re.compile(r"\b(?:glob|rglob|iterdir|walk|ls-files|copytree|archive)\b")
-OF_THE_CHECKOUT = re.compile(r"__file__|\bROOT\b|\bCHECKOUT\b")
+LISTS = re.compile(r"\b(?:glob|rglob|iterdir|os\.walk|copytree|package-data)\b")
+ASKS_GIT = "ls-files"
 SOAK = re.compile(r"^pytestmark = .*\bsoak\b", re.MULTILINE)
 DOTTED = re.compile(r"[a-z_]\w*(?:\.\w+)+")
 SHOWN = 20
@@ -62,6 +62,22 @@ class Tree:
                 found.setdefault(Path(path).name, set()).add(path)
         return found
 
+    @cached_property
+    def folders(self) -> dict[str, set[str]]:
+        """The paths of all files but tests in each folder, at any depth."""
+        found: dict[str, set[str]] = {}
+        for path in self.files:
+            for folder in () if is_test(path) else Path(path).parents[:-1]:
+                found.setdefault(str(folder), set()).add(path)
+        return found
+
+    def _folders_of(self, part: str, own: Path) -> Iterator[str]:
+        """Yield the folders that a part of a path may mean: a name alone is of the same part of the checkout."""
+        for folder in self.folders:
+            near = "/" in part or folder.split("/")[:2] == str(own).split("/")[:2]
+            if folder == part or (near and folder.endswith(f"/{part}")):
+                yield folder
+
     def tests(self) -> list[str]:
         """Return the test modules that `make test` runs."""
         return sorted(path for path in self.texts if is_test(path) and not SOAK.search(self.texts[path]))
@@ -70,20 +86,42 @@ class Tree:
         """Return the files that one Python file reaches by itself."""
         text = self.texts[path]
         found = {file for name in names(text, module_name(path), path) for file in self._of(name)}
+        found |= {file for name in self.modules.keys() & set(commands(text)) for file in self._of(name)}
         words = set(re.split(r"[^\w.-]+", text))
         found |= {file for word in words & self.others.keys() for file in self.others[word]}
         if is_test(path):
             found |= {each for each in map(str, conftests(path)) if each in self.files}
-        if LISTS.search(text) and OF_THE_CHECKOUT.search(text):
+        if LISTS.search(text):
+            own = Path(path).parent
+            listed = {folder for part in paths_in(text) for folder in self._folders_of(part, own)}
+            found |= {file for folder in listed | {str(own)} for file in self.folders.get(folder, set())}
+        if ASKS_GIT in text:
             found |= {each for each in self.files if not is_test(each) and not each.endswith(".md")}
         return found
 
     def _of(self, name: str) -> Iterator[str]:
-        """Yield the file of a module or of a name in it, and those of the packages around it."""
-        while name:
-            if name in self.modules:
-                yield self.modules[name]
+        """Yield the file of a module or of the module that a name is in, and what the packages around it import."""
+        file = self._within(name)
+        if file:
+            yield file
+            name = module_name(file)
+        while name := name.rpartition(".")[0]:
+            yield from self._around.get(self.modules.get(name, ""), set())
+
+    @cached_property
+    def _around(self) -> dict[str, set[str]]:
+        """The files that are loaded with each package, itself included: functions in it have not run."""
+        packages = {path: text for path, text in self.texts.items() if path.endswith("__init__.py")}
+        return {
+            path: {path, *(self._within(name) for name in names(text, module_name(path), path, at_once=True))} - {""}
+            for path, text in packages.items()
+        }
+
+    def _within(self, name: str) -> str:
+        """Return the file of a module or of the module that a name is in; empty for those of others."""
+        while name and name not in self.modules:
             name = name.rpartition(".")[0]
+        return self.modules.get(name, "")
 
     @cached_property
     def _direct(self) -> dict[str, set[str]]:
@@ -128,20 +166,41 @@ def module_name(path: str) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def names(text: str, module: str, path: str) -> Iterator[str]:
-    """Yield the dotted names in imports and in strings of a module. A docstring runs nothing."""
-    package = module if path.endswith("__init__.py") else module.rpartition(".")[0]
+def names(text: str, module: str, path: str, *, at_once: bool = False) -> Iterator[str]:
+    """Yield the dotted names in the imports of a module, or only in those outside its functions."""
+    package = (module if path.endswith("__init__.py") else module.rpartition(".")[0]).split(".")
     tree = ast.parse(text)
-    prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
+    for node in tree.body if at_once else ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            base = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            base = package[: len(package) - node.level + 1] if node.level else []
             source = ".".join([*base, *([node.module] if node.module else [])])
             yield from (f"{source}.{alias.name}" for alias in node.names)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in prose:
+
+
+def commands(text: str) -> Iterator[str]:
+    """Yield the dotted names in the strings of a module. A docstring runs nothing."""
+    tree = ast.parse(text)
+    prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in prose:
             yield from DOTTED.findall(node.value)
+
+
+def paths_in(text: str) -> set[str]:
+    """Return what may be parts of paths in a module: strings with a slash, and those that `/` joins."""
+    found = set[str]()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
+            parts, left = list[str](), node
+            while isinstance(left, ast.BinOp) and isinstance(left.right, ast.Constant):
+                parts.insert(0, str(left.right.value))
+                left = left.left
+            found.add("/".join(parts))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and "/" in node.value:
+            found.add(node.value.strip("/"))
+    return {each for each in found if each and not each.isspace()}
 
 
 def checkout(root: Path) -> Tree:

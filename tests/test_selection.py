@@ -29,7 +29,9 @@ FILES = {
     "tests/test_c.py": '"""As ours.b does."""\ndef test_c():\n    from ours.c import x\n',
     "tests/test_run.py": "command = ['python', '-m', 'ours.run']\n",
     "tests/test_table.py": "(ROOT / 'ours' / 'table.yaml').read_text()\n",
-    "tests/test_copy.py": "from pathlib import Path\nPath(__file__).parent.rglob('*')\n",
+    "tests/test_copy.py": "command = ['git', 'ls-files', '-z']\n",
+    "tests/test_folder.py": "(ROOT / 'data').rglob('*')\n",
+    "data/sub/one.csv": "",
     "tests/test_member.py": "from member import one\n",
     "tests/test_long.py": "pytestmark = [pytest.mark.e2e, pytest.mark.soak]\nimport ours.a\n",
 }
@@ -38,6 +40,9 @@ FILES = {
 def tree(**changed: str) -> Tree:
     texts = FILES | {path.replace("__", "/"): text for path, text in changed.items()}
     return Tree({path: text.encode() for path, text in texts.items()})
+
+
+EVERY = "test_a test_c test_copy test_folder test_member test_run test_table"
 
 
 @pytest.mark.parametrize(
@@ -50,8 +55,9 @@ def tree(**changed: str) -> Tree:
         pytest.param("ours/__init__.py", "test_a test_c test_copy test_run", id="a-package-around-what-is-imported"),
         pytest.param("packages/member/src/member/one.py", "test_copy test_member", id="of-a-member"),
         pytest.param("tests/test_a.py", "test_a", id="a-test"),
-        pytest.param("shared.py", "test_a test_c test_copy test_member test_run test_table", id="of-a-conftest"),
-        pytest.param("pyproject.toml", "test_a test_c test_copy test_member test_run test_table", id="settings"),
+        pytest.param("shared.py", EVERY, id="of-a-conftest"),
+        pytest.param("pyproject.toml", EVERY, id="settings"),
+        pytest.param("data/sub/one.csv", "test_copy test_folder", id="in-a-folder-that-is-listed"),
         pytest.param("README.md", "", id="prose"),
     ],
 )
