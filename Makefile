@@ -42,10 +42,10 @@ format: install ## put the code into ruff's format
 	@$(STACK) -m ruff format .
 
 test: install-tests lint ## every check and every test but those of `make soak`, quick ones first, two modules at a time
-	@$(TESTS) $(TWO_AT_A_TIME) --junitxml=build/tests.xml; status=$$?; $(FOR_TESTS) -m tests.selection record; exit $$status
+	@$(TESTS) $(TWO_AT_A_TIME) --junitxml=build/tests.xml; status=$$?; $(FOR_TESTS) -m tests.suite.selection record; exit $$status
 
 check: install-tests lint ## every check, and the tests that a change since the last good run on this machine can reach
-	@$(FOR_TESTS) -m tests.selection check $(TWO_AT_A_TIME)
+	@$(FOR_TESTS) -m tests.suite.selection check $(TWO_AT_A_TIME)
 
 unit: install-tests ## the tests that need neither root nor minutes
 	@$(TESTS) $(TWO_AT_A_TIME) -m "not e2e and not soak"

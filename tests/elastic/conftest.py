@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from scripts import toolchain
-from tests.digits import digits
 from tests.elastic.schedules.forked import ZYGOTE, ForkedScript
 from tests.elastic.workers import Program, Worker, free_port, run_etcd
 from tests.farm import Farm
+from tests.suite.digits import digits
 from tidewater.elastic.observe.log import Log
 from tidewater.elastic.storage import s3 as storage
 

@@ -1,5 +1,5 @@
 """The digits as image files."""
 
-from tests.digits import digits
+from tests.suite.digits import digits
 
 __all__ = ["digits"]

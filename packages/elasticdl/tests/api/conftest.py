@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.digits import digits
 from tests.elastic.conftest import etcd
+from tests.suite.digits import digits
 
 __all__ = ["digits", "etcd"]

@@ -1,7 +1,7 @@
 """Run the tests that a change can reach: `make check`.
 
-python -m tests.selection check -n 2 # the modules that have not passed with the files that they reach, as those are now
-python -m tests.selection record     # remember the modules that have passed in the run of build/tests.xml
+python -m tests.suite.selection check -n 2 # the modules that have not passed with the files they reach, as those are now
+python -m tests.suite.selection record     # remember the modules that have passed in the run of build/tests.xml
 
 What a test module reaches, and so what has it run again when it changes:
 - the modules that it imports, wherever in the file, the conftests of its folders, and what these import in turn;
@@ -27,7 +27,7 @@ from xml.etree import ElementTree
 
 from scripts.toolchain import paths
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 REPORT = ROOT / "build" / "tests.xml"
 ALWAYS = re.compile(r"pyproject\.toml|requirements/.*|trainer/requirements\.txt")
 LISTS = re.compile(r"\b(?:glob|rglob|iterdir|os\.walk|copytree|package-data)\b")

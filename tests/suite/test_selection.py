@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests import selection
-from tests.selection import Tree, check, record
+from tests.suite import selection
+from tests.suite.selection import Tree, check, record
 
 FILES = {
     "pyproject.toml": "",
