@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
+from collections import defaultdict
 from pathlib import Path
 
 import hypothesis
@@ -40,7 +40,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print the modules that took longest."""
-    seconds = Counter[str]()
+    seconds: defaultdict[str, float] = defaultdict(float)
     for reports in terminalreporter.stats.values():
         for report in reports:
             if isinstance(report, pytest.TestReport):
@@ -48,7 +48,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if not seconds:
         return
     terminalreporter.section(f"slowest {SHOWN_MODULES} modules")
-    for module, duration in seconds.most_common(SHOWN_MODULES):
+    for module, duration in sorted(seconds.items(), key=lambda item: -item[1])[:SHOWN_MODULES]:
         terminalreporter.write_line(f"{duration:8.1f}s {module}")
 
 

@@ -10,7 +10,7 @@ import pytest
 from benchmarks.elastic.systems import ROOT
 from benchmarks.gpu import __main__ as command
 from benchmarks.gpu import device, output
-from benchmarks.harness.records import read, rows
+from benchmarks.harness.records import Found, read, rows
 
 
 @pytest.mark.e2e
@@ -79,6 +79,6 @@ def test_all_checks_together_take_at_most_ten_minutes() -> None:
 def test_rows_are_found_among_other_output(capsys: pytest.CaptureFixture[str]) -> None:
     print("a warning")
     output.tell("form a group", "NCCL", [0.5], "s")
-    assert output.rows(capsys.readouterr().out) == [output.Found("form a group", "NCCL", (0.5,), "s")]
+    assert output.rows(capsys.readouterr().out) == [Found("form a group", "NCCL", (0.5,), "s")]
     with pytest.raises(SystemExit, match="failed: the sum is right"):
         output.require(False, "the sum is right")

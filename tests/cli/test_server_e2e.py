@@ -235,9 +235,8 @@ def test_a_namespace_that_does_not_exist_is_named(tidewater: Command) -> None:
 def test_the_server_accepts_everything_that_install_prints(tidewater: Command, server: Server) -> None:
     documents = list(yaml.safe_load_all(tidewater("install").stdout))
     for each in documents:
-        group, _, version = each["apiVersion"].rpartition("/")
         plural = f"{each['kind'].lower()}s"
-        kind = Kind(group, version, each["kind"], plural, namespaced="namespace" in each["metadata"])
+        kind = Kind(each["apiVersion"], each["kind"], plural, namespaced="namespace" in each["metadata"])
         with contextlib.suppress(Exists):
             server.create(kind, each)
     assert server.get(DEPLOYMENTS, "tidewater-controller", "tidewater-system")["spec"]["replicas"] == 2

@@ -1,7 +1,7 @@
 """Run the tests that a change can reach: `make check`.
 
-python -m tests.suite.selection check -n 2 # the modules that have not passed with the files they reach, as those are now
-python -m tests.suite.selection record     # remember the modules that have passed in the run of build/tests.xml
+python -m tests.suite.selection check -n 2 # modules that have not passed with the files that they reach now
+python -m tests.suite.selection record     # remember the modules that passed in the run of build/tests.xml
 
 What a test module reaches, and so what has it run again when it changes:
 - the modules that it imports, wherever in the file, the conftests of its folders, and what these import in turn;
@@ -193,7 +193,8 @@ def paths_in(text: str) -> set[str]:
     found = set[str]()
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
-            parts, left = list[str](), node
+            parts = list[str]()
+            left: ast.expr = node
             while isinstance(left, ast.BinOp) and isinstance(left.right, ast.Constant):
                 parts.insert(0, str(left.right.value))
                 left = left.left

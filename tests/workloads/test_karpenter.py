@@ -229,10 +229,10 @@ def test_without_a_list_a_node_has_room_for_its_workers_and_for_no_other(
 def test_the_type_that_a_worker_is_made_for_is_always_among_the_choice() -> None:
     for kind in map(facts.instance_type, ("t3.large", "c7i.8xlarge", "g5.xlarge", "p5.48xlarge")):
         for per_node in {1, 2, kind.vcpus // 2, min(kind.vcpus, 96)}:
-            changes = {"instanceTypes": [kind.kind], "gpusPerWorker": 0, "workersPerNode": per_node, "maxWorkers": 1000}
+            changes = {"instanceTypes": [kind.name], "gpusPerWorker": 0, "workersPerNode": per_node, "maxWorkers": 1000}
             sizes = [(how, int(values[0])) for key, how, values in requirements(**changes) if key == "instance-cpu"]
             assert [how for how, _ in sizes] == ["Gte", "Lte"]
-            assert sizes[0][1] == kind.vcpus <= sizes[1][1] < 2 * kind.vcpus, (kind.kind, per_node)
+            assert sizes[0][1] == kind.vcpus <= sizes[1][1] < 2 * kind.vcpus, (kind.name, per_node)
 
 
 def test_the_image_of_the_nodes_is_pinned() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from tidewater_torchx.submit.preflight import CONFIG_MAPS
 from torchx.specs import AppDef, BindMount, Resource, Role, macros
 
 from tests.cli.fake import FakeCluster
@@ -15,7 +14,7 @@ from tidewater.elasticjob.errors import InvalidJob
 from tidewater.elasticjob.names import JOBS
 from tidewater.kube.cluster import ALL_NAMESPACES, Object, Selection
 from tidewater.kube.errors import error_of
-from tidewater.kube.kinds import PODS, Kind
+from tidewater.kube.kinds import CONFIG_MAPS, PODS, Kind
 
 FACTS = Facts(
     bucket="stack-bucket",

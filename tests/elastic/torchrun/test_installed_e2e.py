@@ -51,7 +51,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("installed")
     venv.create(folder / "venv", with_pip=True)
     found = folder / "venv" / "bin" / "python"
-    install = [found, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--no-compile"]
+    install: list[str | Path] = [found, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--no-compile"]
     subprocess.run([*install, wheel.build(folder)], env=environment(), check=True)
     return found
 

@@ -13,7 +13,6 @@ from elasticdl.client.commands import Tools, connected
 from elasticdl.client.flags import commandline, table
 from elasticdl.client.flags.refused import REFUSED
 from elasticdl.client.flags.request import Target
-from elasticdl.client.job.preflight import CLAIMS
 from elasticdl.client.job.submit import Steps
 from elasticdl.data.opening import open_reader
 from elasticdl.errors import ElasticDLError
@@ -25,7 +24,7 @@ from tests.cli.fake import FakeCluster
 from tidewater.elasticjob.names import JOBS
 from tidewater.kube.cluster import Cluster
 from tidewater.kube.errors import NoKubeconfig, Unreachable
-from tidewater.kube.kinds import PRIORITY_CLASSES
+from tidewater.kube.kinds import CLAIMS, PRIORITY_CLASSES
 from tidewater.kube.kubeconfig import Access
 
 Run = Callable[..., Result]

@@ -9,14 +9,14 @@ import pytest
 from tidewater_torchx.errors import Refused
 from tidewater_torchx.submit.job import Submission, elastic_job
 from tidewater_torchx.submit.options import Options
-from tidewater_torchx.submit.preflight import CLAIMS, CONFIG_MAPS, SERVICE_ACCOUNTS, check, facts_of
+from tidewater_torchx.submit.preflight import check, facts_of
 from torchx.specs import AppDef, VolumeMount
 
 from packages.torchx.tests.doubles import FACTS, KubernetesInMemory, app, role
 from tidewater.contract.stack import CONFIG_MAP
 from tidewater.elasticjob import names
 from tidewater.kube.errors import Unreachable, error_of
-from tidewater.kube.kinds import PRIORITY_CLASSES
+from tidewater.kube.kinds import CLAIMS, CONFIG_MAPS, PRIORITY_CLASSES, SERVICE_ACCOUNTS
 
 FORBIDDEN = error_of(403, "Forbidden", 'pods is forbidden: User "me" cannot create resource "pods"')
 

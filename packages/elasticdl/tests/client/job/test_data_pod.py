@@ -9,7 +9,6 @@ import pytest
 from elasticdl.client.flags.mistakes import WrongCommand
 from elasticdl.client.flags.values import Volume
 from elasticdl.client.job.data_pod import Task, run
-from elasticdl.client.job.preflight import CLAIMS, CONFIG_MAPS
 from elasticdl.client.job.submit import Steps
 
 from packages.elasticdl.tests.client import seed
@@ -18,7 +17,7 @@ from tidewater.cli.errors import CliError
 from tidewater.kube.advice import advised
 from tidewater.kube.cluster import LogOptions, Object
 from tidewater.kube.errors import Forbidden, error_of
-from tidewater.kube.kinds import PODS, Kind
+from tidewater.kube.kinds import CLAIMS, CONFIG_MAPS, PODS, Kind
 
 NAME = "elasticdl-data-a1b2"
 TASK = Task("digits", "/data/digits", {"records_per_shard": 500})

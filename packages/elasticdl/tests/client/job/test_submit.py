@@ -11,7 +11,7 @@ import yaml
 from elasticdl.client.flags.mistakes import WrongCommand
 from elasticdl.client.flags.request import Asked
 from elasticdl.client.job import shipping
-from elasticdl.client.job.preflight import CLAIMS, CONFIG_MAPS, facts_of
+from elasticdl.client.job.preflight import facts_of
 from elasticdl.client.job.submit import Steps, needs_no_cluster, submit
 from elasticdl.job import JobArgs, JobMode
 
@@ -22,7 +22,7 @@ from tidewater.elasticjob.names import JOBS
 from tidewater.kube.advice import advised
 from tidewater.kube.cluster import Object
 from tidewater.kube.errors import Forbidden, error_of
-from tidewater.kube.kinds import PRIORITY_CLASSES
+from tidewater.kube.kinds import CLAIMS, CONFIG_MAPS, PRIORITY_CLASSES
 
 
 class World:
