@@ -23,14 +23,14 @@ def checked_out(folder: Path) -> Iterator[Checkout]:
     try:
         yield checkout
     finally:
-        checkout.run("python -m localcloud stop", expect=None)
+        checkout.run("localcloud stop", expect=None)
 
 
 @contextlib.contextmanager
 def deployed(folder: Path, settings: Mapping[str, object]) -> Iterator[Checkout]:
     """Provide a checkout with a stack that trains with these settings, and stop its cloud afterwards."""
     with checked_out(folder) as checkout:
-        checkout.run("python -m localcloud start")
+        checkout.run("localcloud start")
         checkout.run("pulumi stack select --create local")  # in a shell that knows the cloud
         for key, value in settings.items():
             checkout.run(f"pulumi config set {key} {value}")

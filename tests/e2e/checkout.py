@@ -105,8 +105,8 @@ class Checkout:
         return self.path / ".localcloud"
 
     def environment(self) -> dict[str, str]:
-        """Return the caller's environment without the variables that refer to the caller's cloud."""
-        dropped = ("LOCALCLOUD_", "PULUMI_", "AWS_", "KUBECONFIG")
+        """Return the caller's environment without the variables that refer to the caller's cloud and code."""
+        dropped = ("LOCALCLOUD_", "PULUMI_", "AWS_", "KUBECONFIG", "PYTHONPATH")
         return {k: v for k, v in os.environ.items() if not k.startswith(dropped)}
 
     def activated(self) -> dict[str, str]:
@@ -174,7 +174,7 @@ class Checkout:
 
     def configure(self, settings: Mapping[str, str]) -> None:
         """Put these settings into the config that comes with the project; start the cloud, which has Pulumi's state."""
-        self.run("python -m localcloud start")
+        self.run("localcloud start")
         (self.path / f"Pulumi.{STACK}.yaml").write_bytes((ROOT / f"Pulumi.{STACK}.yaml").read_bytes())
         self.run(f"pulumi stack select --create {STACK}", expect=None)
         pairs = " ".join(f"--plaintext {shlex.quote(f'{key}={value}')}" for key, value in settings.items())

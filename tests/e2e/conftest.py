@@ -31,7 +31,7 @@ class Clouds:
     def end(self) -> None:
         """Stop the cloud in use, whatever is in it."""
         if self._current:
-            self._current[1].run("python -m localcloud stop", expect=None)
+            self._current[1].run("localcloud stop", expect=None)
         self._current = None
 
 

@@ -83,7 +83,7 @@ def test_env_gives_a_shell_what_it_needs(instance: Instance, capsys: pytest.Capt
 def test_status_without_a_daemon_says_how_to_start_one(instance: Instance, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["status", "--state", str(instance.state)]) == 1
     error = capsys.readouterr().err
-    assert "python -m localcloud start" in error
+    assert "localcloud start" in error
     assert error.count("\n") == 1
 
 

@@ -83,7 +83,7 @@ def test_a_request_that_is_signed_for_another_service_is_refused(instance: Insta
 
 
 def test_without_a_daemon_the_remedy_is_named(instance: Instance) -> None:
-    with pytest.raises(NotRunning, match="python -m localcloud start"):
+    with pytest.raises(NotRunning, match="localcloud start"):
         control.call(instance, "echo", {})
 
 

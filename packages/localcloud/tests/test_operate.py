@@ -87,4 +87,4 @@ def test_a_place_without_types_is_an_error(
 
 def test_without_a_daemon_the_remedy_is_named(instance: Instance, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["interrupt", "i-1", "--state", str(instance.state)]) == 1
-    assert "python -m localcloud start" in capsys.readouterr().err
+    assert "localcloud start" in capsys.readouterr().err

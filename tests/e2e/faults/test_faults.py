@@ -70,7 +70,7 @@ def every(fault: Fault) -> Faults:
 @pytest.fixture(scope="module")
 def proxy(checkout: Checkout) -> Iterator[Proxy]:
     """Yield a proxy in front of a cloud with nothing in it."""
-    checkout.run("python -m localcloud start")
+    checkout.run("localcloud start")
     local = yaml.safe_load((ROOT / f"Pulumi.{STACK}.yaml").read_text())["config"]
     (checkout.path / f"Pulumi.{FAULTY}.yaml").write_text(yaml.safe_dump({"config": {**local, **SMALL}}))
     checkout.run(f"pulumi stack select --create {FAULTY}")

@@ -42,7 +42,7 @@ def test_start_after_a_killed_daemon_cleans_up_and_reports_it(checkout: Checkout
     assert processes_of(instance, checkout.state)
     os.kill(status["pid"], signal.SIGKILL)
     wait_until("everything to end with the daemon", lambda: not processes_of(instance, checkout.state))
-    started = checkout.run("python -m localcloud start")
+    started = checkout.run("localcloud start")
     assert "cleaned" in started.text
     listed = checkout.aws("eks list-clusters")
     assert listed["clusters"] == []
@@ -98,5 +98,5 @@ def test_a_destroy_that_is_killed_while_nodes_drain_and_once_more_is_completed_b
 
 def test_stop_leaves_nothing_on_the_host(checkout: Checkout) -> None:
     instance = json.loads((checkout.state / "instance.json").read_text())["id"]
-    checkout.run("python -m localcloud stop")
+    checkout.run("localcloud stop")
     assert host_leftovers(instance, checkout.state) == []

@@ -60,7 +60,7 @@ GPUS = r"{.items[*].status.allocatable.nvidia\.com/gpu}"
 @pytest.fixture(scope="module")
 def account(checkout: Checkout) -> Inventory:
     """Return the inventory of an account without a stack."""
-    checkout.run("python -m localcloud start")
+    checkout.run("localcloud start")
     return aws_inventory(checkout.cloud())
 
 

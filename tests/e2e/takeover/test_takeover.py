@@ -71,7 +71,7 @@ def old(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
     try:
         yield copy
     finally:
-        copy.run("python -m localcloud stop", expect=None)
+        copy.run("localcloud stop", expect=None)
 
 
 def test_the_earlier_program_trains_in_a_job(old: Checkout) -> None:

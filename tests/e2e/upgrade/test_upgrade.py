@@ -45,7 +45,7 @@ NODES_SECONDS = 600
 @pytest.fixture(scope="module")
 def account(checkout: Checkout) -> Inventory:
     """Return the inventory of an account without a stack."""
-    checkout.run("python -m localcloud start")
+    checkout.run("localcloud start")
     return aws_inventory(checkout.cloud())
 
 
@@ -145,5 +145,5 @@ def test_the_upgraded_stack_is_destroyed_and_leaves_nothing(stack: Checkout, acc
     stack.run("pulumi destroy --yes")
     assert added(account, aws_inventory(stack.cloud())) == {}
     instance = json.loads((stack.state / "instance.json").read_text())["id"]
-    stack.run("python -m localcloud stop")
+    stack.run("localcloud stop")
     assert host_leftovers(instance, stack.state) == []

@@ -114,7 +114,7 @@ def status(arguments: argparse.Namespace) -> int:
     instance = Instance.load(arguments.state)
     report = _status(instance)
     if report is None:
-        raise NotRunning(f"no localcloud runs for {instance.state}: start it with `python -m localcloud start`")
+        raise NotRunning(f"no localcloud runs for {instance.state}: start it with `localcloud start`")
     if arguments.json:
         print(json.dumps({**report, "endpoint": instance.endpoint, "state": str(instance.state)}, indent=1))
         return 0
@@ -279,7 +279,7 @@ def _wait_for_lock(instance: Instance) -> None:
         if time.monotonic() > deadline:
             raise CloudError(
                 f"a daemon is starting or stopping for {instance.state}: try again in a few seconds, "
-                f"or end it with `python -m localcloud stop --state {instance.state}`"
+                f"or end it with `localcloud stop --state {instance.state}`"
             )
         time.sleep(POLL_SECONDS)
 

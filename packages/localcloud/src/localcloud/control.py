@@ -54,9 +54,7 @@ def call(instance: Instance, command: str, params: Mapping[str, Any]) -> Any:
     except TimeoutError as error:
         raise CloudError(f"no answer within {TIMEOUT_SECONDS:.0f} s: `localcloud logs daemon` may say why") from error
     except OSError as error:
-        raise NotRunning(
-            f"no localcloud runs for {instance.state}: start it with `python -m localcloud start`"
-        ) from error
+        raise NotRunning(f"no localcloud runs for {instance.state}: start it with `localcloud start`") from error
 
 
 def application(principals: Any, commands: Mapping[str, Command]) -> Callable[[dict[str, Any], Any], Any]:

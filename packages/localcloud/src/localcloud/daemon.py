@@ -269,9 +269,7 @@ def _only_one(instance: Instance) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise CloudError(
-                f"a daemon runs already for {instance.state}: see `python -m localcloud status`"
-            ) from error
+            raise CloudError(f"a daemon runs already for {instance.state}: see `localcloud status`") from error
         yield
 
 

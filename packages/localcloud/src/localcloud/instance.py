@@ -121,7 +121,7 @@ class Instance:
 
     @classmethod
     def _from_record(cls, record: dict[str, Any], path: Path, state: Path) -> Instance:
-        remedy = f"run `python -m localcloud reset --state {state}`"
+        remedy = f"run `localcloud reset --state {state}`"
         version = record.pop("version", None)
         if version != STATE_VERSION:
             raise StaleState(f"{path} has version {version}, this is {STATE_VERSION}: {remedy}")
@@ -148,15 +148,13 @@ class Instance:
             StaleState: The file can't be read.
         """
         if not self.credentials_file.exists():
-            raise NotRunning(
-                f"no localcloud was started in {self.state}: run `python -m localcloud start --state {self.state}`"
-            )
+            raise NotRunning(f"no localcloud was started in {self.state}: run `localcloud start --state {self.state}`")
         try:
             return Credentials(**json.loads(self.credentials_file.read_text()))
         except (ValueError, TypeError) as error:
             raise StaleState(
                 f"{self.credentials_file} can't be read ({error}): "
-                f"delete it and run `python -m localcloud start --state {self.state}`, which makes a new one"
+                f"delete it and run `localcloud start --state {self.state}`, which makes a new one"
             ) from error
 
     @property
@@ -223,9 +221,7 @@ def _own_record(state: Path, path: Path) -> dict[str, Any]:
     Any other content may be another program's file of the same name.
     """
     if not state.exists() or (state.is_dir() and all(entry.name == _DRAFT for entry in state.iterdir())):
-        raise NotRunning(
-            f"there is no localcloud in {state}: start one with `python -m localcloud start --state {state}`"
-        )
+        raise NotRunning(f"there is no localcloud in {state}: start one with `localcloud start --state {state}`")
     foreign = f"{state} is not a state directory of localcloud"
     if not path.is_file():
         why = "it has no instance.json" if state.is_dir() else "it is not a folder"
