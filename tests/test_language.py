@@ -20,12 +20,8 @@ ROOT = Path(__file__).resolve().parents[1]
 
 # A second round rewrites these folders. Then this constant goes.
 LATER = (
-    "benchmarks/",
     "packages/elasticdl/src/",
     "packages/elasticdl/tests/",
-    "packages/localcloud/src/",
-    "packages/localcloud/tests/",
-    "packages/torchx/tests/",
     "tests/e2e/",
     "tests/elastic/",
     "tidewater/elastic/",

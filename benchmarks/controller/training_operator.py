@@ -115,7 +115,7 @@ class TrainingOperator:
 
 
 def alias() -> dict[str, Any]:
-    """Return the Service by which the API server reaches the webhooks, as another name of this machine."""
+    """Return a Service that is an alias of this machine; the API server reaches the webhooks through it."""
     return {
         "apiVersion": "v1",
         "kind": "Service",
@@ -125,7 +125,7 @@ def alias() -> dict[str, Any]:
 
 
 def at_port(configuration: Mapping[str, Any], port: int) -> dict[str, Any]:
-    """Return a configuration of webhooks whose Service listens on another port. An alias can't translate ports."""
+    """Return the webhook configuration with another port of the Service. An alias can't translate ports."""
     hooks = []
     for hook in configuration["webhooks"]:
         client = hook["clientConfig"]

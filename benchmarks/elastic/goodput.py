@@ -7,10 +7,10 @@ worker of every system also sleeps in each step, as if an accelerator worked, an
 in proportion to its share of the batch, so two workers take half as long again as three. The network is small enough
 (WIDTH) that a step is nearly all sleep.
 
-Two shares result. `undisturbed` compares with a job whose workers are never killed: it also contains the speed of
-the absent worker. `present` compares with what the workers that exist could do: for RESTART_SECONDS after its kill, and
-for as long as a process takes to import what all systems import, a worker counts as absent, and a job without it as a
-third slower. What a system needs beyond that, to admit the worker, counts against the system.
+The result has two shares. `undisturbed` compares with a job in which no worker is killed, so it also contains the work
+that the absent worker doesn't do. `present` compares with what the existing workers could do. A killed worker counts as
+absent for RESTART_SECONDS and for the time that a process needs for the imports of all systems. Meanwhile the job
+counts as a third slower. The time that a system needs beyond that to admit the worker counts against the system.
 """
 
 from __future__ import annotations

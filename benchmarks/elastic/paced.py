@@ -75,10 +75,12 @@ def ratio(pairs: Sequence[Pair]) -> float:
 
 
 def shares_lost(turns: Sequence[Sequence[float]], at: int) -> list[float]:
-    """Turn by turn, the percentage of its time that the steps around `at` took beyond as many of the turn's others.
+    """Return the extra time of the steps around a checkpoint, as a percentage of each turn's time.
 
-    From the step whose end sets off a checkpoint to the one by which it is long written: so what stood still meanwhile
-    is in it, and what competed for the processors, and it is compared with the same workers within the same seconds.
+    The extra time is the time of WRITING_STEPS steps from `at` on, less the mean time of as many other steps of the
+    turn. The step `at` sets off the checkpoint at its end, and the checkpoint is written long before the last of these
+    steps. So the extra time contains pauses and the competition for the processors, and the comparison is with the same
+    workers within the same seconds.
     """
     lost = []
     for turn in turns:

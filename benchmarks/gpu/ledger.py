@@ -73,7 +73,7 @@ class Verdict:
     """One sentence each; at most twenty."""
     steps: int
     compared: int
-    """Steps whose state was compared between at least two workers."""
+    """Number of steps after which the state of at least two workers was compared."""
     lost: int
     twice: int
 

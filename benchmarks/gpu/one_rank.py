@@ -35,7 +35,7 @@ MEGABYTES = {"cuda": 100, "cpu": 1}
 SUMS = 5
 LATE_SECONDS = 1.0
 LONG_SECONDS = 10.0
-"""Of the kernel in whose middle the group is aborted."""
+"""Duration of the kernel during which the group is aborted."""
 ABORT_AFTER_SECONDS = 0.5
 BROKEN_SECONDS = 5.0
 """Limit for the abort: half of what the kernel would take."""
@@ -179,7 +179,7 @@ def right(group: Group, other: Other, device: str) -> bool:
 
 
 def waits(group: Group, other: Other, device: str) -> float:
-    """Return how long a sum took for whose values there was a wait of LATE_SECONDS."""
+    """Return how long a sum took when its values came LATE_SECONDS late."""
     values = ones(device)
     begin = time.monotonic()
     other.delay(LATE_SECONDS)

@@ -1,5 +1,5 @@
 """Plain data-parallel training without fault tolerance, in the same processes as a system's training. They make steps
-in turns, so that both see the same machine, whose speed changes by a tenth within seconds.
+in turns, because the speed of a machine changes by a tenth within seconds, and both must see the same speed.
 
     plain = PlainSteps.from_environment(rank)      # None unless the driver requests it
     plain.step(world, at)                          # after every step of the system, which ended at that time

@@ -1,4 +1,4 @@
-"""What the kernel says about a process, whoever started it."""
+"""What the kernel says about a process, also one that the test did not start."""
 
 from __future__ import annotations
 

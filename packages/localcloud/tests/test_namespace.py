@@ -17,7 +17,7 @@ import pytest
 from packages.localcloud.tests.processes import is_alive
 
 SOURCES = Path(__file__).parents[1] / "src"
-# What a daemon does: processes in sessions of their own, one of which outlives its parent.
+# What a daemon does: it starts processes in sessions of their own, and one outlives its parent.
 DAEMON = """
 import os, signal, subprocess, sys, time
 from localcloud import namespace

@@ -1,4 +1,4 @@
-"""`localcloud interrupt` and `localcloud capacity` ask the daemon for what they were told, and say what it did."""
+"""`localcloud interrupt` and `localcloud capacity` send their arguments to the daemon, and say what it did."""
 
 from __future__ import annotations
 

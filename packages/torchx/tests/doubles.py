@@ -130,7 +130,7 @@ def pod(job: str, index: int = 0, *, type: str = names.WORKER, **status: Any) ->
 
 
 def ended(exit_code: int, *, reason: str = "", finished: str = FINISHED, **status: Any) -> dict[str, Any]:
-    """Return the status of a pod whose container has ended."""
+    """Return the status of a pod after its container has ended."""
     terminated = {
         "exitCode": exit_code,
         "reason": reason or ("Error" if exit_code else "Completed"),

@@ -167,7 +167,7 @@ def test_a_cancelled_application_is_suspended_and_listed(scheduler: TidewaterSch
     status = {"state": "Suspended", "observedGeneration": job["metadata"]["generation"]}
     server.patch(JOBS, name, {"status": status}, subresource="status")
     assert [each.state for each in scheduler.list() if each.app_id == app_id] == [AppState.CANCELLED]
-    for suspend in (False, True):  # by somebody else
+    for suspend in (False, True):  # by another client
         server.patch(JOBS, name, {"spec": {"suspend": suspend}})
     assert [each.state for each in scheduler.list() if each.app_id == app_id] == [AppState.PENDING]
     scheduler.delete(app_id)

@@ -1,4 +1,4 @@
-"""The package as its users install it: built from a clone, beside the repository's own, and used by `torchx`."""
+"""The package as users install it: built from a clone, next to the repository's own, and used by `torchx`."""
 
 from __future__ import annotations
 

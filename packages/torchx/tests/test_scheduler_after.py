@@ -233,7 +233,7 @@ def test_a_cancelled_application_ends_and_is_still_described(
 
 
 def suspended(cluster: KubernetesInMemory, app_id: str, *steps: bool) -> None:
-    """Let somebody else suspend or resume an application."""
+    """Suspend or resume an application as another client, once per step."""
     namespace, _, name = app_id.partition(":")
     for suspend in steps:
         cluster.patch(JOBS, name, {"spec": {"suspend": suspend}}, namespace=namespace)

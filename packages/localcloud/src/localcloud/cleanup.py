@@ -65,7 +65,7 @@ def cgroups(instance: Instance) -> list[Path]:
 
 
 def _kill_inhabitants(instance: Instance) -> list[str]:
-    """Kill the processes in our namespaces and cgroups, whoever started them."""
+    """Kill all processes in our namespaces and cgroups, including those that localcloud didn't start."""
     killed: set[int] = set()
     deadline = time.monotonic() + DEATH_SECONDS
     while inhabitants := _inhabitants(instance):

@@ -165,7 +165,7 @@ def reset(arguments: argparse.Namespace) -> int:
 
 
 def env(arguments: argparse.Namespace) -> int:
-    """Print the variables by which AWS clients and kubectl find the cloud."""
+    """Print the variables that let AWS clients and kubectl find the cloud."""
     if not arguments.json:
         print(_shell(Instance.load(arguments.state)))
         return 0
@@ -188,7 +188,7 @@ def serve(arguments: argparse.Namespace) -> int:
 
 
 def exports(instance: Instance) -> dict[str, str]:
-    """Return the variables by which AWS clients and kubectl find the cloud, and log in as its operator."""
+    """Return the variables that let AWS clients and kubectl find the cloud and log in as its operator."""
     operator = instance.credentials()
     return {
         "AWS_ENDPOINT_URL": instance.endpoint,

@@ -68,7 +68,7 @@ def updated(document: Mapping[str, Any], instance: Instance, clusters: Mapping[s
 
 
 def _login(region: str, cluster: str) -> dict[str, Any]:
-    """The command that prints a token for whoever's AWS credentials are in the environment."""
+    """Return the command that prints a token for the AWS credentials in the environment."""
     arguments = ["--region", region, "eks", "get-token", "--cluster-name", cluster, "--output", "json"]
     return {
         "apiVersion": "client.authentication.k8s.io/v1beta1",

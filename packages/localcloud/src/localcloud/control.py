@@ -4,7 +4,7 @@
     application(principals, {"interrupt": interrupt})                    # in the daemon
 
 A command is a request to the AWS endpoint that is signed like those of AWS, with the operator's key and the service
-name `localcloud`. Pods reach the endpoint too, so a command needs a caller whose policies allow `localcloud:COMMAND`.
+name `localcloud`. Pods reach the endpoint too, so the caller's policies must allow `localcloud:COMMAND`.
 """
 
 from __future__ import annotations

@@ -107,7 +107,7 @@ class Instance:
 
     @classmethod
     def named(cls, state: Path) -> Instance:
-        """Return the instance of a directory whose record can't be read. Only its names on this host are valid."""
+        """Return the instance of a directory with an unreadable record. Only its names on this host are valid."""
         state = _resolved(state)
         return cls(_identity(state), state, subnet=0, port=0)
 
@@ -184,7 +184,7 @@ class Instance:
 
     @property
     def run_dir(self) -> Path:
-        """Short path for unix sockets, whose names may not exceed 107 bytes."""
+        """Short path for unix sockets: their names may not exceed 107 bytes."""
         return Path(f"/run/lc-{self.id}")
 
     @property

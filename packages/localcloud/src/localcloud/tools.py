@@ -7,7 +7,7 @@
     site-packages/    Python packages for pods, mounted into every container at /opt/site-packages
     charts/           for the tests: Karpenter's charts
 
-Each of them may be a link. Whoever installs localcloud makes the folder; nothing in it is changed.
+Each of them may be a link. The installation of localcloud makes the folder; localcloud changes nothing in it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Serve an account in this process: the gateway with moto, and an EKS whose machines are fakes."""
+"""Serve an account in this process: the gateway with moto, and an EKS with fake machines."""
 
 from __future__ import annotations
 

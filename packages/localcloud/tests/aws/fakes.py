@@ -124,7 +124,7 @@ class FakeEc2:
         return self.start(spec.subnet, spec.instance_type, user_data=own, image=spec.image)
 
     def start(self, subnet: str, instance_type: str = "m5.large", **fields: Any) -> Ec2Instance:
-        """Run an instance as somebody else would."""
+        """Run an instance as another client does."""
         number, place = next(self._numbers), self.subnets[subnet]
         name = f"ip-10-0-0-{number}.us-west-2.compute.internal"
         seen = Ec2Instance(f"i-{number}", f"10.0.0.{number}", name, subnet, place.zone, place.vpc_id, instance_type)
@@ -253,7 +253,7 @@ class FakeNode:
 
 @dataclass
 class FakeAddons:
-    """Addons whose status a test sets."""
+    """Addons with a status that a test sets."""
 
     VERSIONS: ClassVar[dict[str, list[str]]] = {
         "vpc-cni": ["v1.20.4-eksbuild.1", "v1.20.3-eksbuild.1"],

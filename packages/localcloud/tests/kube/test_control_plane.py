@@ -1,4 +1,4 @@
-"""What becomes of a control plane whose programs end or don't start, and of nodes that end while it is away."""
+"""A control plane when its programs end or don't start, and nodes that end while it is away."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ POD = {
 
 @pytest.fixture(scope="module")
 def invited(cloud: Cloud) -> str:
-    """Return an instance profile whose role has an access entry; the role of the profile `stranger` has none."""
+    """Return an instance profile with a role that has an access entry; the role of `stranger` has none."""
     iam = cloud.client("iam")
     iam.create_role(RoleName="stranger", AssumeRolePolicyDocument=json.dumps(trust("ec2.amazonaws.com")))
     for role in (NODE_ROLE, "stranger"):

@@ -232,7 +232,7 @@ def test_an_etcd_without_a_bucket_for_the_rendezvous_is_refused() -> None:
         needs_rendezvous(given, alone)
     assert needs_rendezvous(given, submission(options=Options(etcd="e:2379", bucket="mine")))
     assert not needs_rendezvous(dist.ddp(script="train.py", j="3x1", image="img"), alone)
-    # Whoever names the rendezvous may have an image with it.
+    # A user who names the rendezvous may have an image that contains it.
     assert not needs_rendezvous(dist.ddp(script="t.py", j="1:3x1", image="img", rdzv_backend="etcd-v3"), alone)
 
 

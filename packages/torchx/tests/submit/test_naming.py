@@ -1,4 +1,4 @@
-"""Names: shortened as far as that hurts nobody, else refused with the role's name."""
+"""Names are shortened where that is harmless; otherwise the error names the role."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 gateway      the WSGI application; read it first
 access       checks a request's signature and the policies
-principals   whose credentials these are; the reader of moto's IAM and STS
+principals   finds the owner of credentials; the reader of moto's IAM and STS
 policy       evaluates policy documents
 requests/    finds the one operation that a request is for
 replies      refusals in the form of each AWS protocol; pages: pages of lists

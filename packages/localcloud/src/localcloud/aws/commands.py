@@ -17,7 +17,7 @@ from localcloud.errors import CloudError
 
 EVENTS: Final = ("notice", "rebalance", "retire")
 MOST_SECONDS: Final = 24 * 3600
-"""A day: nobody waits longer, and a timer can't wait for ever."""
+"""A day: no user waits longer, and a timer can't wait for ever."""
 
 
 def commands(interruptions: Interruptions, account: str, region: str) -> Mapping[str, Command]:

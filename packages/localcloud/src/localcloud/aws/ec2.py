@@ -94,7 +94,7 @@ class Ec2(Protocol):
         """Return the launch template's `id`, `name`, `version`, `data` and `user_data`, or None."""
 
     def create_security_group(self, name: str, description: str, vpc_id: str, tags: Mapping[str, str]) -> str:
-        """Create a group whose members may connect to each other; return its id."""
+        """Create a group that lets its members connect to each other; return its id."""
 
     def delete_security_group(self, identity: str) -> None:
         """Delete the group, unless something still uses it."""

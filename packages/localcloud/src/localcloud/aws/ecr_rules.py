@@ -23,7 +23,7 @@ SECRET: Final = re.compile(
 LONGEST_PREFIX: Final = 30
 PAGE, LONGEST_PAGE = 100, 1000
 
-# Host → its name in the API. Other registries, whose names are customers' own, are not covered.
+# Host → its name in the API. Other registries are not covered: customers choose their names.
 OPEN: Final = {"public.ecr.aws": "ecr-public", "quay.io": "quay", "registry.k8s.io": "k8s"}
 WITH_CREDENTIALS: Final = {
     "registry-1.docker.io": "docker-hub",
@@ -142,6 +142,7 @@ def _answer(members: Mapping[str, Any]) -> Any:
 def _error(code: str, message: str) -> Exception:
     from moto.ecr.exceptions import ValidationException
 
-    # moto writes an error by the model of the service in whose folder its class is; the code is ours.
+    # moto serialises an error for the service that its class belongs to. So the class is one of moto's ECR errors, and
+    # the code is ours.
     error: Exception = ValidationException(code, message)
     return error

@@ -2,12 +2,12 @@
 
     install()    # once, before the first request
 
-moto ends a listing of versions whose last page named a version that has been deleted since. So a bucket with more
+moto ends a listing of versions if the last version of the previous page has been deleted since. So a bucket with more
 versions than fit a page could not be emptied page by page, which is what most clients do.
 
-moto treats a bucket whose versioning is suspended like one that never had versions: deleting one version deletes all
-of them, and fails if one of them is a delete marker. A bucket with old versions could then not be emptied after a stack
-had suspended its versioning. S3's rules:
+moto treats a bucket with suspended versioning like one that never had versions: deleting one version deletes all of
+them, and fails if one of them is a delete marker. So a bucket with old versions could not be emptied after a stack had
+suspended its versioning. S3's rules:
 https://docs.aws.amazon.com/AmazonS3/latest/userguide/DeletingObjectsfromVersioningSuspendedBuckets.html
 """
 

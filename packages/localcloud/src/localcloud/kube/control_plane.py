@@ -81,7 +81,7 @@ class ControlPlaneSpec:
         version: Kubernetes' minor version, as EKS has it.
         index: k, unique among the instance's clusters, 0..63: sets ports and the pods' range.
         authentication: Answers TokenReviews for tokens that are no service account's.
-        pod_identity: Changes pods whose service account has an association.
+        pod_identity: Changes a pod if its service account has an association.
     """
 
     cluster: str

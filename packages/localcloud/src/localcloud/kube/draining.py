@@ -64,7 +64,7 @@ def evictable(pod: dict[str, Any]) -> bool:
 
 
 def orphan_status(pod: dict[str, Any], now: datetime) -> dict[str, Any]:
-    """Return the status that Kubernetes gives a pod whose node is gone; job policies match on it."""
+    """Return the status that Kubernetes gives a pod when its node is gone; job policies match on it."""
     condition = {
         "type": "DisruptionTarget",
         "status": "True",

@@ -41,7 +41,7 @@ class Pair:
 
 
 class Authority:
-    """A certificate authority whose key stays in memory and in the cluster's directory."""
+    """A certificate authority. Its key stays in memory and in the cluster's directory."""
 
     def __init__(self, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> None:
         self._certificate = certificate

@@ -43,7 +43,7 @@ def main(request: dict[str, Any]) -> int:
     elif not os.path.isfile(os.path.join(program, "__main__.py")):
         pulumi.log.error(f"unable to find main python program `__main__.py` in `{program}`")
         return EXIT_SHOWN
-    # A failed resource leaves futures nobody awaits; asyncio's complaints about them would hide the real error.
+    # A failed resource leaves futures that are never awaited; asyncio's warnings about them would hide the real error.
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     return _run(program, request["settings"]["parallel"])
 

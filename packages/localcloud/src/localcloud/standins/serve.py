@@ -280,7 +280,7 @@ def serve(
 
     Args:
         provider: Answers the requests; it must do blocking work in `asyncio.to_thread`.
-        package: The Python package of the SDK (`pulumi-aws`), whose version the plug-in reports.
+        package: The Python package of the SDK (`pulumi-aws`); the plug-in reports its version.
         servicer: A subclass that answers some requests itself.
         argv: The engine's arguments, its address first; `sys.argv[1:]` by default.
     """

@@ -1,4 +1,4 @@
-"""Instances have what their nodes need, whoever launches them."""
+"""Instances have what their nodes need, with any way to launch them."""
 
 from __future__ import annotations
 

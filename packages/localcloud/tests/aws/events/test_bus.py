@@ -1,4 +1,4 @@
-"""The rules of EventBridge get the events of EC2: what matches, what is sent, and whose queue gets it."""
+"""The rules of EventBridge get the events of EC2: what matches, what is sent, and which queues get it."""
 
 from __future__ import annotations
 

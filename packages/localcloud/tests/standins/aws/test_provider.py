@@ -317,7 +317,7 @@ def test_what_was_not_made_at_all_is_not_kept(engine: Engine) -> None:
 
 
 class _FailedGateways:
-    """An EC2 whose NAT gateways fail right after they were made."""
+    """An EC2 in which NAT gateways fail right after their creation."""
 
     def __init__(self, client: Any) -> None:
         self._client = client

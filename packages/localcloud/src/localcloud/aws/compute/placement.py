@@ -29,13 +29,13 @@ FILTERS: Final = {
 RUNNING: Final = ("pending", "running", "stopping", "stopped")
 
 
-_requested: ContextVar[Mapping[str, Any]] = ContextVar("requested", default={})  # noqa: B039 (nobody changes it)
+_requested: ContextVar[Mapping[str, Any]] = ContextVar("requested", default={})  # noqa: B039 (never changed)
 """The placement that a RunInstances call names itself; moto passes its zone and host on, but not its group."""
 
 
 @dataclass
 class PlacementGroup:
-    """A group and its instances, some of which may have been terminated."""
+    """A group and its instances, including terminated ones."""
 
     name: str
     id: str = field(default_factory=lambda: f"{PREFIX}-0{secrets.token_hex(8)}")

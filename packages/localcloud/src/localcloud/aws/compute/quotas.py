@@ -1,4 +1,4 @@
-"""EC2's service quotas: how many vCPUs of which instance types may run, and what EC2 says when it is one more.
+"""EC2's service quotas: the number of vCPUs that may run per group of instance types, and EC2's errors above it.
 
     quotas.refuse(backend, "g5.xlarge", "spot", 1)     # backend: moto's EC2 of one account and region
     quotas.value(backend, "L-3819A6DF")
@@ -81,7 +81,7 @@ def quota_of(instance_type: str, market: str) -> Quota | None:
 
 
 def refusal(quota: Quota, limit: float, running: int, wanted: int) -> tuple[str, str] | None:
-    """Return EC2's code and message if `wanted` vCPUs are too many, beside those that run; else None."""
+    """Return EC2's code and message if `running` plus `wanted` vCPUs exceed the limit; else None."""
     if running + wanted <= limit:
         return None
     if quota.market == capacity.SPOT:

@@ -1,4 +1,4 @@
-"""The EKS API: clusters that are real control planes, node groups whose nodes are EC2 instances, and access.
+"""The EKS API: clusters with real control planes, node groups of EC2 instances, and access.
 
 service      maps operations to functions; also the EKS Auth endpoint. Read it first
 operations/  what each operation does, one module per kind of object

@@ -112,7 +112,7 @@ def step(eks: Eks, state: ClusterState, now: float) -> bool:
 
 
 def occupied(state: ClusterState, workers: list[Worker]) -> set[str]:
-    """Return the instances whose nodes run pods that are not being deleted."""
+    """Return the ids of the instances that run pods; pods that are being deleted don't count."""
     if state.plane is None:
         return set()
     pods = state.plane.client.get("/api/v1/pods?fieldSelector=status.phase=Running")["items"]
@@ -141,7 +141,7 @@ def conclude(state: ClusterState, found: GroupState, now: float) -> None:
 
 
 def fail_update(state: ClusterState, found: GroupState) -> None:
-    """End an update whose new nodes don't come: the group has the version that it had, and the nodes that it has.
+    """End an update because its new nodes don't join: the group gets its old version back, and keeps its nodes.
 
     The code and the message are EKS's own: https://github.com/aws-ia/terraform-aws-eks-blueprints/issues/1873
     """
@@ -158,7 +158,7 @@ def fail_update(state: ClusterState, found: GroupState) -> None:
         status="ACTIVE",
         modified_at=time.time(),
     )
-    found.launch_failure = None  # of a node that nobody needs now
+    found.launch_failure = None  # of a node that the group no longer needs
     end_update(state, found, "Failed", error)
 
 
@@ -216,7 +216,7 @@ def launch(eks: Eks, state: ClusterState, found: GroupState, subnet: str) -> Non
 
 
 def interrupted(eks: Eks, identity: str) -> None:
-    """Drain a node of a node group whose Spot Instance has its notice, as EKS does; the group launches another one.
+    """Drain a node when its Spot Instance gets its notice, as EKS does; its node group launches another one.
 
     https://docs.aws.amazon.com/eks/latest/userguide/managed-node-groups.html#managed-node-group-capacity-types
     """

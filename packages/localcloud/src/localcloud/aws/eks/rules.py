@@ -16,7 +16,7 @@ from localcloud.aws.eks.model import Json, Nodegroup, Phase, Worker
 
 # Every few seconds the cloud controller manager checks whether the instance of an unresponsive node still exists.
 NODE_OBJECT_SECONDS = 5.0
-# A machine whose kernel has panicked boots again after this time (kernel.panic, which kubelet sets).
+# A machine boots again this long after its kernel has panicked (kernel.panic, which kubelet sets).
 PANIC_SECONDS = 10.0
 LIVING = (Phase.STARTING, Phase.UP)
 
@@ -84,7 +84,7 @@ def decide(
         running: The instances that run, according to EC2.
         now: Monotonic clock, in seconds.
         launch_after: No launch before this time, on the same clock; set when a launch has failed.
-        busy: The ids of the instances whose nodes run pods.
+        busy: The ids of the instances that run pods.
     """
     actions: list[Action] = [
         action for worker in workers if (action := _for_worker(worker, running.get(worker.instance_id), now))
@@ -130,7 +130,7 @@ def max_unavailable(group: Nodegroup) -> int:
 def decide_self_managed(
     workers: Sequence[Worker], running: Mapping[str, int], stopped: Collection[str], now: float
 ) -> list[Step]:
-    """Return the next actions for nodes whose instances EKS doesn't launch, and so doesn't terminate or replace.
+    """Return the next actions for nodes that EKS didn't launch, and so doesn't terminate or replace.
 
     Args:
         stopped: The ids of the instances that are stopped; those that are neither here nor in `running` are gone.
@@ -231,8 +231,8 @@ def health(
 ) -> tuple[str, tuple[Json, ...]]:
     """Return the status and the health issues of a node group that is not being deleted.
 
-    A group whose instances can't be launched is CREATE_FAILED if it never had them all, else DEGRADED until one is
-    launched again: scaling it down doesn't help (aws/containers-roadmap#2326).
+    A group that can't launch its instances is CREATE_FAILED if it never had them all. Otherwise it is DEGRADED until it
+    can launch one again: scaling it down doesn't help (aws/containers-roadmap#2326).
     https://docs.aws.amazon.com/eks/latest/APIReference/API_Issue.html
 
     Args:

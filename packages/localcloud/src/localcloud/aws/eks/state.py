@@ -139,7 +139,7 @@ class Eks:
         self.lock = threading.RLock()
         self.creating = threading.Lock()
         self.launching = threading.RLock()
-        """Held while a node group's instance is launched, so that nobody sees it before it belongs to the group."""
+        """Held while a node group's instance is launched: other threads see it only once it belongs to the group."""
         self.reasons: dict[str, str] = {}
         """Why running instances with user data are no nodes, by their ids; each reason is logged once."""
         self.pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="eks")

@@ -1,10 +1,10 @@
-"""Send events through moto's EventBridge, and mend what moto does to them on the way.
+"""Send events through moto's EventBridge, and correct what moto gets wrong.
 
     install()           # once, before the first request
     publish(event)      # to the default bus of the event's account and region
 
-moto matches rules also when they are disabled, gives events to rules that have only a schedule, stops at a target that
-it doesn't know, drops fields of the event, and sends to any queue. On AWS a queue gets an event only if its policy lets
+moto also matches disabled rules, gives events to rules that have only a schedule, stops at a target that it doesn't
+know, drops fields of the event, and sends to any queue. On AWS a queue gets an event only if its policy lets
 EventBridge send: https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-use-resource-based.html#eb-sqs-permissions
 """
 

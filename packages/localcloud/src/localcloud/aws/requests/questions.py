@@ -111,7 +111,7 @@ def questions(
     if (operation.service, operation.name) in ALWAYS_ALLOWED:
         return []
     context: dict[str, tuple[str, ...]] = {
-        # The endpoint is on loopback and on the cloud's own link, so nobody can read the traffic on the way.
+        # The endpoint is on loopback and on the cloud's own link, so no other host can read the traffic.
         "aws:securetransport": ("true",),
         "aws:sourceip": (address,),
         "aws:requestedregion": (operation.region,),

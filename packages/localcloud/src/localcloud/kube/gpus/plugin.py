@@ -1,9 +1,9 @@
 """The device plug-in: it advertises the node's GPUs, and says what a container with some of them gets.
 
-NVIDIA's own, with the strategy `cdi-cri`, names CDI devices, and the container runtime adds what the CDI specification
-says. Debian's containerd 1.6 knows no CDI (1.7 does), so here the kubelet is told to add the device nodes, which is
-what a container sees of it in the end. With the strategy `envvar` a container gets NVIDIA_VISIBLE_DEVICES and nothing
-else: EKS' images ignore that variable in containers without privileges.
+With the strategy `cdi-cri`, NVIDIA's own plug-in names CDI devices, and the container runtime adds what the CDI
+specification says. Debian's containerd 1.6 does not support CDI (1.7 does), so this plug-in asks the kubelet to add the
+device nodes; a container sees the same in the end. With the strategy `envvar` a container gets NVIDIA_VISIBLE_DEVICES
+and nothing else: EKS' images ignore that variable in containers without privileges.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def register(folder: Path) -> None:
 
 
 def serve_until_the_kubelet_restarts(plugin: Plugin, folder: Path) -> None:
-    """Serve and register. A kubelet that starts deletes all sockets in the folder, and has to be told again."""
+    """Serve and register. A kubelet that starts deletes all sockets in the folder; register again then."""
     server = serve(folder / SOCKET, [plugin.services()])
     try:
         register(folder)

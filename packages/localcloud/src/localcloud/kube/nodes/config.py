@@ -1,4 +1,4 @@
-"""What a node's programs are told, as pure functions: kubelet, containerd, CNI, kube-proxy and init's plan.
+"""The configuration of a node's programs, as pure functions: kubelet, containerd, CNI, kube-proxy and init's plan.
 
 A node has a root file system of its own (see rootfs.py) with the usual paths (/var/lib/kubelet, /etc/cni/net.d,
 /run/containerd …).

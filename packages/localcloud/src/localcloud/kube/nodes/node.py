@@ -4,7 +4,7 @@
     node.start()            # returns at once; ready() says when Kubernetes may use it
     node.power_off()        # kills everything on it at once
 
-See init.py for what runs inside, config.py for what it is told.
+See init.py for what runs inside, config.py for its configuration.
 """
 
 from __future__ import annotations

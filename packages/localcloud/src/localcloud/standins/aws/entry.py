@@ -118,10 +118,10 @@ class Entry:
         replace_on: the inputs that cannot be changed in place.
         computed: the inputs that AWS sets if the program doesn't: removing one from the program is no change.
         defaults: values of inputs that the program does not give.
-        ordered: the lists whose order matters.
+        ordered: the lists in which the order matters.
         documents: the inputs that are JSON; equivalent documents are equal.
         naming: how it gets an automatic name; None: it gets none.
-        one_of: each group of inputs of which at most one may be given.
+        one_of: groups of inputs; a program may give at most one input of each group.
         only: the inputs that are carried out with this one value alone.
         recomputed: the outputs that every update may change.
         secrets: the outputs that are secret.

@@ -307,7 +307,7 @@ def _refreshed(entry: Entry, inputs: Tree, found: Tree) -> Tree:
             actual = found[name] if schema.is_map(entry.token, name) else project(found[name], inputs[name])
             if not same(inputs[name], actual, ordered=ordered, document=document):
                 refreshed[name] = actual
-    # A tag that somebody added to a resource without tags is drift, too.
+    # If the program gives no tags, a tag that another client added is also drift.
     if entry.tags and found.get("tags") and "tags" not in inputs:
         refreshed["tags"] = found["tags"]
     return refreshed

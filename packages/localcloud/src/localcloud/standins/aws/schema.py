@@ -81,7 +81,7 @@ def input_names(token: str) -> frozenset[str]:
 
 
 def is_map(token: str, name: str) -> bool:
-    """Return whether an input is a map whose keys the program chooses, such as tags."""
+    """Return whether an input is a map with keys that the program chooses, such as tags."""
     return str(load()["resources"][token]["inputs"].get(name, "")).startswith("{")
 
 

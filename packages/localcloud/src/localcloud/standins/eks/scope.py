@@ -151,6 +151,6 @@ _UNKNOWN_ID = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
 
 
 def provider_reference(provider: Resource) -> str:
-    """Return the reference by which a resource names its provider."""
+    """Return the reference to a provider, as a resource gives it."""
     known = provider.id.value
     return f"{provider.urn}::{known if isinstance(known, str) else _UNKNOWN_ID}"

@@ -99,7 +99,7 @@ def problems(values: Mapping[str, Any]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class ConfigDiff:
-    """The properties that changed, and those whose change replaces the provider (and with it every resource)."""
+    """The properties that changed, and those that replace the provider (and with it every resource)."""
 
     changed: tuple[str, ...] = ()
     replaces: tuple[str, ...] = ()

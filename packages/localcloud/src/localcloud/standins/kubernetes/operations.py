@@ -48,7 +48,7 @@ class NoPreview(Exception):
 
 
 class AlreadyExists(ClusterError):
-    """The object to create exists, and the provider isn't told to take over existing objects."""
+    """The object to create exists, and the provider isn't configured to take over existing objects."""
 
     def __init__(self, obj: Object) -> None:
         super().__init__(

@@ -119,10 +119,10 @@ class KubernetesProvider(sdk.Provider):
         return sdk.CheckResponse(inputs=state.from_object(inputs, request.new_inputs), failures=failures)
 
     def _failures(self, token: str, inputs: Object) -> list[sdk.CheckFailure]:
-        """Return what is wrong as far as can be told without a dry run, while the cluster can be reached."""
+        """Return the failures that can be found without a dry run; none if the cluster can't be reached."""
         api_version, kind = _kind(inputs)
         if built_in_namespaced(api_version, kind) is None:
-            return []  # a custom resource, whose definition may be created before it
+            return []  # a custom resource; its definition may be created before it
         try:
             self.cluster().resource_type(api_version, kind)
             if not has_unknown(inputs):

@@ -26,7 +26,7 @@ class ProviderHost:
     provider: KubernetesProvider
 
     def render(self, arguments: ChartArguments) -> Rendered:
-        """Run helm for the provider's cluster, told what the cluster serves now."""
+        """Run helm for the provider's cluster, with the versions and APIs that the cluster serves now."""
         cluster = self.provider.cluster()
         target = Target(
             connection=cluster.connection,

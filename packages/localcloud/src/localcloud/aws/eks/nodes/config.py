@@ -1,4 +1,4 @@
-"""What a node is told about its cluster and itself: the NodeConfig of AL2023's nodeadm, as a value.
+"""A node's configuration, about its cluster and itself: the NodeConfig of AL2023's nodeadm, as a value.
 
     config = NodeConfig("demo", flags=("--node-labels=role=worker",))
     labels(config)      # {"role": "worker"}

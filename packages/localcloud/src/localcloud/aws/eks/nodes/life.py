@@ -1,6 +1,6 @@
-"""The life of one node, whoever launched its instance: join, boot, drain, lose power, boot again, be forgotten.
+"""The life of one node: join, boot, drain, lose power, boot again, be forgotten. EKS or another client launched it.
 
-    join(eks, state, found, instance, told)
+    join(eks, state, found, instance, node_config)
     act(eks, state, found, action)              # the actions of `rules`
 
 Each step moves the worker into its next phase. Long work is done in the pool.

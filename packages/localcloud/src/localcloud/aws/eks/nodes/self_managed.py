@@ -1,10 +1,10 @@
-"""Instances that somebody else launched to be nodes: Karpenter, Terraform, `aws ec2 run-instances`.
+"""Instances that another client launched to be nodes: Karpenter, Terraform, `aws ec2 run-instances`.
 
     step(eks, state, now)       # in each round of a cluster: its instances join, live and end
     look(eks)                   # after a call that changes instances: log what keeps one from being a node
 
-An instance joins if its user data has a NodeConfig that is right for the cluster, and if its role may join. It stays
-an instance without a node otherwise, and is tried again in each round, as kubelet tries again until it is let in.
+An instance joins if its user data has a NodeConfig that is right for the cluster, and if its role may join. Otherwise
+it stays an instance without a node, and each round tries again, as kubelet does until the cluster admits it.
 """
 
 from __future__ import annotations

@@ -145,7 +145,8 @@ def update_version(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Js
 def _updatable(group: Nodegroup) -> Nodegroup:
     """Return the group, if EKS accepts an update of it.
 
-    One whose creation failed is deleted and made again: https://github.com/aws/containers-roadmap/issues/2204 and 764.
+    After a failed creation, a group can only be deleted and made again:
+    https://github.com/aws/containers-roadmap/issues/2204 and 764.
     """
     if group.status not in ("ACTIVE", "DEGRADED"):
         raise in_use(

@@ -21,7 +21,7 @@ def kubeconfig(
     role_arn: str | None = None,
     profile: str | None = None,
 ) -> dict[str, Any]:
-    """A kubeconfig whose user asks the AWS CLI for a token.
+    """Return a kubeconfig that gets its token from the AWS CLI.
 
     Args:
         name: the cluster's name.

@@ -22,7 +22,7 @@ class Waiting:
 
     Args:
         message: The progress.
-        problems: What the user is told at the time-out; `message` if empty.
+        problems: What the error at the time-out says; `message` if empty.
         pods: What the object's pods lack, or its events warn of; shown as warnings, at the time-out after the
             problems.
     """

@@ -70,7 +70,7 @@ _OPTIONAL: Final = frozenset({"Event", "StorageClass"})
 _SKIPS_DELETE_WAIT: Final = frozenset(
     {"DaemonSet", "Deployment", "Job", "Namespace", "Pod", "ReplicationController", "StatefulSet"}
 )
-"""Kinds whose `skipAwait` applies to deletion too, as in pulumi-kubernetes (#1232)."""
+"""For these kinds `skipAwait` also applies to deletion, as in pulumi-kubernetes (#1232)."""
 
 
 class NotReady(Exception):

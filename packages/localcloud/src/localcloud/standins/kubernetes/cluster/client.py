@@ -46,7 +46,7 @@ class Cluster:
             found[each] = None
             try:
                 listing = self.request("GET", root(each))
-            except ApiError:  # a registered API whose server is gone; helm goes on without it, too
+            except ApiError:  # the API is registered, but its server is gone; helm goes on without it, too
                 continue
             found |= {f"{each}/{item['kind']}": None for item in listing.get("resources") or []}
         return list(found)
@@ -105,7 +105,7 @@ class Cluster:
         return self.request("PATCH", self.path_of(obj), {**query, **dry}, obj, "application/apply-patch+yaml")
 
     def replace(self, obj: Object, *, manager: str, dry_run: bool) -> Object:
-        """Replace the existing object, whose resourceVersion `obj` carries."""
+        """Replace the existing object; `obj` has its resourceVersion."""
         query = {"fieldManager": manager, "fieldValidation": "Strict"} | ({"dryRun": "All"} if dry_run else {})
         return self.request("PUT", self.path_of(obj), query, obj)
 

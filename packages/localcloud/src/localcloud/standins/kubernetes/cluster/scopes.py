@@ -11,7 +11,7 @@ from localcloud.standins.kubernetes.metadata import Object
 
 
 class Scopes:
-    """The built-in kinds, and those whose definitions this process has seen: a preview creates none of them."""
+    """The built-in kinds, and those that this process has seen definitions of: a preview creates no definition."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -20,7 +20,7 @@ _CLIENT_SIDE: Final = (
     ("pulumi-kubernetes", "Update"),
     ("pulumi-resource-kubernetes", "Update"),
 )
-"""Prefixes of managers, and their operation, whose fields an update takes over: those of client-side apply."""
+"""Managers of client-side apply, as prefix and operation. An update takes over their fields."""
 
 
 def new_manager_name() -> str:
