@@ -53,7 +53,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 class ByCloud(LoadFileScheduling):  # type: ignore[misc] # xdist has no types
-    """Gives whole modules to the processes, and a folder whose modules use one cloud to one process."""
+    """Gives whole modules to the processes. All modules of a folder that shares one cloud go to one process."""
 
     def _split_scope(self, nodeid: str) -> str:
         module: str = super()._split_scope(nodeid)

@@ -22,9 +22,6 @@ ROOT = Path(__file__).resolve().parents[1]
 LATER = (
     "packages/elasticdl/src/",
     "packages/elasticdl/tests/",
-    "tests/e2e/",
-    "tests/elastic/",
-    "tidewater/elastic/",
 )
 
 REMEDIES = {

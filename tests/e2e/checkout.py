@@ -33,7 +33,7 @@ UP = "pulumi up --yes --skip-preview"
 DESTROY = "pulumi destroy --yes --skip-preview"
 """Without a preview, which would run the program once more. Tests of what a preview does write their command out."""
 SETTLE_SECONDS = 1.5
-"""Resources that are quick to make exist by then; the resource whose creation was printed is still being made."""
+"""Resources that are quick to make exist by then; the resource that Pulumi has just announced is still being made."""
 SHOWN_LINES = 60
 """Of the output of a command that failed. Reports of whole runs are often cut after some hundred lines."""
 SHORT_TRAINING = "--epochs 30"
@@ -110,7 +110,7 @@ class Checkout:
         return {k: v for k, v in os.environ.items() if not k.startswith(dropped)}
 
     def activated(self) -> dict[str, str]:
-        """Return the environment of a shell of somebody who has activated it once, for the cloud that there is."""
+        """Return the environment of a shell after `. ./activate`; run it once for each cloud."""
         known = self.state / "instance.json"
         cloud = known.read_text() if known.exists() else ""
         if cloud not in self._shells:
@@ -152,7 +152,7 @@ class Checkout:
         try:
             text, _ = process.communicate(timeout=timeout)
         except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)  # what it has started would go on beside the next tests
+            os.killpg(process.pid, signal.SIGKILL)  # its children would run on during the next tests
             text, _ = process.communicate()
             output = Output(command, -signal.SIGKILL, text)
             raise CommandFailedError(f"not done within {timeout:.0f} s: {output}") from None

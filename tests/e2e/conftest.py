@@ -13,7 +13,7 @@ FIRST_FAILURE = pytest.StashKey[str]()
 
 
 class Clouds:
-    """The copy of the checkout whose cloud is in use. The cloud of another folder ends before."""
+    """The copy of the checkout that has its cloud in use. The cloud of another folder is stopped first."""
 
     def __init__(self, place: Callable[[str], Path]) -> None:
         self._place = place
@@ -37,7 +37,7 @@ class Clouds:
 
 @pytest.fixture(scope="session")
 def clouds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clouds]:
-    """Yield the clouds of this process, of which one runs at a time; always stop it at the end."""
+    """Yield the clouds of this process. One runs at a time; it is always stopped at the end."""
     made = Clouds(tmp_path_factory.mktemp)
     try:
         yield made
@@ -56,7 +56,7 @@ def checkout(request: pytest.FixtureRequest, clouds: Clouds) -> Checkout:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Record the first failure in a module whose tests depend on one another."""
+    """Record the first failure in a module if its tests depend on one another."""
     report = yield
     if item.get_closest_marker("incremental") and item.parent and report.failed:
         item.parent.stash.setdefault(FIRST_FAILURE, item.name)

@@ -38,7 +38,7 @@ CODE = "tidewater.zip"
 """Key in the ConfigMap `code`: the packages `contract` and `trainer` as from a wheel, and the examples."""
 
 NODE_GROUP = {"surgeNodes": "nodegroup", "workers": "1", "minWorkers": "1", "trainerArgs": LONG_TRAINING}
-"""Settings of the stack whose worker nodes are one node group."""
+"""Settings of a stack with one node group for its worker nodes."""
 
 Object = dict[str, Any]
 
@@ -57,7 +57,7 @@ class Job(Checkout):
 
     @property
     def named(self) -> str:
-        """Return the arguments by which kubectl finds the job."""
+        """Return the arguments that name the job to kubectl."""
         return f"-n {self.space} elasticjob/{self.name}"
 
     def worker_pods(self) -> list[Object]:
@@ -193,7 +193,7 @@ def _archive(target: Path) -> Path:
 
 
 def shell_job(name: str, script: str = "", **spec: Any) -> Object:
-    """Return a job whose one worker runs a bash script. `spec` is put over its specification; None removes a field."""
+    """Return a job with one worker that runs a bash script. `spec` replaces fields of the job; None removes a field."""
     replica = {"replicas": 1, "template": {"spec": shell_pod(script)}}
     own = {"rdzvEndpoint": "nowhere:1", "launcher": "none", "replicaSpecs": {"Worker": replica}, **spec}
     return {
@@ -205,7 +205,7 @@ def shell_job(name: str, script: str = "", **spec: Any) -> Object:
 
 
 def shell_pod(script: str, **container: Any) -> Object:
-    """Return the specification of a pod that runs a bash script; it ends at once when it is told to."""
+    """Return the specification of a pod that runs a bash script and ends within a second when it is deleted."""
     own = {"name": "elasticjob-worker", "image": DEBIAN, "command": ["bash", "-c", script], **container}
     return {"terminationGracePeriodSeconds": 1, "containers": [own]}
 

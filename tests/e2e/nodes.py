@@ -45,7 +45,7 @@ def drifted(claim: Object) -> bool:
 
 
 def draining(claim: Object) -> bool:
-    """Return whether Karpenter is taking a node away; one that is drained and whose instance ends doesn't count.
+    """Return whether Karpenter is draining a node. A drained node doesn't count while its instance is terminated.
 
     Budgets count like that: BuildDisruptionBudgetMapping in pkg/controllers/disruption of kubernetes-sigs/karpenter.
     """

@@ -27,7 +27,7 @@ IMAGES = ("-m", "trainer.train")
 
 @pytest.fixture
 def quiet() -> Log:
-    """Return a log whose output is discarded."""
+    """Return a log that discards its output."""
     return Log("test", stream=io.StringIO())
 
 

@@ -1,6 +1,6 @@
 """The script in the guide to training runs as printed.
 
-It has batch normalization, whose last feature maps have one pixel, clips gradients and uses a scheduler of torch.
+It has batch normalization with feature maps of one pixel at the end, clips gradients and uses a scheduler of torch.
 """
 
 from __future__ import annotations

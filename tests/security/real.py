@@ -57,7 +57,7 @@ class Real:
         ]
 
     def broken_rules(self) -> list[str]:
-        """Return what the security rules find, the settings whose end they do not report, and waivers without need."""
+        """Return what the security rules find, the changes of settings that they don't report, and unneeded waivers."""
         mine = {self.name: self.stack}
         found = [line for rule in RULES for line in holds.broken(mine, rule) + holds.unreported(mine, rule)]
         return found + holds.unneeded_waivers(mine)

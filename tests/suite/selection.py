@@ -3,11 +3,11 @@
 python -m tests.suite.selection check -n 2 # modules that have not passed with the files that they reach now
 python -m tests.suite.selection record     # remember the modules that passed in the run of build/tests.xml
 
-What a test module reaches, and so what has it run again when it changes:
+A test module runs again when one of the files that it reaches has changed. It reaches:
 - the modules that it imports, wherever in the file, the conftests of its folders, and what these import in turn;
-- a module whose dotted name is in a string, such as the argument of `python -m`;
-- a file of another kind whose name is in the text of one of these modules;
-- the files in its folder, and in the folders whose paths are in the text, if one of these modules lists folders;
+- a module, if a string contains its dotted name, such as the argument of `python -m`;
+- a file of another kind, if its name is in the text of one of these modules;
+- the files in its folder, and in each folder with its path in the text, if one of these modules lists folders;
 - every file but other tests and Markdown, if one of them asks git for the files: the tests of stacks copy all of them;
 - the locked requirements and pyproject.toml.
 """
@@ -159,7 +159,7 @@ def conftests(path: str) -> list[Path]:
 
 
 def module_name(path: str) -> str:
-    """Return the dotted name by which a file is imported."""
+    """Return the dotted name that imports a file."""
     parts = Path(path).with_suffix("").parts
     if parts[0] == "packages" and parts[2] == "src":
         parts = parts[3:]
@@ -240,7 +240,7 @@ def record(root: Path, report: Path) -> None:
 
 
 def check(root: Path, tests: Iterable[str]) -> int:
-    """Run the tests of the modules whose key is not known as passed; say what is left out. Return the exit status."""
+    """Run the test modules that have not passed with their current key; list the others. Return the exit status."""
     tree = checkout(root)
     every = tree.tests()
     due = [path for path in every if not (green() / tree.key(path)).exists()]

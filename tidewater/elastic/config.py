@@ -78,7 +78,7 @@ class Config:
     etcd_access: Access = _OPEN
     """How to authenticate to etcd."""
     secret: str = field(default="", repr=False)
-    """By which the job's workers authenticate to each other; empty: the one in etcd."""
+    """The job's workers authenticate to each other with it; empty: use the one in etcd."""
 
     @classmethod
     def parse(cls, argv: Sequence[str], environ: Mapping[str, str], flags: AddFlags = no_flags) -> Config:

@@ -149,7 +149,7 @@ def error_of_status(code: int, status: Mapping[str, Any]) -> ClusterError:
 
 
 def error_of_text(code: int, text: str) -> ClusterError:
-    """Return the error for an answer whose body is a `Status` object or, from a proxy for example, anything else."""
+    """Return the error for an answer. Its body is a `Status` object or, from a proxy for example, anything else."""
     status = status_of(text)
     if status is None:
         return error_of(code, "", f"the API server answered {code}: {text.strip()[:_LONGEST]}")

@@ -25,7 +25,7 @@ _CHANCE = re.compile(rb"[0-9a-f]{8}-[0-9a-f-]{27}|[0-9a-f]{7,}")
 """Tokens, IDs and the ends of automatic names, which are others in each run."""
 
 _PARTS = re.compile(rb"[&,{}\[\]<>\s]+")
-"""What is between the parameters of a form and the members of JSON or XML, whose order is another in each run."""
+"""What is between the parameters of a form and the members of JSON or XML. Their order differs from run to run."""
 
 
 class Fault(enum.Enum):

@@ -32,7 +32,7 @@ TIMEOUT_SECONDS = 300
 HOP_BY_HOP = frozenset(("connection", "keep-alive", "expect", "te", "trailer", "transfer-encoding", "upgrade"))
 
 XML = {"ec2", "iam", "sts", "s3"}
-"""The services whose errors are XML; those of the others are JSON."""
+"""The services that answer with errors in XML; the others use JSON."""
 
 THROTTLING = {"ec2": (503, "RequestLimitExceeded"), "s3": (503, "SlowDown"), "iam": (400, "Throttling")}
 """https://docs.aws.amazon.com/AWSEC2/latest/APIReference/errors-overview.html,

@@ -89,8 +89,8 @@ def account(checkout: Checkout, proxy: Proxy) -> Inventory:
 def through_faults(checkout: Checkout, proxy: Proxy, command: str, plans: Sequence[Plan]) -> list[Call]:
     """Run a command again and again, until all plans are done or one meets no call; return the calls that met a fault.
 
-    What an `up` has made without an answer is taken over before the next one, as the README says.
-    In the end it is run without a fault, and must succeed.
+    If an `up` got no answer to a call, `scripts.adopt` runs before the next one, as docs/deploy-aws.md says.
+    In the end the command runs without a fault, and must succeed.
     """
     struck: list[Call] = []
     command = f"export AWS_ENDPOINT_URL={proxy.url}; {command}"

@@ -21,9 +21,9 @@ USED_SECONDS = 480
 
 
 def with_token(kubeconfig: Path, environment: Mapping[str, str]) -> Path:
-    """Return a copy of a kubeconfig whose users have tokens; the file itself where there is no user.
+    """Return a copy of a kubeconfig in which the users have tokens; the path itself if there is no such file.
 
-    A user whose command fails keeps the command. The copy is written again when it is old or the file has changed.
+    A user keeps the command if it fails. The copy is written again when it is old or the file has changed.
     """
     copy = kubeconfig.with_name("kubeconfig-of-tests")
     if not kubeconfig.exists():

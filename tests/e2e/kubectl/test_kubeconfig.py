@@ -15,7 +15,7 @@ TOKEN = """printf .>>asked; printf '{"status": {"token": "t-%s"}}' $(wc -c <aske
 
 
 def written(path: Path, command: str) -> Path:
-    """Write a kubeconfig whose user has a command; return its path."""
+    """Write a kubeconfig with one user, who has a command; return its path."""
     user: dict[str, Any] = {"exec": {"command": "sh", "args": ["-c", f"cd {path} && {command}"]}}
     file = path / "kubeconfig"
     file.write_text(yaml.safe_dump({"users": [{"name": "one", "user": user}], "current-context": "one"}))

@@ -12,7 +12,7 @@ from tests.e2e.checkout import Checkout
 from tests.e2e.training import identities, running_workers, wait_for_world
 
 SECRET_SIGNATURE = "4dabf18193072939515e22adb298388d"
-"""The key by which Pulumi's state marks a secret value."""
+"""The key that marks a secret value in Pulumi's state."""
 
 pytestmark = [pytest.mark.e2e, pytest.mark.incremental, pytest.mark.timeout(1800)]
 

@@ -22,8 +22,8 @@ from tests.e2e.training import (
 )
 
 BUCKETED = f"{LONG_TRAINING} --heartbeat-seconds 10 --peer-timeout-seconds 15"
-"""Arguments of the job whose workers must discard no step when one of them is told to leave. They wait longer for a
-peer than by default (1.5 s and 3 s): one that a busy machine holds up for seconds isn't frozen. No test freezes one.
+"""Arguments of a job that must discard no step when one of its workers is asked to leave. The workers wait longer for a
+peer than by default (1.5 s and 3 s): a busy machine can hold one up for seconds. No test freezes a worker.
 """
 
 pytestmark = [pytest.mark.e2e, pytest.mark.incremental, pytest.mark.timeout(1800)]

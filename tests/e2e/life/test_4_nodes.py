@@ -114,7 +114,7 @@ def assert_notice_survived(checkout: Checkout, victims: list[str]) -> None:
     generation, step = latest_generation(checkout), latest_step(checkout)
     with checkout.followed(victims) as printed:
         interrupt(checkout, *ids.values())
-        # The log of a worker whose instance ended first would stop without that line.
+        # If the instance ended first, the log of its worker would stop without that line.
         wait_until("the workers to leave", lambda: all(count(printed(pod), "left") == 1 for pod in victims))
         wait_for_world(checkout, size, of=survivors, after=generation, seconds=NEW_NODE_SECONDS)
         assert {name: count(checkout.logs(name), "step_discarded") for name in survivors} == discarded

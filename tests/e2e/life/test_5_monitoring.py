@@ -45,7 +45,7 @@ LOSSES = 6
 """One more than the alert TrainingKeepsLosingWorkers accepts."""
 
 RETRIED_SECONDS = 420
-"""Karpenter tries an offering of which EC2 had nothing again after three minutes."""
+"""Karpenter tries an offering again three minutes after EC2 had no capacity for it."""
 
 FAILED_LAUNCHES = 'karpenter_cloudprovider_errors_total{method="Create",error!="NodeClaimNotFoundError"}'
 

@@ -87,7 +87,7 @@ def test_two_writers_of_one_step_do_not_mix_their_files(s3: Any, open_places: Op
 
 
 def half_written() -> Upload:
-    """Return an upload of step 5 with one complete file and one of which a part is uploaded."""
+    """Return an upload of step 5: one file is complete, another one is uploaded in part."""
     upload = place(WHERE).begin(5)
     done = upload.create("tree.json")
     done.write(memoryview(b"{}"))

@@ -21,7 +21,7 @@ def store(request: pytest.FixtureRequest) -> Store:
 
 @pytest.fixture(params=["etcd", "fake"])
 def patient_store(request: pytest.FixtureRequest) -> Store:
-    """Return a store whose watches don't end while a busy machine delays the next event."""
+    """Return a store with watches that don't end while a busy machine delays the next event."""
     return open_store(request, idle_seconds=30)
 
 

@@ -1,4 +1,4 @@
-"""All workers of a job get one secret, whoever comes first."""
+"""All workers of a job get one secret, whichever starts first."""
 
 from __future__ import annotations
 

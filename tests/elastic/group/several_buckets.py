@@ -1,4 +1,4 @@
-"""A training script whose gradients are summed in several buckets: python several_buckets.py --job …"""
+"""A training script that sums its gradients in several buckets: python several_buckets.py --job …"""
 
 from __future__ import annotations
 

@@ -20,9 +20,9 @@ pytestmark = [
 
 UUID = 7
 FORM_SECONDS = 50.0
-"""For a group whose members are all there; a slow machine needs some of it."""
+"""For a group with all members present; a slow machine needs some of it."""
 VANISHED_SECONDS = 10.0
-"""The same where one of them vanishes: the other waits for as long."""
+"""The same where one member vanishes: the other waits that long."""
 PATIENCE_SECONDS = 60
 """Far more than the bound, 3 s for gloo and 10 s for the rest, and far less than TCP's quarter of an hour."""
 

@@ -14,7 +14,7 @@ GPU 1: NVIDIA A10G (UUID: GPU-2)
 
 
 def environ(tmp_path: Path, answer: str | None = None, status: int = 0) -> dict[str, str]:
-    """Return an environment whose nvidia-smi prints ``answer``, or one without nvidia-smi."""
+    """Return an environment with an nvidia-smi that prints ``answer``, or without nvidia-smi."""
     tools = tmp_path / "bin"
     tools.mkdir()
     if answer is not None:

@@ -1,4 +1,4 @@
-"""The gradient and the loss of a step whose losses have weights are those of the whole batch in plain torch."""
+"""With weighted losses, the gradient and the loss of a step equal those of the whole batch in plain torch."""
 
 from __future__ import annotations
 

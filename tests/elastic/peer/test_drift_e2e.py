@@ -1,4 +1,4 @@
-"""A replica in which a bit has flipped is found, named, and mended from the majority or stopped."""
+"""A replica with a flipped bit is found and named, and either gets the majority's state or is stopped."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FLIP_AT, FOUND_AT = 22, 25
 
 @pytest.fixture
 def job(farm: Farm, tmp_path: Path, etcd: str) -> Iterator[Job]:
-    # A slow machine must not pass for a fault: the worker that is given up could be the one whose state differs.
+    # A slow machine must not look like a fault: the others could give up the worker that has the different state.
     patience = ("--heartbeat-seconds", "30", "--lease-seconds", "60")
     job = Job(farm, tmp_path / "job", etcd, *COMMON, *patience, "--min-step-seconds", "0.02", "--compare-every", "5")
     yield job
@@ -34,9 +34,9 @@ def job(farm: Farm, tmp_path: Path, etcd: str) -> Iterator[Job]:
 def start(
     job: Job, *names: str, flipped: str, policy: str, frozen: str = "", more: tuple[str, ...] = ()
 ) -> list[Forked]:
-    """Start workers of which one flips a bit. They get their ranks in this order, and train when all are there.
+    """Start workers; one flips a bit. They get their ranks in this order, and train when all are there.
 
-    ``frozen``: the one that is stopped when it gives up the step in which the difference is found.
+    ``frozen``: the worker that is stopped when it gives up the step in which the difference is found.
     """
     flags = ("--on-drift", policy, "--min-workers", str(len(names)), *more)
     workers = []

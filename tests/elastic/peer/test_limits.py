@@ -41,7 +41,7 @@ time.sleep(600)
 
 @pytest.fixture
 def flooded() -> Iterator[tuple[Address, list[socket.socket]]]:
-    """Yield a peer's address, and the connections of somebody who opens many and says nothing."""
+    """Yield a peer's address, and the connections of a client that opens many and sends nothing."""
     process = subprocess.Popen([sys.executable, "-c", CODE], cwd=CHECKOUT, stdout=subprocess.PIPE, text=True)
     assert process.stdout
     address = Address("127.0.0.1", int(process.stdout.readline()), "peer")

@@ -61,7 +61,7 @@ class Hosts:
         return max(later - one for one, later in itertools.pairwise(times) if later > cut_at)
 
     def of_rank(self, rank: int) -> int:
-        """Return the host whose worker currently has that rank."""
+        """Return the host of the worker that currently has that rank."""
         self.job.book.refresh()
         return next(n for n, worker in enumerate(self.job.workers) if self.job.book.last[worker.name].rank == rank)
 

@@ -248,7 +248,7 @@ class _Round:
                 self._struck(move, victims[0])
 
     def _pass(self, seconds: float) -> None:
-        """Wait, and thaw workers whose freeze is over."""
+        """Wait, and thaw each worker when its freeze is over."""
         until = time.monotonic() + seconds
         while True:
             now = time.monotonic()

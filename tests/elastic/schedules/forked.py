@@ -139,7 +139,7 @@ class Job:
 
     @property
     def living(self) -> list[Forked]:
-        """Return the workers whose process has not ended, including frozen ones."""
+        """Return the workers that have not ended, including frozen ones."""
         return [worker for worker in self.workers if worker.poll() is None]
 
     def wait_for_all(self, seconds: float = PATIENCE_SECONDS) -> None:

@@ -109,7 +109,7 @@ class Book:
     built_on: dict[str, set[tuple[int, int]]] = field(default_factory=lambda: defaultdict(set))
     """The steps and generations that were the last in its state when each process computed gradients."""
     repeated: list[tuple[str, Final]] = field(default_factory=list)
-    """Steps that a process was told of again, in the same generation."""
+    """Steps that were reported to a process a second time in the same generation."""
     restored: list[Restored] = field(default_factory=list)
     _read: dict[Path, int] = field(default_factory=dict)
     _late: list[tuple[str, Final]] = field(default_factory=list)

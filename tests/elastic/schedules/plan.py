@@ -22,7 +22,7 @@ _SHORT, _LONG = 0.3, 2.2
 """A freeze that the others should sit out, and one after which they have gone on without the frozen worker."""
 
 ONE_PER_MOMENT = tuple(moment + len(points.ALL) * (moment % len(_STRIKES)) for moment, _ in enumerate(points.ALL))
-"""Seeds whose first moves are at every named moment once, with every fault in turn."""
+"""Seeds that put their first move at every named moment once, with every fault in turn."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Move:
     point: str = ""
     """The named moment in the victim's life; none: at once."""
     trigger: str = ""
-    """What else has to happen for the moment to come: somebody joins, or is killed."""
+    """What else has to happen for the moment to come: another worker joins, or is killed."""
     thaw_seconds: float | None = None
     """A frozen worker goes on after so long; None: never, it is killed in the end."""
 

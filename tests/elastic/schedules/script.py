@@ -38,7 +38,7 @@ TOTAL = 50
 BATCH_SIZE = 7
 """50 is no multiple: an epoch's last step has one sample, so most ranks have none."""
 HELD_OUT = 300
-"""Validation samples: some rounds of an evaluation, the last of which not all ranks have a sample in."""
+"""Validation samples: several rounds of an evaluation. In the last round some ranks have no sample."""
 _FEATURES = 6
 _EPOCH_SEEDS = 20261121
 
@@ -106,7 +106,7 @@ class Stream(IterableDataset[tuple[torch.Tensor, torch.Tensor, int]]):
 
 
 class Keys(Dataset[int]):
-    """Numbers whose sum shows whether one of them is missing or was added twice."""
+    """Numbers; their sum shows whether one of them is missing or was added twice."""
 
     def __init__(self) -> None:
         generator = torch.Generator().manual_seed(_EPOCH_SEEDS)

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.e2e
 LEASE_SECONDS = 2
 LONG_LEASE_SECONDS = 10
 KNOWN_DEAD_SECONDS = 25.0
-"""Where the processes have certainly ended, nobody waits for the take-over of those that may live: 4 long leases."""
+"""If the processes have certainly ended, no worker waits for the take-over of those that may live: 4 long leases."""
 TAKEOVER_SECONDS = 60.0
 """A take-over takes 8 s, four leases; a slow machine gets the rest."""
 

@@ -112,7 +112,7 @@ def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def full(told: Told, folder: Path) -> World:
-    """Return a worker whose only place refuses checkpoints until the file in its way is removed."""
+    """Return a worker with a single place, which refuses checkpoints until the file in its way is removed."""
     folder.write_text("in the way")
     return World(told, *places(str(folder)))
 

@@ -1,4 +1,4 @@
-"""Real workers whose final checkpoint can't be saved: whichever worker is lost, the last one finishes the job."""
+"""Real workers can't save the final checkpoint: whichever worker is lost, the last one finishes the job."""
 
 from __future__ import annotations
 

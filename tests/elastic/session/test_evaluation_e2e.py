@@ -61,7 +61,7 @@ SHORT = ("--batch-size", "4", "--evaluate-every", "1")
 
 
 def script(count: int, seconds: float, before: str = "") -> tuple[str, str]:
-    """Return a script that trains on eight samples and evaluates on ``count``, each of which takes time to load."""
+    """Return a script that trains on eight samples and evaluates on ``count``, which take ``seconds`` each to load."""
     return ("-c", before + SCRIPT.replace("COUNT", str(count)).replace("SECONDS", str(seconds)))
 
 

@@ -29,7 +29,7 @@ LAST = Report(28, 1, 4, 1, 0, 0.5, 0.1, (1, 2), 4, 0.01, 0.01)
 
 
 class Etcd:
-    """A coordinator whose worker is frozen and thaws."""
+    """The coordinator of a worker that is frozen and thaws."""
 
     def __init__(self) -> None:
         self.view, self.leases_lost, self.away = View(MINE, 7, (ME,)), 0, False

@@ -240,7 +240,7 @@ class Suspecting:
         )
 
     def synchronise(self, monkeypatch: pytest.MonkeyPatch, policy: str) -> list[str]:
-        """Return the addresses of ranks whose state was fetched."""
+        """Return the hosts from which a state was fetched."""
         fetched: list[str] = []
 
         def fetch(identity: object, address: Address, *_: object) -> dict[str, Any]:

@@ -36,7 +36,7 @@ class Sum:
 
 
 class Worker:
-    """One worker: its state, and what its script was told."""
+    """One worker: its state, and what was reported to its script."""
 
     def __init__(self, name: str, log: Log) -> None:
         self.model, self.sum = nn.Linear(1, 1, bias=False), Sum()

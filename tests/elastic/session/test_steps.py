@@ -20,7 +20,7 @@ TOTAL = 4
 
 
 class Session:
-    """A session whose steps fail as a test wishes."""
+    """A session with steps that fail as the test asks."""
 
     def __init__(self, *fails: Exception | None, everyone_knows: bool = False) -> None:
         self._fails, self._everyone_knows = list(fails), everyone_knows

@@ -13,7 +13,7 @@ from tidewater.elastic.storage.blob import BLOCK, BlobFile
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Return a folder with files, some of which are not data."""
+    """Return a folder with files; some are not data."""
     for name in ("b", "a/2", "a/1", ".hidden", ".git/config", "lost+found/x"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(name.encode())

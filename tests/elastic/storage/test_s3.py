@@ -48,7 +48,7 @@ def test_an_object_that_is_replaced_while_it_is_read_is_an_error(s3: Any) -> Non
 
 
 class Breaking(io.BytesIO):
-    """The body of an answer whose connection breaks."""
+    """The body of an answer on a connection that breaks."""
 
     def read(self, *_: Any) -> bytes:
         """Raise what urllib3's reader raises."""

@@ -159,7 +159,7 @@ class _Lock:
 
 
 class _File(FileIO):
-    """A file whose ``close`` waits until the data is on the disk."""
+    """A file; ``close`` waits until the data is on the disk."""
 
     def write(self, data: memoryview, /) -> int:  # type: ignore[override]
         """Write all of ``data``. A nearly full volume accepts a part first, and fails at the next call."""

@@ -153,7 +153,7 @@ def _began(segment: Segment, now: Segment) -> bool:
 
 
 def _known(histories: Sequence[History], left: Iterable[int], last: History) -> list[int]:
-    """Return the indices of the histories whose lineage ``last`` has; later lineages and generations first."""
+    """Return the indices of the histories in a lineage that ``last`` has; later lineages and generations first."""
     lines = {segment.lineage: number for number, segment in enumerate(last.segments)}
     known = [index for index in left if histories[index].now.lineage in lines]
     return sorted(

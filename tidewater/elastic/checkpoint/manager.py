@@ -189,8 +189,10 @@ class Checkpoints:
         return None
 
     def newest(self, lineage: str) -> History | None:
-        """Return the history of the checkpoint that counts, of those whose manifest can be read; None if there is none
-        or if it is unknown which one counts."""
+        """Return the history of the checkpoint that counts, among those with a readable manifest.
+
+        None if there is none, or if it is unknown which one counts.
+        """
         candidates, _, _ = self._with_history(self._stored()[0])
         histories = [history for history, _ in candidates]
         try:

@@ -102,7 +102,7 @@ def seed_generators(seed: int, epoch: int, sample: int, which: Sequence[Generato
 def seed_model(seed: int, step: int, rank: int, micro: int, device: torch.device) -> None:
     """Seed all generators for a forward pass: that of micro-batch ``micro`` of a rank's part of a step.
 
-    Always, because nobody knows whether the model will draw: it takes 10 us. numpy's generator is seeded only if it is
+    It does so always, because the model may draw at any time; it takes 10 us. numpy's generator is seeded only if it is
     of the usual kind.
     """
     number = _number(f"{seed}/model/{step}/{rank}/{micro}")

@@ -1,9 +1,9 @@
-"""The secret by which the processes of a job authenticate to each other, kept in etcd.
+"""The secret with which the processes of a job authenticate to each other, kept in etcd.
 
     secret = obtain(store, keys.secret("digits"))
     restore(store, keys.secret("digits"), secret)      # after etcd may have lost its data
 
-Whoever comes first makes it. Who may read it is up to etcd's own access control.
+The first process makes it. etcd's own access control decides who can read it.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class Backend(ABC):
 
     @abstractmethod
     def leave(self) -> None:
-        """Leave the current generation, whose collectives have ended or been aborted: ``abort`` means the next one."""
+        """Leave the current generation. Its collectives have ended or been aborted: ``abort`` means the next one."""
 
     @abstractmethod
     def connect(self, uuid: int, store: MeetingStore, rank: int, size: int) -> None:

@@ -1,4 +1,4 @@
-"""A seal for the numbers by which the ranks decide something: it shows whether what arrived is their sum.
+"""A seal for numbers that the ranks add up to decide something: it shows whether what arrived is their sum.
 
     sums = ...                                          # over all ranks, of [*seal(uuid), *values]
     values = opened(sums, uuid, size)                   # raises GroupBroken

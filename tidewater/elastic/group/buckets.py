@@ -95,7 +95,7 @@ class Memory:
 
 
 class Bucket:
-    """Parameters of one type, whose gradients are summed together."""
+    """Parameters of one type. Their gradients are summed together."""
 
     def __init__(self, members: Sequence[Named], device: torch.device) -> None:
         self.names = [name for name, _ in members]
@@ -104,8 +104,8 @@ class Bucket:
         self.arrivals = 0
         """How many times the parameters have got gradients in this pass."""
         self.expected = 0
-        """The most arrivals in any pass so far; 0 before the first. A parameter that is never used has none, and one
-        whose gradient is computed in parts (reentrant activation checkpointing) has several."""
+        """The most arrivals in any pass so far; 0 before the first. A parameter that is never used has none. One has
+        several if its gradient is computed in parts (reentrant activation checkpointing)."""
         self.had: list[bool] = []
         """Which parameters had a gradient in this step."""
         self._memory: Memory | None = None

@@ -56,7 +56,7 @@ class Reducer:
         trained = [each for each in named if each[1].requires_grad]
         self._buckets = buckets.assign(trained, group.device, first_bytes=buckets.FIRST_BYTES, most_bytes=buckets.BYTES)
         self._early = self._buckets[:-1]
-        """Those whose sums may start during the backward pass."""
+        """The sums of these buckets may start during the backward pass."""
         self._watching = False
         self._begun: list[tuple[Any, Bucket, Memory]] = []
         """Sums that have been started and not completed, in order."""

@@ -21,7 +21,7 @@ class Visible:
     source: str
 
     def only(self, rank: int) -> dict[str, str]:
-        """Return the variable by which process `rank` sees only one of them, as `cuda:0`; none if there is no GPU.
+        """Return the variable that shows process `rank` only one of them, as `cuda:0`; none if there is no GPU.
 
         NCCL can still reach the GPUs of the other processes.
         """

@@ -73,7 +73,7 @@ def decide(code: int, *, ran_seconds: float, quick_failures: int, leaving: bool)
         code: The exit code as a shell reports it; see tidewater/contract/exit_codes.py.
         ran_seconds: How long the process ran.
         quick_failures: Number of its consecutive quick failures before this end.
-        leaving: Whether the launcher was told to stop.
+        leaving: Whether the launcher was asked to stop.
     """
     if leaving or code == exit_codes.FINISHED:
         return Verdict(Then.REST)
@@ -177,7 +177,7 @@ class _Launcher:
     codes: list[int] = field(default_factory=list)
     """Exit codes of the processes that are not started again."""
     given_up: int | None = None
-    """The exit code because of which all processes were stopped."""
+    """The exit code that made the launcher stop all processes."""
 
     def run(self) -> int:
         """Return when no process runs and none is to be started."""

@@ -51,7 +51,7 @@ class Hooks:
     is_dead: Callable[[Member], bool] = field(default=lambda member: False)
     """Returns whether waiting for a member is pointless. Called for silent members of a broken generation."""
     look: Callable[[Member], Sign] = field(default=lambda member: Sign.SILENT)
-    """Returns the result of a ping. Called for members whose record is missing, or that are silent."""
+    """Returns the result of a ping. Called for members that have no record or are silent."""
     unreachable: Callable[[], frozenset[str]] = field(default=frozenset)
     """Returns the ids of members that do not answer this worker."""
     returning: Callable[[], None] = field(default=lambda: None)

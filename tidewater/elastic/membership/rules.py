@@ -7,7 +7,7 @@ The rules, in full:
 
 * A *member* is one process, not one pod: a restarted pod is a new member. Its record exists as long as its lease.
 * A *generation* is a numbered list of members, in rank order. Only compare-and-set changes it, so there is one
-  sequence of generations, whoever proposes.
+  sequence of generations, whichever member proposes.
 * ``ready_after`` in a member's record says: "I am in no process group of a generation up to this number; put me into a
   later one". A newcomer writes it when it is prepared. A member of generation g that writes ``ready_after=g`` has given
   up g, because a peer failed. Both request a place in generation g+1.
@@ -126,11 +126,11 @@ class Inputs:
     uuid: int = 0
     """A unique number for a generation that this process may propose."""
     dead: frozenset[str] = frozenset()
-    """Members whose process is known to have ended although their lease is still valid."""
+    """Members that are known to have ended although their lease is still valid."""
     changed_at: float = 0.0
     """Monotonic time at which this process first saw that the current generation needs a successor."""
     ended: frozenset[str] = frozenset()
-    """Members of the current generation whose process has certainly ended."""
+    """Members of the current generation that have certainly ended."""
     missing_since: Mapping[str, float] = field(default_factory=dict)
     """Monotonic time since which a member of the current generation has no record in etcd."""
 

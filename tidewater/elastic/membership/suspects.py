@@ -43,7 +43,7 @@ class Missing:
 
     @property
     def ended(self) -> frozenset[str]:
-        """Ids of members whose process has certainly ended."""
+        """Ids of members that have certainly ended."""
         return frozenset(member_id for member_id, sign in self.signs.items() if sign is Sign.ENDED)
 
 

@@ -5,6 +5,6 @@ handshake   proof on every connection that both ends know the job's secret
 keyvalue    keys in the process of rank 0, at which the ranks of a generation meet
 transfer    sends a tree of values and tensors through a socket, in chunks with checksums
 tensors     tensors as bytes
-drift       finds workers whose state differs from that of the others
+drift       finds workers that have a different state from the others
 heartbeat   finds peers that are frozen or cut off
 """

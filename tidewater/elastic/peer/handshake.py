@@ -11,10 +11,10 @@ Three messages of fixed size, HMAC-SHA256 (RFC 2104) with the secret as the key:
     server → client   proof: HMAC; or zeros, if it does not accept the hello
 
 Each HMAC covers a label for its direction, both ids and both random values. So it can't be used in the other direction,
-for another member or on another connection. Whoever does not know the secret learns 16 random bytes.
+for another member or on another connection. A client without the secret learns 16 random bytes.
 
-What follows is neither encrypted nor authenticated message by message: who can change packets on the way can still
-read and change it. Against that only a network with encryption helps.
+What follows is neither encrypted nor authenticated message by message: anyone who can change packets on the way can
+still read and change it. Only a network with encryption prevents that.
 """
 
 from __future__ import annotations

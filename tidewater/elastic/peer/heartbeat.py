@@ -113,7 +113,7 @@ class Heartbeat:
             self._wake()
 
     def silent(self) -> frozenset[str]:
-        """Return the ids of members that did not answer in time, or whose process has ended, until they answer."""
+        """Return the ids of members that did not answer in time or have ended, until they answer."""
         with self._lock:
             return frozenset(member_id for member_id, peer in self._peers.items() if peer.silent)
 

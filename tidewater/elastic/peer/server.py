@@ -11,8 +11,8 @@ line of JSON. One thread answers pings and does nothing else. So a process that 
 frozen process does not, although its kernel still accepts connections. State, traits and the keys at which a generation
 meets are sent by one thread per request.
 
-Whoever can't authenticate can only open connections, so their number and time are limited, and the oldest of the
-address with most of them make room for new ones.
+A client that can't authenticate can only open connections. Their number and time are limited: at the limit a new
+connection replaces the oldest one of the address that has most of them.
 
 A transfer that breaks off, stalls or does not match its checksums raises GroupBroken, because the remedy is the same: a
 new generation. The tree is read in place, not copied, so it must not change from ``offer`` to ``withdraw``.
@@ -75,7 +75,7 @@ class _Offer:
 
 @dataclass
 class _Caller:
-    """A connection whose next request has not arrived completely yet."""
+    """A connection; its next request has not arrived completely yet."""
 
     host: str
     responder: Responder | None
@@ -90,7 +90,7 @@ class PeerServer:
 
     def __init__(self, identity: Identity, traits: Traits | None = None) -> None:
         self.identity = identity
-        """By which it authenticates to its clients, and they to it."""
+        """This server and its clients authenticate to each other with it."""
         self.board = keyvalue.Board()
         """The keys of the generations in which this process has rank 0."""
         self._traits = traits

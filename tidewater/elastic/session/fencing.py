@@ -28,7 +28,7 @@ class Fence:
     def __init__(self, worker: Worker, *, overdue: Callable[[], bool], waits: Callable[[Generation], None]) -> None:
         self._worker, self._overdue, self._waits = worker, overdue, waits
         self._leases_lost = 0
-        """The coordinator's ``leases_lost`` when it was last verified that nobody had continued without this worker."""
+        """The coordinator's ``leases_lost`` at the last check that the others had not continued without this worker."""
 
     def check(self, generation: Generation) -> None:
         """Wait while etcd has been unreachable for so long that others may start again from a checkpoint.

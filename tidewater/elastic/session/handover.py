@@ -1,8 +1,7 @@
 """The beginning of a generation: all ranks get the state of the rank that has applied most steps.
 
-This serves four cases: a newcomer gets the state; a rank whose last step was interrupted catches up; a rank that was
-left behind drops steps that only it had applied; and if no rank has the state, one reads the last checkpoint and all
-get it.
+This serves four cases: a newcomer gets the state; a rank with an interrupted last step catches up; a rank that was left
+behind drops steps that only it had applied; and if no rank has the state, one reads the last checkpoint and all get it.
 
 If a comparison has shown that the states differ (see ``peer.drift``), the ranks that should have the same state
 exchange checksums first. Those that differ from the majority lose their state, and get it like newcomers.
@@ -57,7 +56,7 @@ def synchronise(worker: Worker, generation: Generation, rank: int, exchange: Exc
     )
     positions = [Position(*position) for *position, _, _ in rows]
     if any(row[-1] for row in rows):
-        state.suspect = state.present  # if the exchange fails, the next generation compares, whoever is lost
+        state.suspect = state.present  # if the exchange fails, the next generation compares, whichever rank is lost
         drifted = _compare(worker, generation, rank, positions, exchange, log)
         positions = [Position() if each in drifted else position for each, position in enumerate(positions)]
     else:
@@ -67,7 +66,7 @@ def synchronise(worker: Worker, generation: Generation, rank: int, exchange: Exc
         _restore(worker, generation, exchange, log)
     elif rank not in behind and not positions[rank].current:
         state.begin(generation.lineage, generation.number)
-    # A rank whose memory did not suffice has lowered its own.
+    # A rank that ran out of memory has lowered its own.
     known = [micro_batch for micro_batch in (*(row[-2] for row in rows), state.micro_batch) if micro_batch]
     state.micro_batch = min(known, default=0)
     if not behind:
@@ -96,7 +95,7 @@ def _table(worker: Worker, generation: Generation, rank: int, row: Sequence[int]
 def _compare(
     worker: Worker, generation: Generation, rank: int, positions: Sequence[Position], exchange: Exchange, log: Log
 ) -> frozenset[int]:
-    """Return the ranks whose state differs from what the majority has; they have no state from now on. Collective."""
+    """Return the ranks with another state than the majority; they have no state from now on. Collective."""
     state, group = worker.state, worker.group
     halves = divmod(int(drift.checksum(state.tensors(), group.device)) % 2**64, 2**32)
     checks = _table(worker, generation, rank, halves)
@@ -122,7 +121,7 @@ def _compare(
 
 
 def plan(positions: list[Position]) -> tuple[int, frozenset[int]]:
-    """Return the rank whose state counts, and the ranks that have another state and must get it.
+    """Return the rank that has the state that counts, and the ranks that must get this state.
 
     Possibly no rank has the latest state: the ranks that had it may have continued alone, and are lost now. Then the
     source reads the last checkpoint first, and all others get the result.

@@ -3,9 +3,9 @@
     with enough_memory(state, group, samples=32):
         ...                                     # raises OutOfMemory; the next attempt is made with 16 samples
 
-All workers use the same maximum size of a forward pass, ``State.micro_batch``. The worker whose memory is exceeded
-halves it and gives up the group. So nobody applies the step, and all learn the new size from each other when the group
-is formed again (see ``handover``).
+All workers use the same maximum size of a forward pass, ``State.micro_batch``. A worker that runs out of memory
+halves it and gives up the group. So no worker applies the step, and all learn the new size from each other when the
+group is formed again (see ``handover``).
 """
 
 from __future__ import annotations

@@ -12,14 +12,14 @@ there. So what is handed over or saved is always one of two things:
 * the state after step n, with the stateful objects as ``on_step`` of step n - 1 has left them, and the report of step n
   as ``state.pending``.
 
-Whoever gets the second one calls ``on_step`` when step n is final, like all others. A worker that took no part in the
-step does that too, with rank -1 and no samples; it neither logs nor counts the step. If step n never becomes final, its
-report is dropped together with the state, and no stateful object has seen it.
+A worker that gets the second one calls ``on_step`` when step n is final, like all others. A worker that took no part in
+the step does that too, with rank -1 and no samples; it neither logs nor counts the step. If step n never becomes final,
+its report is dropped together with the state, and no stateful object has seen it.
 
-A worker whose state is replaced may have a pending report of its own. If the state it gets builds on that step, the
-step is final: it is reported first, while the old state is still there. Otherwise it was undone, and is dropped. So a
-worker calls ``on_step`` once for every final step in which it took part and whose result it has. (A rank that was cut
-off before it had the result, and finds the others several steps ahead, never gets it.)
+A worker may have a pending report when another state replaces its own. If that state builds on the reported step, the
+step is final: it is reported first, while the old state is still there. Otherwise the step was undone, and its report
+is dropped. So a worker calls ``on_step`` once for every final step, if it took part in the step and has its result.
+(A rank that was cut off before it had the result, and finds the others several steps ahead, never gets it.)
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ class Position(NamedTuple):
     steps: int = 0
     """Number of applied steps plus one; 0 without a state."""
     trusted: int = 0
-    """1 if nobody can have continued without this state, otherwise 0."""
+    """1 if the other workers cannot have continued without this state, otherwise 0."""
     evaluated: int = 0
     """Steps at the last evaluation. If a rank missed the end of an evaluation, the ranks would act differently after
     it."""
@@ -111,7 +111,7 @@ class State:
         self._history = self.history.continued(lineage, generation) if self.present else begun(lineage, generation)
 
     def position(self, lineage: str) -> Position:
-        """Return the position, which decides whose state counts. ``lineage`` is the one that etcd knows."""
+        """Return the position, which decides which rank's state counts. ``lineage`` is the one that etcd knows."""
         if not self.present:
             return Position()
         current = int(self._history.now.lineage == lineage)
@@ -185,7 +185,7 @@ class State:
         self.take_position(tree)
 
     def take_position(self, tree: dict[str, Any]) -> None:
-        """Load what may differ between two workers with the same parameters: the evaluation, and whose state counts."""
+        """Load what may differ between two workers with the same parameters: the evaluation, and which state counts."""
         self.applied_in, self.evaluated, self.accuracy = tree["applied_in"], tree["evaluated"], tree["accuracy"]
         self.present, self.stale = True, False
 

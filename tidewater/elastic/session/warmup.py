@@ -105,7 +105,7 @@ def _evaluate(worker: Worker, material: Material) -> None:
 def _of_any_size(device: torch.device, batch: Any, samples: int) -> Any:
     """Return the batch on the device, marked: compile for any number of samples now, not for this one first.
 
-    Tensors whose first dimension has this number are taken for those of the samples.
+    A tensor is assumed to hold samples if its first dimension has this size.
     """
     mark: Any = torch._dynamo.maybe_mark_dynamic
     batch = onto(batch, device)

@@ -1,4 +1,4 @@
-"""One file whose bytes can be read at any offset, wherever it is.
+"""Read one file at any offset, wherever it is stored.
 
 with store.opened("s3://bucket/train/data-00000") as blob:
     header = blob.read(0, 20)
@@ -22,7 +22,7 @@ class Entry:
     """A file that was listed."""
 
     name: str
-    """The address by which it is opened."""
+    """The address to open it with."""
     path: str
     """Relative to the folder that was listed, with `/`; the last part of the name if a file was listed."""
     size: int
@@ -34,7 +34,7 @@ class Blob(abc.ABC):
 
     def __init__(self, name: str, size: int) -> None:
         self.name = name
-        """The address by which people know it."""
+        """The address, as messages show it."""
         self.size = size
         """Bytes, when it was opened."""
 

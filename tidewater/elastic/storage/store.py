@@ -43,7 +43,7 @@ class Store:
     def files(self, address: str) -> list[Entry]:
         """Return the files at an address, sorted by path: all in a folder, however deep, or the file itself.
 
-        Files and folders whose name begins with a dot are left out. It is an error if there is nothing.
+        Files and folders with a name that begins with a dot are left out. Raise an error if there is no file.
         """
         if address.startswith(s3.SCHEME):
             bucket, key = self.bucket(address)

@@ -7,7 +7,7 @@ rank 0 the nodes of a round meet, and authenticate with a secret that is in etcd
 
 Every node creates its own torch store for each round, and the store of rank 0 serves the round: the agents use it with
 a prefix, the workers as MASTER_ADDR and MASTER_PORT. So keys of earlier rounds are never found. torch gives this store
-no authentication: whoever reaches its port can read and write.
+no authentication: anyone who reaches its port can read and write.
 """
 
 from __future__ import annotations

@@ -8,11 +8,11 @@ order, changed only by compare-and-set. ``done_with`` in a node's record says: "
 number are stopped; put me into a later one". The rules differ from those of ``membership``, because no worker
 survives a change:
 
-* A round is broken when one of its nodes is gone or done with it. Then all its nodes are told to restart their workers
-  (``nodes_waiting``), return as done with it, and form the next round.
+* A round is broken when one of its nodes is gone or done with it. Then all its nodes learn from ``nodes_waiting`` that
+  they must restart their workers. They return as done with the round, and form the next one.
 * The others wait for nodes that are still busy, at most ``patience_seconds`` from the break, or until they are known to
   be dead. A node that returns later is a newcomer.
-* Newcomers do not break a round. If there is room, the nodes inside are told; if not, the newcomers wait in line.
+* Newcomers do not break a round. If there is room, ``nodes_waiting`` reports them; if not, they wait in line.
 * The first round waits for ``last_call_seconds`` after the last arrival, unless it is full. A round that survivors form
   again waits only for the survivors.
 * Survivors keep their order, newcomers follow by age, and a round has at most ``max_nodes`` nodes.
@@ -102,7 +102,7 @@ class Inputs:
     me: str
     limits: Limits
     dead: frozenset[str] = frozenset()
-    """Nodes whose process is known to have ended although their lease is still valid."""
+    """Nodes that are known to have ended although their lease is still valid."""
     arrived_at: float = 0.0
     """When this node first saw the nodes that are ready now."""
     broken_at: float = 0.0

@@ -1,7 +1,7 @@
 """ElasticDL's tutorial with its command: a worker is deleted, a Deployment displaces workers, and gives the room back.
 
-The job runs in the stack's namespace: workers on its one worker node, which the stack's own job has left, master and
-servers beside etcd. Each test uses the job as the one before left it.
+The job runs in the stack's namespace. Its workers run on the one worker node, which the stack's own job has left; its
+master and servers run where etcd runs. Each test uses the job as the previous test left it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tests.e2e.nodegroup.with_elasticdl.tutorial import (
 pytestmark = [pytest.mark.e2e, pytest.mark.incremental, pytest.mark.timeout(1800)]
 
 EPOCHS, RECORDS = 40, 1448
-"""Of the command; and of `digits`' part for training. Each record counts once for each epoch, whoever is killed."""
+"""Of the command; and of `digits`' part for training. Each record counts once per epoch, whichever pod is killed."""
 
 IMAGES = 1442
 """Of the stack's dataset for training, which is divided in another way."""

@@ -87,7 +87,7 @@ one, so that a worker's successor comes in time."""
 
 @dataclass(frozen=True)
 class Tutorial(Job):
-    """The job, and a shell whose kubeconfig leads to its namespace."""
+    """The job, and a shell with a kubeconfig for its namespace."""
 
     name: str = NAME
     space: str = SPACE

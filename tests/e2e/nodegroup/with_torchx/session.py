@@ -1,4 +1,4 @@
-"""What somebody does with `torchx` in an activated shell, and what TorchX then says.
+"""Commands of `torchx` in an activated shell, and what they print.
 
 session = Session(checkout)
 app = session.run("utils.echo --image localcloud/debian:12 --msg hello")
@@ -44,7 +44,7 @@ class App:
 
 @dataclass(frozen=True)
 class Session:
-    """A shell in a copy of the folder `project`, whose kubeconfig leads to the stack's namespace."""
+    """A shell in a copy of the folder `project`, with a kubeconfig for the stack's namespace."""
 
     checkout: Checkout
     folder: Path = field(init=False)
@@ -64,7 +64,7 @@ class Session:
         return self.app(self.torchx(f"run --scheduler tidewater {options} {component}", folder=folder).text)
 
     def app(self, printed: str) -> App:
-        """Return the application whose handle was printed."""
+        """Return the application with the handle in this output."""
         (handle,) = set(_HANDLE.findall(printed))
         return App(handle, Job(self.checkout.path, handle.rpartition(":")[2], SPACE))
 

@@ -173,7 +173,7 @@ def test_two_roles_wait_until_there_is_room_for_both(session: Session) -> None:
 
 
 def test_a_cancelled_application_ends_and_stays(session: Session) -> None:
-    app = session.run(f"utils.sh --image {DEBIAN} exec timeout 3600 sleep 3600")  # which ends when it is told to
+    app = session.run(f"utils.sh --image {DEBIAN} exec timeout 3600 sleep 3600")  # ends on SIGTERM
     session.wait_for(app, "RUNNING")
     session.torchx(f"cancel {app.handle}")
     session.wait_for(app, "CANCELLED")

@@ -77,7 +77,7 @@ def stepper_of(group: Group, model: nn.Module) -> Stepper:
 
 
 def differing(one: nn.Module, other: nn.Module) -> Sequence[str]:
-    """Return the names of the parameters whose gradients differ."""
+    """Return the names of the parameters with different gradients."""
     pairs = zip(one.named_parameters(), other.parameters(), strict=True)
     return [name for (name, mine), its in pairs if not same(mine.grad, its.grad)]
 

@@ -26,7 +26,7 @@ def loss(model: nn.Module, batch: Any) -> torch.Tensor:
 
 
 def prepared(*sizes: int) -> Prepared:
-    """Return a step whose micro-batches have these sizes."""
+    """Return a step with micro-batches of these sizes."""
     total = sum(sizes)
     images = torch.randn(total, FEATURES, generator=torch.Generator().manual_seed(1))
     labels = torch.arange(total) % 3

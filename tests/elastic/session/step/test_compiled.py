@@ -51,7 +51,7 @@ def in_the_loss(backend: Any) -> tuple[nn.Module, Any]:
 
 @pytest.fixture(params=[wrapped, in_place, in_the_loss])
 def compiled(request: pytest.FixtureRequest) -> Iterator[tuple[CompileCounter, nn.Module, Any]]:
-    """Yield a counter of compilations, and a model and a loss of which one is compiled."""
+    """Yield a counter of compilations, a model and a loss; the model or the loss is compiled."""
     torch._dynamo.reset()
     counter = CompileCounter()
     yield counter, *request.param(counter)

@@ -18,7 +18,7 @@ from tidewater.contract import exit_codes
 pytestmark = pytest.mark.e2e
 
 STEPS = -(-TOTAL // BATCH_SIZE)
-"""In an epoch, at whose end all workers evaluate."""
+"""In an epoch. All workers evaluate at its end."""
 SHARE = -(-BATCH_SIZE // 3)
 """The largest of three workers."""
 

@@ -1,4 +1,4 @@
-"""Batch normalization of a single sample whose maps have one value has a defined meaning."""
+"""Batch normalization of a single sample with one value per map has a defined meaning."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_frozen_layers_stay_frozen() -> None:
 
 
 class Compiled(nn.Module):
-    """A model of which a part is compiled."""
+    """A model with one compiled part."""
 
     def __init__(self, inner: nn.Module) -> None:
         super().__init__()

@@ -53,7 +53,7 @@ def made(
 
 
 def prepared(*sizes: int, bad: bool = False) -> Prepared:
-    """Return a step whose micro-batches have these sizes."""
+    """Return a step with micro-batches of these sizes."""
     generator = torch.Generator().manual_seed(1)
     total = sum(sizes)
     images = torch.randn(total, 4, generator=generator)

@@ -1,4 +1,4 @@
-"""A component with two roles, of which one needs the other: `torchx run --scheduler tidewater pair.py:pair`."""
+"""A component with two roles; one needs the other: `torchx run --scheduler tidewater pair.py:pair`."""
 
 from torchx import specs
 

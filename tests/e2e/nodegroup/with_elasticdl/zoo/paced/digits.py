@@ -1,6 +1,6 @@
-"""The digits of `elasticdl zoo init`, with minibatches that take half a second until somebody makes a file.
+"""The digits of `elasticdl zoo init`, with minibatches that take half a second until a test makes a file.
 
-So a job lasts as long as a test watches it, and then ends soon. Everything else is the example's.
+So a job runs as long as the test watches it, and ends soon afterwards. Everything else is the example's.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from elasticdl.data.reader import Metadata
 from elasticdl.zoo.spec import Mode
-from mnist import mnist_functional_api as example  # type: ignore[import-not-found] # of the zoo, beside this folder
+from mnist import mnist_functional_api as example  # type: ignore[import-not-found] # of the zoo, next to this folder
 
 HURRY = Path("/data/elasticdl/hurry")
 PAUSE_SECONDS = 0.5
