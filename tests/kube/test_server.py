@@ -15,7 +15,7 @@ import pytest
 from tidewater.elasticjob.names import JOBS
 from tidewater.kube.cluster import LogOptions, Selection
 from tidewater.kube.errors import (
-    ApiError,
+    Busy,
     ClusterError,
     Exists,
     Forbidden,
@@ -302,7 +302,7 @@ def test_a_pods_own_server_is_reached_through_the_api_server(api: Api, server: S
         (422, "Invalid", Invalid),
         (400, "BadRequest", Invalid),
         (410, "Expired", Gone),
-        (500, "InternalError", ApiError),
+        (500, "InternalError", Busy),
     ],
 )
 def test_a_refusal_keeps_the_servers_sentence(
