@@ -8,7 +8,7 @@ client          the command `elasticdl train | evaluate | predict | zoo | data`:
 job             what the processes of a job need to know of the flags
 data            readers of RecordIO, CSV, lines, images and archives, on a volume or in S3; writers of RecordIO
 zoo             a model's functions loaded and checked; optimizers, metrics, callbacks; `zoo init`, `build`, `push`
-layers          embeddings whose rows may be on the parameter servers
+layers          embeddings with rows that may be on the parameter servers
 embedding_init  the first value of an embedding's row, the same wherever it is created
 rpc             the protocol between master, parameter servers and workers
 master          tasks: to do, doing, done; evaluation; the job's state

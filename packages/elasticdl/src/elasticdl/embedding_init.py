@@ -10,7 +10,7 @@ a server that was lost creates a row again.
 The generator is counter-based: number `c` of a row is `mix(mix(key + id) + c)`, where `mix` is the output function of
 SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, OOPSLA 2014, figure 16) and `key` is
 taken from the SHA-256 of seed and name. `uniform` and `constant` give the same bits on every machine. `normal` uses
-log and cos, whose last bit depends on the machine's C library.
+log and cos; the last bit of their results depends on the machine's C library.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def initial_rows(table: Table, ids: torch.Tensor) -> torch.Tensor:
     """Return the first values of rows.
 
     Args:
-        table: whose rows.
+        table: the table that has the rows.
         ids: int64, one-dimensional; may repeat.
 
     Returns:
@@ -135,7 +135,7 @@ def initial_rows(table: Table, ids: torch.Tensor) -> torch.Tensor:
 
 @lru_cache
 def _key(seed: int, name: str) -> np.uint64:
-    """Return the 64 bits by which tables and seeds differ."""
+    """Return 64 bits that differ for each seed and each table's name."""
     return np.uint64(int.from_bytes(hashlib.sha256(f"{seed}:{name}".encode()).digest()[:8], "little"))
 
 

@@ -44,7 +44,7 @@ class JobArgs:
 
     job_name: str
     run_id: str = "0"
-    """Differs from one submission to the next, so that a job whose name was used before starts from the beginning."""
+    """Differs for each submission, so that a new job under an old name starts from the beginning."""
     mode: JobMode = JobMode.TRAIN
     distribution_strategy: Strategy = Strategy.PARAMETER_SERVER
 

@@ -1,4 +1,4 @@
-"""Embeddings whose rows may be on the parameter servers.
+"""Embeddings with rows that may be on the parameter servers.
 
     class Model(nn.Module):
         def __init__(self) -> None:
@@ -12,7 +12,7 @@
 
 A model may hold more rows than a worker has memory for: `forward` asks for the rows of its minibatch alone. Without a
 source a layer keeps the rows that were touched itself. Rows are no parameters of the module: torch's optimizers do not
-see them, and whoever trains takes their gradients from `collect_gradients`.
+see them, and a training loop takes their gradients from `collect_gradients`.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class RowGradient(NamedTuple):
 
 
 class LocalTables:
-    """Tables in this process, whose rows exist once they were touched. An EmbeddingSource."""
+    """Tables in this process. A row is created when it is first used. An EmbeddingSource."""
 
     def __init__(self, tables: Iterable[Table]) -> None:
         self._tables = {table.name: _Rows(table) for table in tables}
@@ -79,7 +79,7 @@ class Embedding(nn.Module):
     """Rows of a table by id.
 
     Args:
-        table: whose rows. Layers with the same table share it, once a source is attached.
+        table: the table that has the rows. Layers with the same table share it, once a source is attached.
         combiner: sum, mean or sqrtn make one vector of the ids of a bag, sqrtn the sum divided by the square root of
             their number; None: a vector for each id.
         padding_id: an id that stands for none: its vector is zero, it is not counted and has no gradient.

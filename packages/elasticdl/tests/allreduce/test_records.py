@@ -13,7 +13,7 @@ from elasticdl.zoo.spec import Batch, Mode
 
 
 class Numbers(Reader):
-    """Files of which each record is its file and its number."""
+    """Files with records that consist of the file's name and a number."""
 
     def __init__(self, *counts: int) -> None:
         self._counts = counts

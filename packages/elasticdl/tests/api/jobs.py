@@ -67,7 +67,7 @@ class Process:
             raise AssertionError(f"it has not ended:\n{self.text()[-4000:]}") from None
 
     def updates(self) -> list[Update]:
-        """Return the updates that the example script has told."""
+        """Return the updates in the log of the example script."""
         found = re.findall(r"update=(\d+) records=(\d+) workers=(\d+)", self.text())
         return [Update(*map(int, each)) for each in found]
 
@@ -129,7 +129,7 @@ class Job:
         return self.workers[-1]
 
     def updates(self) -> list[Update]:
-        """Return what all workers have told."""
+        """Return the updates in the logs of all workers."""
         return [update for worker in self.workers for update in worker.updates()]
 
     def wait_for(self, condition: Callable[[], object]) -> None:

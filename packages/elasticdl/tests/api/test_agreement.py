@@ -1,4 +1,4 @@
-"""The global batch is the fixed one, whoever comes, goes, or has no more records."""
+"""The global batch stays the same when workers come, go, or have no more records."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class Session:
 
 
 class Script:
-    """A script whose minibatches have four records, two of which make an update; a shard has one minibatch."""
+    """A script with four records in a minibatch, two minibatches in an update, and one minibatch in a shard."""
 
     def __init__(self) -> None:
         model = torch.nn.Linear(1, 1)

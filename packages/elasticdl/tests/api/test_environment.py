@@ -1,4 +1,4 @@
-"""What a script's process is told: by the variables that the job's manifest sets."""
+"""What a script's process reads from the variables that the job's manifest sets."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ KINDS = ("master", "ps", "worker")
 TASKS = 48
 """Training tasks of the job that is disturbed."""
 LAST = 40
-"""No mark is set after so many tasks: it would find nobody."""
+"""No mark is set after so many tasks: the job could end before a process comes to it."""
 
 
 @dataclass(frozen=True)

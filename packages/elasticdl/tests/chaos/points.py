@@ -1,6 +1,6 @@
-"""Named moments at which a process can be killed, and how it is told to be.
+"""Named moments at which a process can be killed, and the marks that arm them.
 
-    arm(folder, "master: a task is counted, and the worker isn't told")
+    arm(folder, "master: a checkpoint is written")
     watch("master", folder)       # in the process, before it begins
 
 A process that comes to an armed moment takes the mark away and ends at once, as by SIGKILL. Of several processes only

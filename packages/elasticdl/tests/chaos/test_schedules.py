@@ -207,7 +207,7 @@ def earlier(metrics: list[Metrics], updates: int) -> float:
 
 
 def disturbed(farm: Farm, etcd: str, args: JobArgs, folder: Path) -> Job:
-    """Return a job, not started, whose processes look for marks in the folder `marks`."""
+    """Return a job, not started, with processes that look for marks in the folder `marks`."""
     marks = folder / "marks"
     marks.mkdir(parents=True)
     mine = JobArgs(**{**vars(args), "checkpoint_dir": str(folder / "checkpoints"), "output": str(folder / "model")})
@@ -215,12 +215,12 @@ def disturbed(farm: Farm, etcd: str, args: JobArgs, folder: Path) -> Job:
 
 
 def tasks_done(job: Job) -> int:
-    """Return how many tasks workers have been told are counted."""
+    """Return how many tasks are counted according to the workers' logs."""
     return sum(len(re.findall(r"task \d+ is counted", worker.text())) for worker in job.workers.values())
 
 
 def check_exact(job: Job, etcd: str) -> None:
-    """Check that every task was counted once, by what the master has in etcd and by what the workers were told."""
+    """Check that every task was counted once, according to the master's record in etcd and to the workers' logs."""
     tasks, records, _ = job.done()
     assert (tasks, records) == (TASKS, RECORDS * EPOCHS), job.told()
     (entry,) = EtcdStore((etcd,)).read(keys.elasticdl_state(job.args.job_name, job.args.run_id)).entries

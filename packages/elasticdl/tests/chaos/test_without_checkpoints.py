@@ -15,7 +15,7 @@ from tidewater.contract import exit_codes
 pytestmark = pytest.mark.e2e
 
 NEAR_CHANCE = 0.5
-"""A model whose dense parameters were lost would be right for one digit in ten."""
+"""A model that has lost its dense parameters would be right for one digit in ten."""
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The first thing that somebody does with the command: write data, write a zoo, train in one process."""
+"""The first steps of a new user of the command: write data, write a zoo, train in one process."""
 
 from __future__ import annotations
 

@@ -3,8 +3,9 @@ that look whether it is time.
 
     process = start(Arguments(...), point="after-store", count=3)
 
-A point is `before-store`, `after-store` (when the record is in etcd, and nobody has heard of it) or `before-answer`
-(when a call is done, but not answered). Processes are forked from one that has imported everything: that takes seconds.
+A point is `before-store`, `after-store` (when the record is in etcd, and no other process knows that) or
+`before-answer` (when a call is done, but not answered). Processes are forked from one that has imported
+everything: that takes seconds.
 """
 
 from __future__ import annotations

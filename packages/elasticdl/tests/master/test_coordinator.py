@@ -1,4 +1,4 @@
-"""Calls from many threads: nobody is answered before the state is saved, and calls share a save."""
+"""Calls from many threads: no call is answered before the state is saved, and calls share a save."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OWNERS = [Owner(f"worker-{index}", f"p{index}") for index in range(8)]
 
 
 class SlowStore(MemoryStore):
-    """A store of which a test says when a save ends, and how."""
+    """A store in which a test decides when a save ends, and how."""
 
     def __init__(self) -> None:
         super().__init__()

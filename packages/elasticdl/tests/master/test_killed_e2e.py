@@ -80,7 +80,7 @@ class Patient:
         self.thread.start()
 
     def end(self) -> None:
-        """Wait for the end of a worker that was told so, or give up one that no master has reached."""
+        """Wait for the end of a worker that the master has stopped, or give up one that no master has reached."""
         self.thread.join(0.0 if not self.plain.told_to_stop.is_set() else PATIENCE_SECONDS)
         self._over = True
         self.plain.close()
@@ -92,7 +92,7 @@ class Patient:
             self._do()
         except (grpc.RpcError, ValueError):
             if not self._over:  # else it was given up
-                self.plain.close()  # or its stream would keep a task that nobody does
+                self.plain.close()  # or its stream would keep a task that no worker does
                 raise
 
     def _do(self) -> None:

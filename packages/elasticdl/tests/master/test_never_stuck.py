@@ -1,8 +1,8 @@
 """No job gets stuck: messages that are late, lost or doubled, streams that end in any order, masters that are killed.
 
-One thread plays everybody by a seed. Workers behave as real ones do: one whose stream broke opens another one and names
-its task, one without an answer asks again. After the disorder everything that is under way arrives, one worker goes
-on, and the job must end within a day of the coordinator's clock.
+One thread simulates all processes, in an order that a seed gives. Workers behave as real ones do: after its stream
+broke, a worker opens another one and names its task; without an answer it asks again. After the disorder everything
+that is under way arrives, one worker goes on, and the job must end within a day of the coordinator's clock.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ def test_wrong_input_is_named_before_anything_is_made(tmp_path: Path, changes: d
 
 
 class Untouchable:
-    """A client of etcd that nobody may use."""
+    """A client of etcd that must not be used."""
 
     def __getattr__(self, name: str) -> Any:
         raise AssertionError(f"etcd was asked: {name}")

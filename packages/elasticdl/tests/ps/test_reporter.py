@@ -1,4 +1,4 @@
-"""The master learns the newest version, whenever it is there; nobody waits for it."""
+"""The master learns the newest version as soon as it can be reached; no caller waits for it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from elasticdl.rpc import elasticdl_pb2_grpc as services
 
 
 class Master(services.MasterServicer):
-    """Keeps the versions that it is told. Answers while `open` is set."""
+    """Keeps the versions that it receives. Answers while `open` is set."""
 
     def __init__(self) -> None:
         self.told: list[int] = []

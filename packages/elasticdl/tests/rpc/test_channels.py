@@ -1,4 +1,4 @@
-"""Calls wait for a peer that is restarted, and no longer than they are told."""
+"""Calls wait for a peer that is restarted, and no longer than the given seconds."""
 
 from __future__ import annotations
 

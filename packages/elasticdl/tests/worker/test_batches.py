@@ -17,7 +17,7 @@ from hypothesis import given
 
 
 class Numbers(Reader):
-    """A file whose record i is the text of i; remembers the ranges that were read.
+    """A file in which record i is the text of i; remembers the ranges that were read.
 
     Yields `too_many` records more than it is asked for, or fewer.
     """

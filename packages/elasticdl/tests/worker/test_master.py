@@ -22,7 +22,7 @@ ME = Identity("elasticdl-mnist-worker-0", "a1b2")
 
 
 class Remembering(MasterServicer):
-    """A master that remembers what it is told, and can be stopped and started again at the same port."""
+    """A master that remembers what it receives, and can be stopped and started again at the same port."""
 
     def __init__(self) -> None:
         self.port = free_port()

@@ -45,7 +45,7 @@ DEF = "pets.net.custom_model"
 
 
 def zoo(folder: Path, extra: str = "", model: str = MODEL) -> str:
-    """Write a zoo whose model has some more lines; return its folder."""
+    """Write a zoo with some more lines in its model; return its folder."""
     (folder / "zoo" / "pets").mkdir(parents=True, exist_ok=True)
     (folder / "zoo" / "pets" / "net.py").write_text(textwrap.dedent(model) + textwrap.dedent(extra))
     return str(folder / "zoo")

@@ -4,7 +4,7 @@
 
 Each worker holds the whole model, and there are neither a master nor servers: the workers find each other in etcd. The
 trainer's own sampler divides each step's samples among the workers, so that every sample is used exactly once in each
-epoch, however many workers there are and whoever is lost.
+epoch, for any number of workers, and also when workers are lost.
 
 `--minibatch_size` is that of one worker, as in ElasticDL. A step has `minibatch_size` x `num_workers` samples, however
 many workers there are: fewer workers make several passes each. So learning rate and result don't depend on the number

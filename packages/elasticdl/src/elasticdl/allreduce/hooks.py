@@ -1,12 +1,12 @@
-"""What is said and done while the model is trained: the loss in the log, evaluations, and at the end the final model.
+"""Log the loss during training, run the evaluations, and export the final model at the end.
 
     following = Following(plan, model, evaluator, export, say)
     Training(…, on_step=following.on_step, stateful={"": following}, validation=End(), score=following.at_the_end)
 
 The trainer has its own evaluation at the end of the training, all workers together: it hands out the validation
-samples in rounds, and repeats a round whose worker is lost. Here that evaluation has one sample, and its score is that
-the final model was evaluated and exported. So the worker of rank 0 does it, and if that worker is lost, the next one
-does it again before the job counts as finished.
+samples in rounds. If a worker is lost, its round is repeated. Here that evaluation has one sample, and its score is
+that the final model was evaluated and exported. So the worker of rank 0 does it, and if that worker is lost, the next
+one does it again before the job counts as finished.
 """
 
 from __future__ import annotations

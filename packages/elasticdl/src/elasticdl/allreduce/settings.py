@@ -10,7 +10,7 @@
 | `checkpoint_steps`                 | `--checkpoint-every`                                                            |
 | `keep_checkpoint_max`              | `--keep-checkpoints`                                                            |
 | `log_loss_steps`                   | `--report-every`                                                                |
-| `job_name`, `run_id`               | `--job`: a job whose name was used before starts from the beginning             |
+| `job_name`, `run_id`               | `--job`: each submission starts from the beginning, also under an old name      |
 
 Without `checkpoint_dir` each worker has its checkpoints in a folder of its own, which the trainer needs at the end: the
 job goes on as long as one worker lives, and begins anew when all were lost.
@@ -60,7 +60,7 @@ def check(job: JobArgs) -> None:
 
 
 def job_id(job: JobArgs) -> str:
-    """Return the name by which the trainer knows this submission of the job."""
+    """Return the trainer's name for this submission of the job."""
     return f"{job.job_name}-{job.run_id}"
 
 

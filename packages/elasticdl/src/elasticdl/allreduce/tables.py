@@ -24,7 +24,7 @@ from elasticdl.worker.step import buffers
 
 
 class HeldEmbedding(Embedding):
-    """An embedding whose rows are a parameter. Layers with the same table share it."""
+    """An embedding that keeps its rows in a parameter. Layers with the same table share it."""
 
     def __init__(self, layer: Embedding, weight: nn.Parameter) -> None:
         super().__init__(layer.table, combiner=layer.combiner, padding_id=layer.padding_id)

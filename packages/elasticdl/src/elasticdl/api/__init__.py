@@ -21,12 +21,12 @@ those of ElasticDL's `elasticai_api`.
 
 | promise           |                                                                                                  |
 |-------------------|--------------------------------------------------------------------------------------------------|
-| global batch      | each update of the model is the mean over `num_workers` minibatches, whoever computes them; only |
-|                   | at the end of all data it is the mean over what is left                                          |
+| global batch      | each update of the model is the mean over `num_workers` minibatches, for any number of workers;  |
+|                   | only at the end of all data it is the mean over what is left                                     |
 | lost worker       | the others repeat the update without it; its shards go to them as a whole                        |
 | new worker        | gets model, optimizer and what the script keeps from the others, and then its first shard        |
 | shards            | each is reported done once, after an update with its records is final                            |
-| records           | those of a shard whose worker was lost half-way are used again                                   |
+| records           | if a worker is lost half-way through a shard, all records of the shard are used again            |
 | all workers lost  | the model begins anew, or from the last checkpoint with `--checkpoint_dir`; done shards are done |
 
 controller    wraps the script's function; `create_elastic_controller`

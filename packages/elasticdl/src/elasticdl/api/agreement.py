@@ -1,11 +1,12 @@
-"""How many minibatches each worker contributes to an update of the model, whoever comes and goes. Pure.
+"""Decide how many minibatches each worker contributes to an update of the model; workers may come and go. Pure.
 
     rows = [Row(passes=1, records=32, full=True), Row(passes=0, full=True)]
     decide(rows, batches=4, turn=7)      # Decision(COMPUTE, quotas=(1, 2))
 
 An update takes `batches` whole minibatches. Workers exchange rows when they have contributed what was agreed on, or
-have no more records. Whoever has a whole minibatch gets a share of what is missing. Only if nobody has one, and no
-shard is with anybody else, the remains of the last shards are used, and the last update has fewer records.
+have no more records. Each worker that has a whole minibatch gets a share of what is missing. The remains of the last
+shards are used only if no worker has a whole minibatch and these workers hold all shards that are not done. The last
+update then has fewer records.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from typing import NamedTuple
 
 
 class Row(NamedTuple):
-    """What one worker says."""
+    """What one worker reports to the others."""
 
     passes: int = 0
-    """Minibatches whose gradients it has collected for the next update."""
+    """Minibatches with gradients that it has collected for the next update."""
     records: int = 0
     """Records in them."""
     full: bool = False

@@ -131,7 +131,7 @@ class ElasticController:
         self._parameters = list(session.worker.training.model.parameters())
         self._collected: Gradients = [None] * len(self._parameters)
         self._minibatches: list[Minibatch] = []
-        """Those whose gradients are collected."""
+        """The minibatches with collected gradients."""
         self._now: Minibatch | None = None
         self._quota = 0
         self._loss = 0.0
@@ -313,7 +313,7 @@ class ElasticController:
         self._service.use_rest = False
 
     def _report_final(self) -> None:
-        """Report the shards whose records are all in updates: these are final."""
+        """Report each shard as done once all of its records are in final updates."""
         for task in self._service.final():
             log.info("Shard %d is done", task)
 

@@ -26,8 +26,8 @@ T = TypeVar("T")
 
 
 class Master:
-    """The master of the job. One thread uses it; another one keeps the stream by which it knows that this worker
-    lives."""
+    """The master of the job. One thread uses it. Another thread keeps a stream open, which shows the master that this
+    worker lives."""
 
     def __init__(self, address: str, me: Identity, *, patience_seconds: float, say: Callable[[str], None]) -> None:
         self._me, self._patience, self._say = me, patience_seconds, say

@@ -45,7 +45,7 @@ class Minibatch:
 
     keys: tuple[Key, ...]
     tasks: tuple[tuple[int, int], ...]
-    """Of which tasks they are, and how many of each."""
+    """Each task that they belong to, with its number of records."""
 
 
 class Tasks(Protocol):
@@ -185,7 +185,7 @@ class ShardService:
                 self._used[task] += records
 
     def final(self) -> list[int]:
-        """Report the tasks of which all records are part of final updates; return those that were counted."""
+        """Report each task as done once all of its records are in final updates; return the tasks that were counted."""
         whole = [task for task, used in self._used.items() if used == self._sizes[task]]
         for task in whole:
             del self._used[task]

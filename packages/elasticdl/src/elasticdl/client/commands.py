@@ -28,7 +28,7 @@ from tidewater.kube.errors import NoKubeconfig, Unreachable
 from tidewater.kube.kubeconfig import Access
 
 IN_CLUSTER = "KUBERNETES_SERVICE_HOST"
-"""A variable of every pod, by which a client knows that it may use the pod's service account."""
+"""A variable of every pod. Where it is set, a client may use the pod's service account."""
 
 _HELP = {
     JobMode.TRAIN: "Train a model of the zoo.",

@@ -2,8 +2,8 @@
 
     run(JobArgs(job_name="mnist", distribution_strategy=Strategy.LOCAL, ...))     # an exit code
 
-It has the zoo, the loop, the tasks and the optimizers of a job with parameter servers, but no network, and nobody that
-takes over when the process dies.
+It has the zoo, the loop, the tasks and the optimizers of a job with parameter servers, but no network. No other
+process takes over when this one dies.
 
 job         from the flags to the exit code
 tasks       the tasks, evaluations and checkpoints

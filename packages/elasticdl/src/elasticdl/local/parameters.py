@@ -45,7 +45,7 @@ class Here:
         return self._load(0)
 
     def push(self, minibatch: int, gradients: Gradients, learning_rate: float) -> bool:
-        """See `Parameters`. There is nobody else, so no gradient is too old."""
+        """See `Parameters`. There is no other worker, so no gradient is too old."""
         before = self.part.view().version
         rows = {each.name: (each.ids.cpu(), each.rows.cpu()) for each in gradients.rows}
         number = Minibatch("local", "local", minibatch)
@@ -93,7 +93,7 @@ class Rows:
     def __init__(self, part: Part) -> None:
         self._part = part
         self.snapshot = 0
-        """Of which snapshot rows are read; 0: as they are now."""
+        """The snapshot that rows are read from; 0: the current values."""
 
     def pull(self, name: str, ids: torch.Tensor) -> torch.Tensor:
         """See `EmbeddingSource`."""

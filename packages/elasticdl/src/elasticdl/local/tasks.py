@@ -1,7 +1,7 @@
 """The tasks of a job in one process: the master's own decisions, without a network.
 
 Evaluations are of exactly the version at which they fall due. Each is done at once, in the middle of a training task:
-nobody else trains meanwhile, so nothing is gained by waiting for the task's end.
+no other worker trains meanwhile, so there is no reason to wait for the task's end.
 """
 
 from __future__ import annotations

@@ -31,11 +31,11 @@ from elasticdl.master.tasks.transitions import EVALUATION, EXPORT, Outcome
 log = logging.getLogger(__name__)
 
 REJOIN_SECONDS = 10.0
-"""For which a master that was restarted waits for the workers whose tasks it remembers; they try twice a second."""
+"""How long a restarted master waits for the workers that have the tasks in its record; they try twice a second."""
 WAIT_SECONDS = 0.5
-"""After which a worker without a task asks again."""
+"""After this time a worker without a task asks again."""
 SOON_SECONDS = 0.05
-"""The same, for a worker whose attendance has not yet arrived."""
+"""The same, while the worker's stream has not yet reached the master."""
 
 
 @dataclass(frozen=True)
@@ -329,14 +329,14 @@ class Coordinator:
         except (ElasticDLError, Interrupted) as error:
             self.end_with(error)
         else:
-            self._saved = made  # nobody else changes it before `_saving` ends
+            self._saved = made  # no other thread changes it while `_saving` is set
         finally:
             self._changed.acquire()
             self._saving = False
             self._changed.notify_all()
 
     def _keep(self, state: JobState) -> None:
-        """Show a state to the next calls, whose answers wait for it; a version alone need not be saved now."""
+        """Show a state to the next calls. It is saved before their answers; a version alone need not be saved now."""
         self._state = state
         self._changed.notify_all()
 

@@ -33,7 +33,7 @@ class Checkpoints:
     directory: str
     keep: int
     run: str
-    """Whose they are: a server goes on only from those of its own run."""
+    """The run that they belong to: a server goes on only from checkpoints of its own run."""
 
 
 class Actor:
@@ -58,7 +58,7 @@ class Actor:
         }
 
     def run(self) -> None:
-        """Act until the job has ended; a job whose action fails has failed.
+        """Act until the job has ended. If an action fails, the job fails.
 
         Raises:
             Fenced: another master has taken over.

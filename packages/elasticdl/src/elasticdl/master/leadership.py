@@ -1,11 +1,11 @@
-"""Which of several masters of a job leads: the one whose record in etcd is the oldest. A record ends with its lease.
+"""Which of several masters of a job leads: the one with the oldest record in etcd. A record ends with its lease.
 
     with Leadership(store, key, name="elasticdl-mnist-master") as leadership:
         leadership.wait()            # until this process leads
         leadership.lead              # False once another one does
 
 A master that is started again under its own name leads at once: it takes over the record of the process before it. One
-with another name waits until the lease of the first has ended. Nobody relies on the lease for safety: a master that is
+with another name waits until the lease of the first has ended. Safety does not depend on the lease: a master that is
 cut off and doesn't know it yet can't write any more (see `store`).
 """
 

@@ -45,7 +45,7 @@ log = logging.getLogger(__name__)
 
 TICK_SECONDS = 1.0
 LINGER_SECONDS = 10.0
-"""For which the master waits, after the job, for the workers to be told."""
+"""How long the master waits, after the job, for the workers to learn of its end."""
 GRACE_SECONDS = 2.0
 
 

@@ -44,7 +44,7 @@ class StateStore(Protocol):
     """What the coordinator needs. A method returns once what it wrote survives the loss of this process."""
 
     def take_over(self) -> dict[str, Any] | None:
-        """Return what was saved last, and fence whoever saved it; None: nothing was saved."""
+        """Return what was saved last, and fence the process that saved it; None: nothing was saved."""
         ...
 
     def save(self, fields: Fields) -> None:
@@ -94,7 +94,7 @@ class MemoryStore:
 
 @dataclass(frozen=True)
 class Key:
-    """Whose record it is."""
+    """The job, its run and the process that a record belongs to."""
 
     job: str
     run: str

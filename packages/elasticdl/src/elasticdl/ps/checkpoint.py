@@ -101,7 +101,7 @@ def load_model(directory: str, *, say: Callable[[str], None] = print) -> Model:
 
     Args:
         directory: of a job's checkpoints, or one checkpoint's folder; a path or `s3://bucket/prefix`.
-        say: is told which checkpoints are left out, and why.
+        say: receives a message for each checkpoint that is left out, with the reason.
 
     Raises:
         BadCheckpoint: there is none.
@@ -246,7 +246,7 @@ def newest(directory: str, *, say: Callable[[str], None] = print, run: str | Non
 
     Args:
         directory: of the job's checkpoints, or one checkpoint's folder.
-        say: is told which checkpoints are left out, and why.
+        say: receives a message for each checkpoint that is left out, with the reason.
         run: only checkpoints of this run count; None: of any.
     """
     for address in _addresses(directory):

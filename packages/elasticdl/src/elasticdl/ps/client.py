@@ -61,7 +61,7 @@ class PsClient:
             worker: name of this worker.
             process: id of this process; an empty one is drawn.
             patience_seconds: for how long a server may be away.
-            say: is told what a person should know.
+            say: receives messages for the user.
         """
         if not addresses:
             raise InputError("--ps_addrs is empty", "Give host:port of each parameter server, separated by commas.")
@@ -133,7 +133,7 @@ class PsClient:
         """Return dense parameters and buffers by name.
 
         Args:
-            snapshot: of which snapshot, as a whole; 0: the newest values.
+            snapshot: the snapshot to read, as a whole; 0: the newest values.
             everything: whether servers without a newer version send theirs, too.
 
         Raises:
@@ -147,7 +147,7 @@ class PsClient:
         Args:
             table: its name.
             ids: int64, (n,), in any order; may repeat.
-            snapshot: of which snapshot; 0: the newest values.
+            snapshot: the snapshot to read; 0: the newest values.
         """
         unique, inverse = torch.unique(ids, return_inverse=True)
         positions = split(unique, len(self._servers))

@@ -27,7 +27,7 @@ MODEL_SECONDS = 1800.0
 
 @dataclass(frozen=True)
 class Patience:
-    """How long a server may be away, and who is told."""
+    """How long a server may be away, and what receives messages about that."""
 
     seconds: float
     say: Callable[[str], None]
@@ -90,7 +90,7 @@ class Connection:
         self.saw(state.process)
 
     def saw(self, process: str) -> None:
-        """Take notice of which process has answered: what was pulled from another one is not current any more."""
+        """Note the process that has answered: what was pulled from an earlier process is not current any more."""
         if process != self.process:
             if self.process:
                 self._patience.say(f"{self.name} was restarted; the model is pulled from it anew")

@@ -1,11 +1,11 @@
-"""Versions of server 0, told to the master by a thread: updates don't wait for it, and it may be away.
+"""A thread reports the versions of server 0 to the master: updates don't wait for the master, and it may be away.
 
 reporter = Reporter(lambda version: stub.ReportVersion(pb.VersionReport(version=version), timeout=10), say=log)
 reporter.start()
 reporter.report(17)            # returns at once
 reporter.stop()
 
-Only the newest version counts. If several are made while the master answers, those between are not told.
+Only the newest version counts. If several are made while the master answers, only the last of them is reported.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.1, 2.0
 
 
 class Reporter:
-    """Tells the newest version, again and again until it is told."""
+    """Reports the newest version, and repeats it until the master has answered."""
 
     def __init__(self, tell: Callable[[int], object], *, say: Callable[[str], None]) -> None:
         self._tell, self._say = tell, say
@@ -33,7 +33,7 @@ class Reporter:
         self._thread.start()
 
     def report(self, version: int) -> None:
-        """Have a version told, unless a newer one is waiting for it."""
+        """Have a version reported, unless a newer one is already waiting."""
         with self._changed:
             self._newest = version if self._newest is None else max(version, self._newest)
             self._changed.notify_all()

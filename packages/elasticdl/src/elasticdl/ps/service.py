@@ -67,9 +67,9 @@ class ParameterServer(services.ParameterServerServicer):
             identity: Which server this is.
             policy: What it does with gradients.
             restored: Its part of the checkpoint that it goes on from.
-            init_from: A checkpoint of another job, whose values and version take the place of the first model's.
-            changed: Is told each new version; must return at once.
-            say: Is told what a person should know.
+            init_from: A checkpoint of another job. Its values and version replace those of the first model.
+            changed: Is called with each new version; must return at once.
+            say: Receives messages for the user.
         """
         self._identity, self._policy = identity, policy
         self._init_from, self._changed, self._say = init_from, changed, say

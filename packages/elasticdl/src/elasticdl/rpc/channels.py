@@ -22,7 +22,7 @@ CALL_SECONDS = 60.0
 OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.max_send_message_length", -1),
     ("grpc.max_receive_message_length", -1),
-    # A peer whose node has lost its power sends no reset: a ping every 3 s that isn't answered within 3 s ends it.
+    # A peer on a node without power sends no reset: a ping every 3 s that isn't answered within 3 s ends it.
     ("grpc.keepalive_time_ms", 3000),
     ("grpc.keepalive_timeout_ms", 3000),
     ("grpc.keepalive_permit_without_calls", 1),
@@ -55,7 +55,7 @@ def patiently(call: Callable[[], T], peer: str, *, seconds: float, say: Callable
         call: What to do. It may be done more than once, so the peer must be able to tell that it has done it before.
         peer: Who is called, for messages.
         seconds: For how long the peer may be away.
-        say: Is told, once, that the peer is waited for, and once that it is back.
+        say: Receives one message when the wait for the peer begins, and one when the peer is back.
 
     Raises:
         ElasticDLError: the peer was away for longer.

@@ -112,7 +112,7 @@ def load_model(address: str, model_zoo: str) -> torch.nn.Module:
 
     Args:
         address: the folder, on a volume or in S3.
-        model_zoo: the folder of the functions by which it was made.
+        model_zoo: the folder with the functions that made it.
     """
     found = exported.read(address)
     module = load(model_zoo, found.origin.model_def, found.origin.model_params, uses={}).model()

@@ -63,7 +63,7 @@ class Worker:
         self._minibatch = 0
         self._losses = Losses(job.log_loss_steps, parts.say)
         self._explained: set[str] = set()
-        """Errors whose traceback is in the log."""
+        """Errors that are in the log with their traceback."""
         self._handlers: dict[pb.TaskType, Callable[[pb.Task, pb.TaskReport], None]] = {
             pb.TRAINING: self._train,
             pb.EVALUATION: self._evaluate,

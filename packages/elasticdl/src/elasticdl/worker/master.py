@@ -76,7 +76,7 @@ class Master:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End the stream, by which the master knows that this worker is gone."""
+        """End the stream, so that the master knows that this worker is gone."""
         self._attendance.close()
         self._channel.close()
 
@@ -118,7 +118,7 @@ class Master:
 
 
 class Attendance:
-    """The open stream by which the master knows that this worker lives; opened again when it breaks."""
+    """An open stream, which shows the master that this worker lives; opened again when it breaks."""
 
     def __init__(self, stub: MasterStub, identity: Identity, stop: Callable[[], None]) -> None:
         self._stub, self._identity, self._stop = stub, identity, stop
@@ -133,7 +133,7 @@ class Attendance:
         self._thread.start()
 
     def holds(self, task: int | None) -> None:
-        """Remember the task that this worker is working on: a master that is restarted is told of it."""
+        """Remember the task that this worker is working on, to report it to a master that is restarted."""
         self._task = task
 
     def leave(self) -> None:

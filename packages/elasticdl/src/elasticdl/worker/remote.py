@@ -28,7 +28,7 @@ class Rows:
     def __init__(self, client: PsClient) -> None:
         self._client = client
         self.snapshot = 0
-        """Of which snapshot rows are read; 0: as they are now."""
+        """The snapshot that rows are read from; 0: the current values."""
 
     def pull(self, name: str, ids: torch.Tensor) -> torch.Tensor:
         """See `EmbeddingSource`."""
@@ -42,7 +42,7 @@ class Remote:
         """Take the parts; nothing is sent yet.
 
         Args:
-            client: of the servers. Whoever has made it closes it.
+            client: of the servers. The caller closes it.
             model: into which values are pulled. Its embedding layers get their rows from the servers.
             get_model_steps: minibatches from one pull of the dense parameters to the next.
         """
@@ -54,7 +54,7 @@ class Remote:
         self._left = 0
         """Minibatches that may still use what was pulled last."""
         self._loaded = 0
-        """The snapshot whose values are in the module; 0: the newest."""
+        """The snapshot that the module's values are from; 0: the newest."""
         self._strayed = False
         """Whether the module has values that no server has."""
         self._optimizer: torch.optim.Optimizer | None = None
@@ -104,7 +104,7 @@ class Remote:
             self._rows.snapshot = 0
 
     def idle(self) -> None:
-        """See `Parameters`. At the end of a job nobody pushes anything, and the master waits for all servers."""
+        """See `Parameters`. At the end of a job no worker pushes gradients, and the master waits for all servers."""
         self._left = 0
         self.pull()
 

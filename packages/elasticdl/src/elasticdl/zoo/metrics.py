@@ -1,4 +1,4 @@
-"""Metrics whose parts, from any number of tasks in any order, combine to exactly the same number.
+"""Metrics with parts from any number of tasks. In any order they combine to exactly the same number.
 
     def eval_metrics_fn() -> dict[str, MetricLike]:
         return {"accuracy": Accuracy(), "auc": AUC(), "mse": lambda labels, predictions: (predictions - labels) ** 2}
@@ -91,10 +91,10 @@ class Mean(Metric):
 
 
 class Accuracy(Metric):
-    """The share of samples whose class is predicted.
+    """The share of samples with the right class predicted.
 
-    Predictions are scores, (samples, classes), of which the highest counts; or one score for each sample, which is
-    compared with `threshold`. Labels are class numbers.
+    Predictions are scores, (samples, classes), and the class with the highest score counts; or one score for each
+    sample, which is compared with `threshold`. Labels are class numbers.
     """
 
     def __init__(self, threshold: float = 0.5) -> None:

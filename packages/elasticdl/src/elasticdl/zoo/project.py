@@ -30,7 +30,7 @@ _NO_DOCKER = (
 
 @dataclass(frozen=True)
 class InitOptions:
-    """What `zoo init` may be told."""
+    """Options of `zoo init`."""
 
     base_image: str = BASE_IMAGE
     """What the image of the Dockerfile is made from; it must have pip."""

@@ -103,7 +103,7 @@ def test_a_bucket_gives_the_same_records(pets: Path, tmp_path: Path, bucket: Any
 def test_an_archive_cut_off_anywhere_is_an_error(pets: Path, tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"pets.{suffix}"
     whole = (zipped if suffix == "zip" else tarred)(pets, path).read_bytes()
-    # A tar ends with blocks of zeros, of which one tells its end; those after it say nothing.
+    # A tar ends with blocks of zeros. One of them marks its end; the blocks after it mean nothing.
     content = len(whole.rstrip(b"\0")) if suffix == "tar" else len(whole)
     for length in (0, 1, 100, content // 3, content // 2, content - 600, content - 1):
         path.write_bytes(whole[:length])

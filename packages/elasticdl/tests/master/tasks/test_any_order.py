@@ -61,7 +61,7 @@ class AnyOrder(RuleBasedStateMachine):
 
     @rule(name=WORKERS)
     def join(self, name: str) -> None:
-        """Start a process under a worker's name, also in place of one that nobody has seen die."""
+        """Start a process under a worker's name, also while the master still counts the one before it as alive."""
         self.processes += 1
         self.workers[name] = Believer(Owner(name, f"p{self.processes}"), attends=True)
         self.state = transitions.attend(self.state, self.of_job, self.workers[name].owner, [], now=self.now)
@@ -195,13 +195,13 @@ class AnyOrder(RuleBasedStateMachine):
         self.no_task_is_counted_twice_and_the_queue_knows_those_that_were()
         done, left_out = set(self.state.work.done_tasks()), set(self.state.work.left_out)
         assert not done & left_out
-        never = set(range(self.state.work.end, TASKS.stop))  # cancelled before anybody had them
+        never = set(range(self.state.work.end, TASKS.stop))  # cancelled before a worker had them
         assert done | left_out | never == set(TASKS)
         assert self.state.ended
         assert bool(never) <= bool(self.state.stopped)
         if self.state.stage is Stage.DONE:
             assert self.counted[EXPORTS] == 1
-        else:  # only if not one task was done, or nobody could write the model
+        else:  # only if not one task was done, or no worker could write the model
             assert not done or self.state.export.left_out
 
 

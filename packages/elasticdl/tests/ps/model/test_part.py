@@ -44,7 +44,7 @@ def weight(part: Part, snapshot: int = 0) -> float:
 class Case:
     policy: Policy
     pushes: list[tuple[float, int]]
-    """Gradient, and the version by which it was computed."""
+    """Gradient, and the version that it was computed with."""
     accepted: list[bool]
     version: int
     weight: float

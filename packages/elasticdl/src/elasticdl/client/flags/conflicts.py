@@ -36,7 +36,7 @@ _CLUSTER_ONLY = (
     "etcd",
     "job_command",
 )
-"""Flags that the strategy Local has no use for, and whose absence would surprise."""
+"""Flags without a use for the strategy Local. A user would be surprised if one were silently ignored."""
 
 _SERVERS_ONLY = {
     "num_ps_pods": 0,

@@ -1,4 +1,4 @@
-"""What is wrong with a command line, all of it in one error, so that nobody mends one flag after the other.
+"""One error names all mistakes in a command line, so that a user can correct all flags at once.
 
 raise WrongCommand([Mistake("--num_workers=0: …", "for example: 4"), …])
 """

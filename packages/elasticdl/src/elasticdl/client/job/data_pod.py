@@ -2,8 +2,8 @@
 
     run(Task("digits", "/data/digits", options={}), cluster, steps)
 
-It is a pod as a worker's, with the same code and volumes. It is deleted when it has ended, or when nobody waits any
-more.
+The pod is like a worker's, with the same code and volumes. It is deleted when it has ended, or when the client stops
+waiting for it.
 """
 
 from __future__ import annotations

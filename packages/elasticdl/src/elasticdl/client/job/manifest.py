@@ -43,7 +43,7 @@ SERVER_FAILURES = 5
 """Failures of each parameter server after which the job fails. A lost or deleted pod is no failure."""
 
 MASTER_ADDR, JOB_ARGS, JOB_NAME = "ELASTICDL_MASTER_ADDR", "ELASTICDL_JOB_ARGS", "ELASTICDL_JOB_NAME"
-"""Variables by which a script of the user's own finds its master: `elasticdl.api.environment` reads them."""
+"""A user's own script finds its master with these variables: `elasticdl.api.environment` reads them."""
 
 
 _UID = f"$({JOB_UID})"
@@ -186,7 +186,7 @@ def _server_process(args: JobArgs) -> Process:
 
 def _worker_process(args: JobArgs, deployment: Deployment) -> Process:
     named = ["--job", args.job_name, "--name", f"$({POD_NAME})"]
-    # The controller's own value would be that of another job of this name, whose records are in etcd.
+    # The controller sets the job's name alone, and etcd may still have records of an earlier job of this name.
     run = {env.JOB: f"{args.job_name}-{args.run_id}"}
     if args.job_command:
         told = {JOB_NAME: args.job_name, MASTER_ADDR: _master(args), JOB_ARGS: _json(args)}

@@ -34,7 +34,7 @@ class _Module:
 
     file: Path
     names: set[str] | None
-    """None if nobody can tell: `from x import *` may define anything."""
+    """None if they are unknown: `from x import *` may define anything."""
 
 
 def _missing(args: JobArgs) -> Iterator[Mistake]:
@@ -91,7 +91,7 @@ def _module(args: JobArgs, zoo: Path, flag: str, name: str) -> _Module | Mistake
 
 
 def _names(module: ast.Module) -> set[str] | None:
-    """Return what a module defines or imports at its top, also under an `if` or `try`; None if nobody can tell."""
+    """Return the names that a module defines or imports at its top, also under `if` or `try`; None if unknown."""
     found: set[str] = set()
     todo: list[ast.AST] = list(module.body)
     while todo:

@@ -74,7 +74,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Process:
-    """What a container runs: words of which some refer to its variables, and variables of its own."""
+    """The command and the variables of a container. Words of the command may refer to variables."""
 
     command: Sequence[str]
     env: Mapping[str, str] = field(default_factory=dict)

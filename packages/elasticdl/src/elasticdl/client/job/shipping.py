@@ -36,7 +36,7 @@ def pack(zoo: str, limit_bytes: int = LIMIT_BYTES) -> Archive:
     """Return the archive of a zoo and of the packages of the processes.
 
     Args:
-        zoo: The zoo's folder, of which hidden files and caches stay behind; empty: without one.
+        zoo: The zoo's folder; hidden files and caches in it are left out. Empty: no zoo.
         limit_bytes: Size that its files may have together.
 
     Raises:

@@ -35,7 +35,7 @@ class Steps:
     Attributes:
         say: tells the person what is done.
         upload: stores an archive in a bucket.
-        unique: a new id for the run, so that a job whose name was used before starts from the beginning.
+        unique: returns a new id for the run, so that each submission of a job starts from the beginning.
         sleep: waits for some seconds.
     """
 

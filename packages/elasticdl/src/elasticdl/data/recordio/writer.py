@@ -3,7 +3,7 @@
     with RecordWriter(Path("data-00000")) as writer:
         writer.write(b"record")
 
-The file has another name until it is complete, so that nobody reads half of it; after an error there is none.
+The file has another name until it is complete, so that no reader gets half of it. After an error there is no file.
 """
 
 from __future__ import annotations

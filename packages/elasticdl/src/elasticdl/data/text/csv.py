@@ -1,4 +1,4 @@
-"""Rows of CSV files whose first line that isn't empty names the columns. A record is a list of texts.
+"""Rows of CSV files. The first line that isn't empty names the columns. A record is a list of texts.
 
     reader = CsvReader("/data/clicks.csv", columns=["user", "item"])
     reader.metadata.column_names      # ("user", "item")

@@ -131,7 +131,7 @@ class TextReader(Reader):
 
     @abc.abstractmethod
     def rows(self, blob: Blob, lines: Lines, first: int) -> Iterator[Any]:
-        """Yield the rows in lines, of which the first has the index `first`.
+        """Yield the rows in lines. The first one has the index `first`.
 
         After each row `lines.offset` is where the next one begins. Raise DamagedData for a row that is none.
         """

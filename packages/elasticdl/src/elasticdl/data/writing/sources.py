@@ -31,7 +31,7 @@ class Source:
     """What it is, for the manifest."""
     records: Callable[[], Iterator[bytes]]
     test_share: float
-    """What part of the records is for testing, unless somebody says otherwise."""
+    """The share of the records that is for testing, unless the user gives another one."""
 
 
 @dataclass(frozen=True)

@@ -77,7 +77,7 @@ class Evaluation:
     number: int
     """Counts the evaluations of the job; one that is begun anew gets another number."""
     snapshot: int
-    """Number by which servers and workers know the snapshot: the version, unless that number was used before."""
+    """The snapshot's number on servers and workers: the version, unless that number was used before."""
     queue: Queue
     ready: bool = False
     """Whether all servers have the snapshot."""
@@ -97,7 +97,7 @@ class JobState:
     reason: str = ""
     """Why the job has failed."""
     plan: str = ""
-    """Digest of the plan by which the tasks are numbered; empty: no data is known yet."""
+    """Digest of the plan that numbers the tasks; empty: no data is known yet."""
     script: Script | None = None
     records: int = 0
     """Records of the tasks of `work` that were counted."""
@@ -141,7 +141,7 @@ class JobState:
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any], *, now: float = 0.0) -> JobState:
-        """Return the state of `to_fields`; tasks that somebody does count as begun now.
+        """Return the state of `to_fields`; tasks under way count as begun now.
 
         Raises:
             ElasticDLError: a field is missing, unknown or of another kind.
@@ -168,7 +168,7 @@ class JobState:
 
 
 def begin(rules: Rules, work: range, *, plan: str = "") -> JobState:
-    """Return the state of a job of which nothing is done."""
+    """Return the state of a job before its first task."""
     return JobState(work=Queue.of(work), export=Queue.of(range(EXPORTS, EXPORTS + rules.exports)), plan=plan)
 
 

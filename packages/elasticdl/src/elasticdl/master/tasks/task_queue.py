@@ -24,7 +24,7 @@ MAX_REASON = 300
 MAX_LOSSES = 5
 """A task that was lost more often is left out: it may be what kills its workers."""
 MORE_TIME = 3
-"""By which a task's time grows with each loss, so that one that is slow, and does not hang, is done at last."""
+"""Each loss multiplies a task's time by this factor, so that a slow task that does not hang is done at last."""
 
 
 class Status(Enum):
@@ -72,7 +72,7 @@ class Queue:
     losses: Mapping[int, int] = dataclasses.field(default_factory=dict)
     """How often the process that did a task died or took too long; of tasks that are not yet done."""
     left_out: Mapping[int, str] = dataclasses.field(default_factory=dict)
-    """Tasks that nobody does any more, and why."""
+    """Tasks that are not handed out any more, and why."""
 
     @classmethod
     def of(cls, tasks: range) -> Queue:
@@ -81,7 +81,7 @@ class Queue:
 
     @property
     def finished(self) -> bool:
-        """Return whether nothing is to do and nobody does anything."""
+        """Return whether no task is to do or under way."""
         return not self.todo and not self.doing
 
     @property
@@ -152,13 +152,13 @@ class Queue:
         return dataclasses.replace(self.put_back([task]), failures={**self.failures, task: count})
 
     def put_back(self, tasks: Iterable[int]) -> Queue:
-        """Put tasks that somebody does to the front, in ascending order; no failure or loss is counted."""
+        """Put tasks under way back to the front, in ascending order; no failure or loss is counted."""
         back = tuple(sorted(task for task in set(tasks) if task in self.doing))
         doing = {task: held for task, held in self.doing.items() if task not in back}
         return dataclasses.replace(self, returned=back + self.returned, doing=doing)
 
     def lose(self, tasks: Iterable[int]) -> Queue:
-        """Put tasks back whose process died or took too long, or leave out those that were lost too often."""
+        """Put tasks back after their process died or took too long; leave out those that were lost too often."""
         lost = [task for task in tasks if task in self.doing]
         queue = dataclasses.replace(
             self, losses={**self.losses, **{task: self.losses.get(task, 0) + 1 for task in lost}}
@@ -171,7 +171,7 @@ class Queue:
         return queue.put_back(lost)
 
     def late(self, now: float, limit_seconds: float) -> tuple[int, ...]:
-        """Return the tasks that somebody has been doing for longer than the limit, which grows with a task's losses."""
+        """Return the tasks that are under way for longer than the limit, which grows with a task's losses."""
         return tuple(
             sorted(
                 task
@@ -181,7 +181,7 @@ class Queue:
         )
 
     def cancel(self, reason: str) -> Queue:
-        """Leave out all that is to do. What somebody does is left to end; if it comes back, cancel again."""
+        """Leave out all that is to do. Tasks under way are left to end; if one comes back, cancel again."""
         left_out = {**self.left_out, **dict.fromkeys(self.returned, reason)}
         return dataclasses.replace(self, returned=(), left_out=left_out, end=self.cursor)
 

@@ -4,8 +4,8 @@
     state, counted = report(state, rules, Outcome(task, owner, records=4096), now=15.0)
     state = lost(state, rules, owner)          # its tasks are to do again
 
-Every function ends with `settle`, which takes the steps that need nobody: an evaluation that is due begins when none is
-under way; when all work is done, the next stage begins.
+Every function ends with `settle`, which takes the steps that need no further event: an evaluation that is due begins
+when none is under way; when all work is done, the next stage begins.
 """
 
 from __future__ import annotations
@@ -212,7 +212,7 @@ def failed(state: JobState, reason: str) -> JobState:
 
 
 def settle(state: JobState, rules: Rules) -> JobState:
-    """Return the state after all steps that need nobody."""
+    """Return the state after all steps that need no further event."""
     while (after := _step(state, rules)) != state:
         state = after
     return state
@@ -283,7 +283,7 @@ def _queues(state: JobState) -> dict[str, Queue]:
 
 
 def _open_queues(state: JobState) -> dict[str, Queue]:
-    """Return the queues of which tasks may be handed out now, in order of preference."""
+    """Return the queues with tasks that may be handed out now, in order of preference."""
     queues = _queues(state)
     if not (state.evaluation and state.evaluation.ready):
         queues.pop(EVALUATION, None)

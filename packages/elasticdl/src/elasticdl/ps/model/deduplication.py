@@ -16,7 +16,7 @@ from elasticdl.errors import InputError
 WINDOW = 256
 """Numbers that are remembered of each process. A worker has far fewer pushes under way; older ones count as counted."""
 PROCESSES = 4096
-"""Of which minibatches are remembered: those that pushed last. Processes that have ended push nothing again."""
+"""Processes with remembered minibatches: those that pushed last. Processes that have ended push nothing again."""
 
 
 @dataclass(frozen=True)

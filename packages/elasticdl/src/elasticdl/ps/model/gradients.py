@@ -20,7 +20,7 @@ class Gradient:
 
     minibatch: Minibatch
     version: int
-    """Of the server's parameters by which it was computed."""
+    """Version of the server's parameters that it was computed with."""
     dense: Mapping[str, torch.Tensor]
     rows: Mapping[str, Rows] = field(default_factory=dict)
     """By table. A table with a gradient that has no rows on this server is there, too: its steps are counted."""

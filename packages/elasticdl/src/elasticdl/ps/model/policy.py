@@ -37,8 +37,8 @@ class Policy:
         """Return whether a gradient is used.
 
         Args:
-            age: versions that the server has made since the one by which the gradient was computed. It is negative for
-                a version that was lost when the server was restarted from a checkpoint.
+            age: versions that the server has made since the one that the gradient was computed with. It is negative
+                for a version that was lost when the server was restarted from a checkpoint.
         """
         return self.waits_for == 1 or 0 <= age <= self.sync_version_tolerance
 
