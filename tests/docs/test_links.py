@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_language import ROOT, tracked
+from tests.docs.test_language import ROOT, tracked
 
 DOCUMENTS = tracked("*.md")
 FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)

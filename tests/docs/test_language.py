@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 REMEDIES = {
     "whose": "with …, or a sentence of its own: 'a pod that has no node'",
@@ -99,7 +99,7 @@ def test_the_documentation_has_no_word_that_readers_stumble_over() -> None:
 def test_a_word_is_found_in_docstrings_comments_and_documents(
     word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tests.test_language.ROOT", tmp_path)
+    monkeypatch.setattr("tests.docs.test_language.ROOT", tmp_path)
     broken = word.replace(" ", "\n# ")
     module, page = tmp_path / "module.py", tmp_path / "page.md"
     module.write_text(f'"""A module,\n\n{word.title()}."""\n\nSIZE = 1\n"""{word}"""\n# A comment {broken} it.\n')
@@ -111,7 +111,7 @@ def test_a_word_is_found_in_docstrings_comments_and_documents(
 def test_code_and_released_sections_of_the_changelog_are_not_checked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tests.test_language.ROOT", tmp_path)
+    monkeypatch.setattr("tests.docs.test_language.ROOT", tmp_path)
     module, page = tmp_path / "module.py", tmp_path / "CHANGELOG.md"
     module.write_text('"""Run as `nobody`."""\n\nUSER = "nobody"\n')
     page.write_text("# Changelog\n\n## Unreleased\n\n```\nnobody\n```\n\n## 0.1.0\n\nNobody.\n")
