@@ -10,7 +10,7 @@ import yaml
 from scripts.toolchain import table
 from workloads import packages
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 DOCKERFILE = (ROOT / "trainer" / "Dockerfile").read_text()
 
 
