@@ -1,27 +1,23 @@
 """Who may import whom (see docs and the style guide): an import that isn't listed here is a mistake.
 
 Imports go one way, settings → infra → workloads, and only `__main__.py` composes. The processes that run elsewhere
-(trainer, controller, command line, localcloud) share `contract`, those that ask an API server the leaf `kube`. That
-imports go round in no circle is checked in `test_import_circles`.
+(trainer, controller, command line, localcloud) share `contract`, those that ask an API server the leaf `kube`. No
+modules and no folders import each other.
 """
 
 from __future__ import annotations
 
 import ast
-import functools
-import subprocess
+import graphlib
 import sys
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import pytest
 
 import tidewater
-
-ROOT = Path(__file__).resolve().parents[1]
-MAX_LINES = 400
-MAX_MODULES = 14
+from tests.sources import ROOT, imports, module_name, product, sources, written
 
 PUBLIC = {f"tidewater.{name}" for name in tidewater.__all__}
 
@@ -104,80 +100,6 @@ STANDARD_LIBRARY_ONLY = (
 )
 PROGRAM = ("settings", "infra", "workloads", "__main__")
 
-# Packages with an `__init__` that names every module and package in it.
-WITH_A_TABLE = (
-    "tidewater/cli",
-    "tidewater/contract",
-    "tidewater/controller",
-    "tidewater/elastic/group",
-    "tidewater/elastic/membership",
-    "tidewater/elastic/peer",
-    "tidewater/elastic/session",
-    "tidewater/elasticjob",
-    "tidewater/elasticjob/install",
-    "tidewater/kube",
-    "infra",
-    "infra/preflight",
-    "packages/torchx/src/tidewater_torchx",
-    "scripts",
-    "settings",
-    "workloads",
-    "workloads/devices",
-)
-
-
-def sources() -> list[Path]:
-    """Return the checkout's Python files, tracked or about to be."""
-    listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "*.py"],
-        cwd=ROOT,
-        check=True,
-        capture_output=True,
-        text=True,
-    ).stdout
-    return [ROOT / name for name in listed.split("\0") if name and (ROOT / name).is_file()]
-
-
-def product() -> list[Path]:
-    """Return the files of `sources` that are neither tests nor benchmarks."""
-    return [
-        path for path in sources() if module_name(path, ROOT).split(".")[0] not in ("tests", "benchmarks", "packages")
-    ]
-
-
-def written(root: Path, files: Mapping[str, str]) -> list[Path]:
-    """Write a small source tree for a test and return its files."""
-    for name, text in files.items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(text)
-    return [root / name for name in files]
-
-
-def module_name(path: Path, root: Path) -> str:
-    """Return the dotted name that imports a file."""
-    parts = path.relative_to(root).with_suffix("").parts
-    if parts[0] == "packages" and parts[2:3] == ("src",):
-        parts = parts[3:]
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
-def imports(path: Path, root: Path) -> Iterator[tuple[int, str]]:
-    """Yield line and full name of everything that a file imports, wherever in the file."""
-    package = path.relative_to(root).parent.parts
-    for node in _nodes(path):
-        if isinstance(node, ast.Import):
-            yield from ((node.lineno, alias.name) for alias in node.names)
-        else:
-            base = package[: len(package) - node.level + 1] if node.level else ()
-            module = ".".join([*base, *([node.module] if node.module else [])])
-            yield from ((node.lineno, f"{module}.{alias.name}") for alias in node.names)
-
-
-@functools.cache
-def _nodes(path: Path) -> tuple[ast.Import | ast.ImportFrom, ...]:
-    nodes = ast.walk(ast.parse(path.read_text()))
-    return tuple(node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom))
-
 
 def part_of(path: Path, root: Path) -> str | None:
     """Return the part of `MAY_IMPORT` that a file belongs to, the narrowest one; None if there is none."""
@@ -203,18 +125,60 @@ def forbidden(path: Path, root: Path) -> list[str]:
     ]
 
 
-def overfull(paths: Iterable[Path], root: Path) -> dict[str, int]:
-    """Return the folders with more modules than they may hold, and how many they hold."""
-    count = Counter(path.relative_to(root).parent.as_posix() for path in paths if path.name != "__init__.py")
-    return {folder: held for folder, held in count.items() if held > MAX_MODULES}
+def cycle(paths: Iterable[Path], root: Path) -> list[str]:
+    """Return the modules of an import cycle, the first one again at the end; empty if there is none.
+
+    Imports inside functions and under TYPE_CHECKING count: a reader needs both modules to understand either.
+    """
+    files = {module_name(path, root): path for path in paths}
+    graph = {}
+    for name, path in files.items():
+        found = {_module(imported, files) for _, imported in imports(path, root)}
+        graph[name] = sorted(found - {"", name})
+    try:
+        graphlib.TopologicalSorter(graph).prepare()
+    except graphlib.CycleError as error:
+        return list(reversed(error.args[1]))
+    return []
 
 
-def unmentioned(package: Path) -> list[str]:
-    """Return the modules and packages that a package's docstring does not name at the beginning of a line."""
-    inside = {path.stem for path in package.glob("*.py")} | {path.parent.name for path in package.glob("*/__init__.py")}
-    lines = (ast.get_docstring(ast.parse((package / "__init__.py").read_text())) or "").splitlines()
-    named = {line.split()[0].strip("/") for line in lines if line.strip()}
-    return sorted(inside - {"__init__"} - named)
+def _module(name: str, files: Mapping[str, Path]) -> str:
+    """Return the module that an imported name is or lies in; empty for modules of others."""
+    while name and name not in files:
+        name = name.rpartition(".")[0]
+    return name
+
+
+def circle(paths: Iterable[Path], root: Path, *, modules: bool) -> list[str]:
+    """Return the rooms of a circle of imports, the first one again at the end; empty if there is none.
+
+    The rooms of a folder are the folders in it, each with all that it contains, and with `modules` also its modules. A
+    folder is no room next to those in it, since its own modules are what they share and what is made of them.
+    """
+    files = {module_name(path, root): path for path in paths}
+    single = {name for name, path in files.items() if path.name != "__init__.py"}
+    graphs: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    for name, path in files.items():
+        for _, imported in imports(path, root):
+            parent, one, other = _rooms(name, _module(imported, files))
+            if one and (modules or not single & {one, other}):
+                graphs[parent][one].add(other)
+    for graph in graphs.values():
+        try:
+            graphlib.TopologicalSorter(graph).prepare()
+        except graphlib.CycleError as error:
+            return list(reversed(error.args[1]))
+    return []
+
+
+def _rooms(name: str, other: str) -> tuple[str, str, str]:
+    """Return the folder that holds two modules, and the room of each in it; all empty if one is in the other."""
+    ours, theirs = name.split("."), other.split(".")
+    pairs = zip(ours, theirs, strict=False)
+    depth = next((depth for depth, (mine, its) in enumerate(pairs) if mine != its), None)
+    if not other or depth is None:
+        return "", "", ""
+    return ".".join(ours[:depth]), ".".join(ours[: depth + 1]), ".".join(theirs[: depth + 1])
 
 
 def test_imports_follow_the_table() -> None:
@@ -307,42 +271,77 @@ def test_the_program_never_asks_whether_it_runs_on_the_one_machine_cloud() -> No
     assert not wrong, f"decide by a setting instead: {', '.join(wrong)}"
 
 
-def test_no_file_is_too_long_to_read() -> None:
-    lines = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in sources()}
-    long = {name: count for name, count in lines.items() if count > MAX_LINES}
-    assert not long, f"more than {MAX_LINES} lines, split by reason to change: {long}"
+def test_no_module_is_part_of_an_import_cycle() -> None:
+    found = cycle(sources(), ROOT)
+    assert not found, f"import cycle: {' → '.join(found)}; move what both sides need into a module of its own"
 
 
-def test_no_folder_holds_too_many_modules() -> None:
-    found = overfull(sources(), ROOT)
-    assert not found, f"more than {MAX_MODULES} modules, make packages of what belongs together: {found}"
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("from p import a", id="at-the-top"),
+        pytest.param("from p.a import thing", id="by-a-name-in-the-module"),
+        pytest.param("from . import a", id="relative"),
+        pytest.param("def late():\n    import p.a", id="in-a-function"),
+        pytest.param("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from p.a import A", id="for-types-only"),
+    ],
+)
+def test_an_import_cycle_is_found(tmp_path: Path, text: str) -> None:
+    files = {"p/__init__.py": "", "p/a.py": "from p import b\n", "p/b.py": "import p.c\n", "p/c.py": text}
+    found = cycle(written(tmp_path, files), tmp_path)
+    assert found[0] == found[-1]
+    assert sorted(found[1:]) == ["p.a", "p.b", "p.c"]
 
 
-def test_an_overfull_folder_is_found(tmp_path: Path) -> None:
-    files = {f"p/{letter}.py": "" for letter in "abcdefghijklmno"}
-    paths = written(tmp_path, {"p/__init__.py": "", **files})
-    assert overfull(paths, tmp_path) == {"p": 15}
-    assert overfull(paths[:-1], tmp_path) == {}
+def test_a_cycle_through_a_packages_own_init_is_found(tmp_path: Path) -> None:
+    files = {"p/__init__.py": "from p.a import A\n", "p/a.py": "from p import VERSION\n"}
+    assert sorted(set(cycle(written(tmp_path, files), tmp_path))) == ["p", "p.a"]
 
 
-def test_every_package_has_a_docstring() -> None:
-    empty = [
-        str(path.relative_to(ROOT))
-        for path in sources()
-        if path.name == "__init__.py" and not ast.get_docstring(ast.parse(path.read_text()))
-    ]
-    assert not empty, f"say in the docstring what a reader finds where: {empty}"
+def test_modules_that_share_a_third_one_are_no_cycle(tmp_path: Path) -> None:
+    files = {"p/__init__.py": "", "p/a.py": "from p import b, c\n", "p/b.py": "from p import c\n", "p/c.py": ""}
+    assert cycle(written(tmp_path, files), tmp_path) == []
 
 
-@pytest.mark.parametrize("package", WITH_A_TABLE)
-def test_a_packages_docstring_names_what_is_in_it(package: str) -> None:
-    missing = unmentioned(ROOT / package)
-    assert not missing, f"{package}/__init__.py does not say what these are for: {', '.join(missing)}"
+def test_no_two_folders_import_each_other() -> None:
+    found = circle(product(), ROOT, modules=False)
+    assert not found, f"folders in a circle: {' → '.join(found)}; move what both need into a third one below them"
 
 
-def test_a_module_that_the_docstring_leaves_out_is_found(tmp_path: Path) -> None:
-    written(
-        tmp_path,
-        {"p/__init__.py": '"""Things.\n\na  the first\n"""\n', "p/a.py": "", "p/b.py": "", "p/q/__init__.py": ""},
-    )
-    assert unmentioned(tmp_path / "p") == ["b", "q"]
+def test_the_runtimes_rooms_lie_above_each_other() -> None:
+    runtime = [path for path in product() if path.is_relative_to(ROOT / "tidewater" / "elastic")]
+    found = circle(runtime, ROOT, modules=True)
+    assert not found, f"rooms in a circle: {' → '.join(found)}; move what both need into a third one below them"
+
+
+@pytest.mark.parametrize(
+    ("files", "found"),
+    [
+        pytest.param({"p/q/a.py": "import p.r.b", "p/r/c.py": "from p.q import d"}, True, id="mutual"),
+        pytest.param(
+            {"p/q/a.py": "import p.r.b", "p/r/b.py": "import p.s.e", "p/s/e.py": "import p.q.d"}, True, id="3"
+        ),
+        pytest.param({"p/q/x/a.py": "import p.r.b", "p/r/y/c.py": "import p.q.d"}, True, id="deeper"),
+        pytest.param({"p/q/a.py": "import p.r.b"}, False, id="one-way"),
+        pytest.param({"p/q/a.py": "import p.errors", "p/main.py": "import p.q.a"}, False, id="a-folder-and-one-in-it"),
+    ],
+)
+def test_folders_that_import_each_other_are_found(tmp_path: Path, files: dict[str, str], found: bool) -> None:
+    shared = {"p/q/d.py": "", "p/r/b.py": "", "p/errors.py": ""}
+    packages = {f"{folder}/__init__.py": "" for name in (*shared, *files) for folder in list(Path(name).parents)[:-1]}
+    rooms = circle(written(tmp_path, {**packages, **shared, **files}), tmp_path, modules=False)
+    assert ({"p.q", "p.r"} <= set(rooms)) is found
+    assert bool(rooms) is found
+
+
+def test_a_module_and_a_folder_that_import_each_other_are_found(tmp_path: Path) -> None:
+    files = {
+        "p/__init__.py": "",
+        "p/q/__init__.py": "",
+        "p/q/a.py": "import p.b",
+        "p/q/c.py": "",
+        "p/b.py": "import p.q.c",
+    }
+    paths = written(tmp_path, files)
+    assert sorted(set(circle(paths, tmp_path, modules=True))) == ["p.b", "p.q"]
+    assert circle(paths, tmp_path, modules=False) == []

@@ -9,7 +9,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from tests.test_layers import ROOT, imports, sources, written
+from tests.sources import ROOT, imports, sources, written
 
 STACKS = {"tests/e2e/faults", "tests/e2e/life", "tests/e2e/nodegroup", "tests/e2e/production", "tests/e2e/upgrade"}
 """The folders that have a cloud with a stack; the last one only in `make soak`. In `life` it is made twice, since the
