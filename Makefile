@@ -2,9 +2,10 @@
 
 PYTHON := $(shell command -v python3.11 || echo python3)
 STACK = "$$($(PYTHON) -m scripts.toolchain python)"
-# Tests run in TorchX's environment, which has everything that the stack's has, in the same versions but for urllib3.
-FOR_TESTS = "$$($(PYTHON) -m scripts.toolchain python torchx)"
-TESTS = $(FOR_TESTS) -m pytest
+TESTS = $(STACK) -m pytest
+# TorchX needs an older urllib3 than the program, whose bundle the tests make: its scheduler's tests run in an environment of their own.
+TORCHX = "$$($(PYTHON) -m scripts.toolchain python torchx)"
+TESTS_OF_TORCHX = $(TORCHX) -m pytest packages/torchx/tests
 TWO_AT_A_TIME = -n 2 --dist loadfile --no-loadscope-reorder
 # A fresh clone's type check would otherwise read torch's and boto3's sources again.
 export MYPY_CACHE_DIR ?= $(or $(TIDEWATER_CACHE),$(HOME)/.cache/tidewater)/mypy
@@ -41,16 +42,19 @@ format: install ## put the code into ruff's format
 	@$(STACK) -m ruff check --fix .
 	@$(STACK) -m ruff format .
 
-test: install-tests lint ## every check and every test but those of `make soak`, quick ones first, two modules at a time
-	@$(TESTS) $(TWO_AT_A_TIME) --junitxml=build/tests.xml; status=$$?; $(FOR_TESTS) -m tests.suite.selection record; exit $$status
+test: install-tests lint ## every check and every test but those of `make soak`: those of TorchX, the quick ones, the others, two modules at a time
+	@$(TESTS_OF_TORCHX) $(TWO_AT_A_TIME) --junitxml=build/tests-torchx.xml
+	@$(TESTS) $(TWO_AT_A_TIME) --junitxml=build/tests.xml; status=$$?; $(STACK) -m tests.suite.selection record; exit $$status
 
 check: install-tests lint ## every check, and the tests that a change since the last good run on this machine can reach
-	@$(FOR_TESTS) -m tests.suite.selection check $(TWO_AT_A_TIME)
+	@$(STACK) -m tests.suite.selection check $(TWO_AT_A_TIME)
 
 unit: install-tests ## the tests that need neither root nor minutes
+	@$(TESTS_OF_TORCHX) $(TWO_AT_A_TIME) -m "not e2e and not soak"
 	@$(TESTS) $(TWO_AT_A_TIME) -m "not e2e and not soak"
 
 e2e: install-tests ## the tests that start real processes
+	@$(TESTS_OF_TORCHX) $(TWO_AT_A_TIME) -m "e2e and not soak"
 	@$(TESTS) $(TWO_AT_A_TIME) -m "e2e and not soak"
 
 test-localcloud: install-tests ## the tests of localcloud alone
@@ -60,7 +64,8 @@ test-elasticdl: install-tests ## the tests of ElasticDL alone, and its tutorial 
 	@$(TESTS) $(TWO_AT_A_TIME) packages/elasticdl/tests tests/e2e/nodegroup/with_elasticdl
 
 test-torchx: install-tests ## the tests of TorchX's scheduler alone, and its session on a stack
-	@$(TESTS) $(TWO_AT_A_TIME) packages/torchx/tests tests/e2e/nodegroup/with_torchx
+	@$(TESTS_OF_TORCHX) $(TWO_AT_A_TIME)
+	@$(TESTS) $(TWO_AT_A_TIME) tests/e2e/nodegroup/with_torchx
 
 soak: install-tests ## what only takes long: a hundred schedules of faults on each kind of group, tests marked `soak`, new random examples
 	@$(PYTHON) -m scripts.toolchain previous

@@ -1,1 +1,1 @@
-"""Training scripts that use the trainer as a user would. `images` comes with the stack, `elasticjob` with manifests."""
+"""Training scripts that use the runtime as a user would: `elasticjob` comes with manifests, `elasticdl` with a zoo's data."""

@@ -74,8 +74,8 @@ def stack_folder() -> Path:
 
 
 def torchx_folder() -> Path:
-    """Where the virtual environment of TorchX and of the tests lies. It has the stack's packages too."""
-    return cache() / "python" / f"tests-{_locked('torchx', 'stack', 'dev', 'trainer')}"
+    """Where the virtual environment of TorchX lies. It refers to the stack's, so it has the key of those locks too."""
+    return cache() / "python" / f"torchx-{_locked('torchx', 'stack', 'dev', 'trainer')}"
 
 
 def bench_folder() -> Path:

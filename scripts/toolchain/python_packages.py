@@ -3,7 +3,7 @@
 Everything comes from the hash-locked files in `requirements/` and `trainer/`. The pods' folder is no virtual
 environment: it is mounted into containers that have a Python of the same version, and the
 stack's environment sees it too, so that the trainer's tests need no second torch. TorchX needs an older urllib3 than
-the rest, so it has an environment of its own, with all that the stack's has: the tests run there.
+the rest, so it has an environment of its own; that one sees the other two, and its own packages come first.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def steps() -> list[Step]:
 
 
 def torchx_step() -> Step:
-    """TorchX's environment, which has the stack's packages too: for its command and for all tests."""
-    return Step("TorchX environment", done=torchx_is_there, run=_install_torchx, disk_gib=2, after=(_STACK,))
+    """TorchX's environment, which refers to those of `steps`: for its command and for the tests of its scheduler."""
+    return Step("TorchX environment", done=torchx_is_there, run=_install_torchx, disk_gib=0.5, after=(_STACK,))
 
 
 def bench_step() -> Step:
@@ -52,7 +52,7 @@ def stack_is_there() -> bool:
 
 
 def torchx_is_there() -> bool:
-    """Whether TorchX's environment is whole, with the stack's, which has made the code that the tests need."""
+    """Whether TorchX's environment is whole, with the one that it refers to."""
     return (paths.torchx_folder() / "bin" / "python").exists() and stack_is_there()
 
 
@@ -123,11 +123,11 @@ def _install_stack(console: Console, log: Path) -> None:
 
 def _install_torchx(console: Console, log: Path) -> None:
     check_python(sys.version_info[:2], sys.executable)
+    # The tests of its scheduler run there, with the tools of the other tests.
+    stack = _packages_of(paths.stack_folder() / "bin" / "python")
     with draft_of(paths.torchx_folder()) as draft:
-        # All tests run there. It has copies: a test that runs a node gives it the packages of its own environment.
-        _make_environment(draft, ["stack", "dev"], [], console, log)
-        _pip_install(["--python", draft / "bin" / "python"], ["torchx"], log, console)
-        _show(draft, paths.trainer_folder())
+        _make_environment(draft, ["torchx"], [], console, log)
+        _show(draft, stack, paths.trainer_folder())
 
 
 def _install_bench(console: Console, log: Path) -> None:

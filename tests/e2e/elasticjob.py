@@ -35,7 +35,7 @@ IMAGES = {
 """Image of an example → the one in the nodes of the one-machine cloud that takes its place."""
 
 CODE = "tidewater.zip"
-"""Key in the ConfigMap `code`: the packages `contract` and `trainer` as from a wheel, and the examples."""
+"""Key in the ConfigMap `code`: the runtime as from a wheel, and the examples."""
 
 NODE_GROUP = {"surgeNodes": "nodegroup", "workers": "1", "minWorkers": "1", "trainerArgs": LONG_TRAINING}
 """Settings of a stack with one node group for its worker nodes."""
@@ -186,6 +186,8 @@ def _archive(target: Path) -> Path:
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in runtime(ROOT).items():
             archive.writestr(name, content)
+        for path in sorted((ROOT / "examples" / "elasticjob").rglob("*.py")):
+            archive.write(path, path.relative_to(ROOT))
         archive.writestr("tidewater-0.dist-info/METADATA", "Metadata-Version: 2.1\nName: tidewater\nVersion: 0\n")
         entry = "[torchrun.handlers]\netcd-v3 = tidewater.elastic.torchrun:creator\n"
         archive.writestr("tidewater-0.dist-info/entry_points.txt", entry)

@@ -1,7 +1,7 @@
 """Run the tests that a change can reach: `make check`.
 
 python -m tests.suite.selection check -n 2 # modules that have not passed with the files that they reach now
-python -m tests.suite.selection record     # remember the modules that passed in the run of build/tests.xml
+python -m tests.suite.selection record     # remember the modules that passed in the runs of build/tests*.xml
 
 A test module runs again when one of the files that it reaches has changed. It reaches:
 - the modules that it imports, wherever in the file, the conftests of its folders, and what these import in turn;
@@ -19,13 +19,13 @@ import hashlib
 import re
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from xml.etree import ElementTree
 
-from scripts.toolchain import paths
+from scripts.toolchain import paths, torchx_python
 
 ROOT = Path(__file__).resolve().parents[2]
 REPORT = ROOT / "build" / "tests.xml"
@@ -35,6 +35,7 @@ ASKS_GIT = "ls-files"
 SOAK = re.compile(r"^pytestmark = .*\bsoak\b", re.MULTILINE)
 DOTTED = re.compile(r"[a-z_]\w*(?:\.\w+)+")
 SHOWN = 20
+OF_TORCHX = "packages/torchx/"
 
 
 @dataclass(frozen=True)
@@ -239,7 +240,7 @@ def record(root: Path, report: Path) -> None:
             (green() / tree.key(path)).touch()
 
 
-def check(root: Path, tests: Iterable[str]) -> int:
+def check(root: Path, tests: Sequence[str]) -> int:
     """Run the test modules that have not passed with their current key; list the others. Return the exit status."""
     tree = checkout(root)
     every = tree.tests()
@@ -249,10 +250,21 @@ def check(root: Path, tests: Iterable[str]) -> int:
     )
     left = [path for path in every if path not in due]
     print("".join(f"  {path}\n" for path in left[:SHOWN]) + f"  … {len(left)} in total", flush=True)
-    if not due:
-        return 0
+    return max([_run(root, command, modules) for command, modules in _by_environment(due, tests)], default=0)
+
+
+def _by_environment(due: Sequence[str], tests: Sequence[str]) -> Iterator[tuple[list[str], list[str]]]:
+    """Yield pytest's command, and the modules that it runs: those of TorchX's scheduler have an environment of their own."""
+    own = [path for path in due if path.startswith(OF_TORCHX)]
+    if other := [path for path in due if path not in own]:
+        yield list(tests), other
+    if own:
+        yield [str(torchx_python()), *tests[1:]], own
+
+
+def _run(root: Path, command: list[str], modules: list[str]) -> int:
     REPORT.unlink(missing_ok=True)
-    status = subprocess.run([*tests, *due], cwd=root, check=False).returncode
+    status = subprocess.run([*command, *modules], cwd=root, check=False).returncode
     if REPORT.exists():
         record(root, REPORT)
     return status
@@ -260,6 +272,7 @@ def check(root: Path, tests: Iterable[str]) -> int:
 
 if __name__ == "__main__":
     if sys.argv[1:] == ["record"]:
-        record(ROOT, REPORT)
+        for report in REPORT.parent.glob("tests*.xml"):
+            record(ROOT, report)
     else:
         raise SystemExit(check(ROOT, [sys.executable, "-m", "pytest", *sys.argv[2:], f"--junitxml={REPORT}"]))
