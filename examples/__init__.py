@@ -1,1 +1,1 @@
-"""Training scripts that use the runtime as a user would: `elasticjob` comes with manifests, `elasticdl` with a zoo's data."""
+"""Training scripts that use the runtime as a user would: `elasticjob` comes with manifests."""

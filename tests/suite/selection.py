@@ -19,7 +19,7 @@ import hashlib
 import re
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -254,7 +254,7 @@ def check(root: Path, tests: Sequence[str]) -> int:
 
 
 def _by_environment(due: Sequence[str], tests: Sequence[str]) -> Iterator[tuple[list[str], list[str]]]:
-    """Yield pytest's command, and the modules that it runs: those of TorchX's scheduler have an environment of their own."""
+    """Yield pytest's command and its modules: those of TorchX's scheduler have an environment of their own."""
     own = [path for path in due if path.startswith(OF_TORCHX)]
     if other := [path for path in due if path not in own]:
         yield list(tests), other
