@@ -76,7 +76,7 @@ class Checkpoints:
         self._histories: dict[str, dict[Stored, History]] = {}
         """By place, what the manifests say, so that each is read once."""
         self._broken: dict[str, set[str]] = {place.text: set() for place in self._places}
-        self._complaints: dict[str, str] = {}
+        self._untidy: set[str] = set()
 
     def prepare(self) -> None:
         """Import what writing needs, so that the first ``save`` does not have to (about a second)."""
@@ -324,10 +324,11 @@ class Checkpoints:
             place.tidy(lambda stored: self._doomed(place, stored, written))
         except OSError as error:
             # Logged once, not with every checkpoint: a person has to correct it.
-            if self._complaints.get(place.text) != str(error):
+            if place.text not in self._untidy:
                 self._log.event("checkpoint_kept", place=place.text, reason=str(error))
-            self._complaints[place.text] = str(error)
+            self._untidy.add(place.text)
         else:
+            self._untidy.discard(place.text)
             broken.clear()
 
     def _doomed(self, place: Place, stored: Sequence[Stored], written: History) -> set[str]:
