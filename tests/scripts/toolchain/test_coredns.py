@@ -37,4 +37,4 @@ def test_coredns_has_the_plug_ins_of_a_corefile(corefile: str) -> None:
     named = set(re.findall(r"^    (\w+)", corefile, re.MULTILINE))
     assert len(named) >= 8
     listed = subprocess.run([toolchain.binary("coredns"), "-plugins"], capture_output=True, text=True, check=True)
-    assert named <= set(re.findall(r"^  dns\.(\w+)$", listed.stdout, re.MULTILINE))
+    assert named <= set(listed.stdout.split())

@@ -73,7 +73,7 @@ def test_steps_after_a_failed_step_do_not_run_and_the_results_before_it_stay(cac
     def fail(console: Console, log: Path) -> None:
         raise StepFailed("the reason")
 
-    parts = [making(cache / "a"), Step("b", lambda: False, fail), making(cache / "c")]
+    parts = [making(cache / "a"), Step("b", lambda: False, fail, after=("a",)), making(cache / "c", after=("b",))]
     with pytest.raises(StepFailed, match="b: the reason"):
         install(parts, console)
     assert (cache / "a").exists()
