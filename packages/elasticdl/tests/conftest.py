@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import boto3
 import pytest
 
 from tests import moto_server
@@ -34,6 +35,8 @@ def bucket(account: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         "AWS_EC2_METADATA_DISABLED": "true",
     }.items():
         monkeypatch.setenv(name, value)
+    # The session that boto3 keeps has the credentials of the test that used it first.
+    monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)
     s3.client.cache_clear()
     client = moto_server.client("s3", account)
     for each in client.list_objects_v2(Bucket=BUCKET).get("Contents", ()):

@@ -26,7 +26,7 @@ def stream() -> Iterator[io.StringIO]:
 
 def test_a_line_begins_with_time_level_and_place_as_elasticdls(stream: io.StringIO) -> None:
     logging.getLogger("elasticdl.master.executor").info("Evaluation metrics[step=%d]: %s", 200, {"accuracy": 0.97})
-    line = r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\] \[INFO\] \[test_telling\.py:\d+:test_\w+\] Evaluation metrics.*\n"
+    line = r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\] \[INFO\] \[test_progress_log\.py:\d+:test_\w+\] Evaluation metrics.*\n"
     assert re.fullmatch(line, stream.getvalue())
 
 
