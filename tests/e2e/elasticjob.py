@@ -186,7 +186,7 @@ def _archive(target: Path) -> Path:
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in runtime(ROOT).items():
             archive.writestr(name, content)
-        for path in sorted((ROOT / "examples" / "elasticjob").rglob("*.py")):
+        for path in (ROOT / "examples" / "__init__.py", *sorted(EXAMPLES.glob("*.py"))):
             archive.write(path, path.relative_to(ROOT))
         archive.writestr("tidewater-0.dist-info/METADATA", "Metadata-Version: 2.1\nName: tidewater\nVersion: 0\n")
         entry = "[torchrun.handlers]\netcd-v3 = tidewater.elastic.torchrun:creator\n"
