@@ -84,7 +84,7 @@ def test_every_sample_is_used_once_in_each_epoch_whoever_comes_and_goes(
         for _ in range(3):
             job.start("--min-step-seconds", "0.1", "--min-workers", "2", "--max-workers", "2")
         waiting, one, other = two_ahead(job.workers)
-        assert "reason=in_line" in waiting.text()
+        waiting.wait_for(lambda worker: "reason=in_line" in worker.text())  # it may still import torch
         other.signal(signal.SIGKILL)
         assert other.wait() == KILLED
         assert [one.wait(), waiting.wait()] == [exit_codes.FINISHED] * 2, one.account()
