@@ -175,7 +175,7 @@ def ask(plugin: Section, cluster: Section, *, interactive: bool = True) -> Token
     environment = {**os.environ, "KUBERNETES_EXEC_INFO": information}
     environment |= {str(each["name"]): _value(each) for each in plugin.get("env") or []}
     quiet: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stderr": subprocess.PIPE, "timeout": _SECONDS}
-    line = f"`{' '.join(command)}`, by which the kubeconfig logs in,"
+    line = f"`{' '.join(command)}`, with which the kubeconfig logs in,"
     try:
         done = subprocess.run(
             command, env=environment, stdout=subprocess.PIPE, check=False, **({} if interactive else quiet)
