@@ -162,7 +162,7 @@ def conftests(path: str) -> list[Path]:
 def module_name(path: str) -> str:
     """Return the dotted name that imports a file."""
     parts = Path(path).with_suffix("").parts
-    if parts[0] == "packages" and parts[2] == "src":
+    if parts[0] == "packages" and "src" in parts[2:3]:
         parts = parts[3:]
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 

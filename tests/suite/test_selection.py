@@ -25,6 +25,7 @@ FILES = {
     "ours/run.py": "",
     "ours/table.yaml": "",
     "packages/member/src/member/one.py": "",
+    "packages/conftest.py": "",
     "tests/test_a.py": "import ours.a\n",
     "tests/test_c.py": '"""As ours.b does."""\ndef test_c():\n    from ours.c import x\n',
     "tests/test_run.py": "command = ['python', '-m', 'ours.run']\n",

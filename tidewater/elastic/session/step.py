@@ -115,6 +115,8 @@ class Stepper:
         if weighted:
             loss, factor = losses.divided(loss, weight, len(prepared.step.samples))
         if not math.isfinite(loss):
+            with contextlib.suppress(GroupBroken):
+                self._group.confirm()  # so that all ranks know this before one of them is gone
             raise Diverged(
                 f"the loss of step {self._state.step + 1} is {loss}: lower the learning rate and look at the data; "
                 "the last checkpoint is kept, and a restart would give the same result"

@@ -158,6 +158,24 @@ def test_a_nan_loss_stops_training_and_names_the_step(group: Group) -> None:
         stepper.gradients(prepared(6, bad=True), knows=False)
 
 
+@pytest.mark.parametrize("lost", [False, True], ids=["all-answer", "a-rank-is-lost"])
+def test_no_rank_ends_for_a_nan_loss_before_all_ranks_know_of_it(
+    group: Group, lost: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stepper, _ = made(group)
+    confirmed = []
+
+    def confirm() -> None:
+        confirmed.append(True)
+        if lost:
+            raise GroupBroken("lost")
+
+    monkeypatch.setattr(group, "confirm", confirm)
+    with pytest.raises(Diverged):
+        stepper.gradients(prepared(6, bad=True), knows=False)
+    assert confirmed == [True]
+
+
 @pytest.mark.parametrize(
     ("text", "raised"), [("[gloo/pair.cc:1] Connection closed by peer", GroupBroken), ("shapes differ", RuntimeError)]
 )
