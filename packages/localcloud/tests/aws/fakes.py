@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import count
@@ -92,13 +93,8 @@ class FakeEc2:
     def launch_template(self, identity: str | None, name: str | None, version: str | None) -> Mapping[str, Any] | None:
         if identity not in ("lt-1", "lt-2"):
             return None
-        return {
-            "id": identity,
-            "name": "workers",
-            "version": version or "1",
-            "data": {},
-            "user_data": self.template_user_data,
-        }
+        known = {"id": identity, "name": "workers", "version": version or "1"}
+        return {**known, "data": {}, "user_data": self.template_user_data}
 
     def create_security_group(self, name: str, description: str, vpc_id: str, tags: Mapping[str, str]) -> str:
         identity = f"sg-{next(self._numbers)}"
@@ -147,6 +143,9 @@ class FakeEc2:
         return {identity: replace(self.seen[identity], running=state == "running") for identity, state in alive.items()}
 
 
+BINDINGS = {"clusterrolebindings": "ClusterRoleBinding", "rolebindings": "RoleBinding"}
+
+
 class FakeClient:
     """An API server: its objects by path, and its replies to reviews."""
 
@@ -166,18 +165,15 @@ class FakeClient:
             return {"spec": {"taints": [{"key": "own", "effect": "NoSchedule"}]}}
         if path.startswith("/api/v1/pods"):
             return {"items": self.pods}
-        kind = {"clusterrolebindings": "ClusterRoleBinding", "rolebindings": "RoleBinding"}[
-            path.partition("?")[0].rpartition("/")[2]
-        ]
+        kind = BINDINGS[path.partition("?")[0].rpartition("/")[2]]
         label = path.rpartition("%3D")[2]
         found = [item for (known, _, _), item in self.objects.items() if known == kind]
         return {"items": [item for item in found if label in item["metadata"]["labels"].values()]}
 
     def delete(self, path: str) -> bool:
         parts = path.split("/")
-        kind = {"clusterrolebindings": "ClusterRoleBinding", "rolebindings": "RoleBinding"}[parts[-2]]
         namespace = parts[parts.index("namespaces") + 1] if "namespaces" in parts else None
-        return self.objects.pop((kind, namespace, parts[-1]), None) is not None
+        return self.objects.pop((BINDINGS[parts[-2]], namespace, parts[-1]), None) is not None
 
     def create(self, path: str, body: Json) -> Json:
         return {"status": self.review}
@@ -307,14 +303,21 @@ class InlinePool:
     """An executor that does the work at once in the caller's thread."""
 
     def submit(self, work: Any, *args: Any) -> Any:
-        work(*args)
-        return _Done()
+        done: Future[Any] = Future()
+        done.set_result(work(*args))
+        return done
 
     def shutdown(self, **_: Any) -> None: ...
 
 
-class _Done:
-    def result(self) -> None: ...
+class LatePool(InlinePool):
+    """An executor that does its work when the test says so."""
+
+    def __init__(self) -> None:
+        self.left: list[Any] = []
+
+    def submit(self, work: Any, *args: Any) -> None:
+        self.left.append(work)
 
 
 @dataclass
@@ -350,17 +353,13 @@ class World:
         self.call("CreateCluster", name=name, **(given | params))
         reconcile.start(self.eks, self.eks.clusters[name])
 
-    def nodegroup(self, desired: int, name: str = "workers", **params: Any) -> Json:
+    def nodegroup(self, desired: int, **params: Any) -> Json:
         """Create a node group."""
         scaling = {"minSize": 0, "maxSize": 8, "desiredSize": desired}
         given: Json = {"nodeRole": self.node_role, "subnets": sorted(self.ec2.subnets), "scalingConfig": scaling}
-        answer = self.call(
-            "CreateNodegroup",
-            clusterName="demo",
-            nodegroupName=name,
-            **(given | {"instanceTypes": ["m5.large"]} | params),
-        )
-        group: Json = answer["nodegroup"]
+        group: Json = self.of_group("CreateNodegroup", **(given | {"instanceTypes": ["m5.large"]} | params))[
+            "nodegroup"
+        ]
         return group
 
     def turn(self, rounds: int = 1, later_seconds: float = 0.0) -> None:
@@ -370,9 +369,18 @@ class World:
         for _ in range(rounds):
             reconcile.step(self.eks, self.eks.clusters["demo"], time.monotonic() + later_seconds)
 
-    def status(self, name: str = "workers") -> str:
-        """Return a node group's status."""
-        return str(self.call("DescribeNodegroup", clusterName="demo", nodegroupName=name)["nodegroup"]["status"])
+    def of_group(self, operation: str, **params: Any) -> Json:
+        """Call an operation on the node group."""
+        return self.call(operation, clusterName="demo", nodegroupName="workers", **params)
+
+    def group(self) -> Json:
+        """Return the node group as it is described."""
+        described: Json = self.of_group("DescribeNodegroup")["nodegroup"]
+        return described
+
+    def status(self) -> str:
+        """Return the node group's status."""
+        return str(self.group()["status"])
 
 
 def world(monkeypatch: Any) -> World:

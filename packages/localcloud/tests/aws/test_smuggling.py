@@ -29,125 +29,76 @@ def chunked(data: str, signature: str) -> str:
     return f"{len(data):x};chunk-signature={signature}\r\n{data}\r\n0;chunk-signature={'0' * 64}\r\n\r\n"
 
 
+def sts(name: str, headers: dict[str, str] = FORM, *, query: str = "", body: str = ASSUME, **more: Any) -> Attempt:
+    """Return a request to STS, by default the form that assumes a role."""
+    return Attempt(name, "sts", f"/?{query}" if query else "/", body=body, signed=headers, **more)
+
+
+def form(name: str, scope: str, body: str, **more: Any) -> Attempt:
+    """Return a form with an operation."""
+    return Attempt(name, scope, "/", body=body, signed=FORM, **more)
+
+
+def targeted(name: str, target: str, scope: str = "kms", path: str = "/", body: str = "{}") -> Attempt:
+    """Return a request that names its operation in a header."""
+    return Attempt(name, scope, path, body=body, signed=JSON | {"X-Amz-Target": target})
+
+
+def upload(name: str, kind: str = "", body: str = "other", **more: Any) -> Attempt:
+    """Return an upload of an object that the role may write, with a kind of payload."""
+    signed = {"X-Amz-Content-SHA256": kind} if kind else {}
+    return Attempt(name, "s3", "/code/code/y", "PUT", body=body, signed=signed | more.pop("signed", {}), **more)
+
+
+TEXT = {"Content-Type": "text/plain"}
+PLAIN_JSON = {"Content-Type": "application/json"}
+CHUNKED = (("Transfer-Encoding", "chunked"),)
+DELETION = "KeyId={key}&PendingWindowInDays=7"
 STS = [
-    Attempt(
-        "target header of an allowed call",
-        "sts",
-        "/",
-        body=ASSUME,
-        signed=FORM | {"X-Amz-Target": "x.GetCallerIdentity"},
-    ),
-    Attempt(
-        "target header in other case", "sts", "/", body=ASSUME, signed=FORM | {"x-AMZ-tArGeT": "x.GetCallerIdentity"}
-    ),
-    Attempt(
-        "target header outside the signature",
-        "sts",
-        "/",
-        body=ASSUME,
-        signed=FORM,
-        added=(("X-Amz-Target", "x.GetCallerIdentity"),),
-    ),
-    Attempt("action in query and in body", "sts", f"/?{IDENTITY}", body=ASSUME, signed=FORM),
-    Attempt("action in body and in query", "sts", f"/?{ASSUME}", body=IDENTITY, signed=FORM),
-    Attempt("action twice in the body", "sts", "/", body=f"{IDENTITY}&{ASSUME}", signed=FORM),
-    Attempt("action twice in the body, the other way", "sts", "/", body=f"{ASSUME}&{IDENTITY}", signed=FORM),
-    Attempt("action twice in the query", "sts", f"/?{IDENTITY}&{ASSUME}", "GET"),
-    Attempt(
-        "action with an escaped name",
-        "sts",
-        "/",
-        body=f"{IDENTITY}&{ASSUME.replace('Action', '%41ction')}",
-        signed=FORM,
-    ),
-    Attempt("form as plain text", "sts", "/", body=ASSUME, signed={"Content-Type": "text/plain"}),
-    Attempt("form without a content type", "sts", "/", body=ASSUME),
-    Attempt(
-        "form with its content type in capitals",
-        "sts",
-        "/",
-        body=ASSUME,
-        signed={"Content-Type": "Application/X-WWW-Form-Urlencoded"},
-    ),
-    Attempt("multipart form", "sts", "/", body=multipart(FIELDS), signed=MULTIPART),
-    Attempt("form as JSON", "sts", "/", body=json.dumps(FIELDS), signed=JSON),
-    Attempt("form in another path", "sts", "/latest/api/x", body=ASSUME, signed={"Content-Type": "text/plain"}),
-    Attempt("GET with a body", "sts", f"/?{IDENTITY}", "GET", body=ASSUME, signed=FORM),
-    Attempt("GET with a body of no type", "sts", "/", "GET", body=ASSUME),
-    Attempt("PUT instead of POST", "sts", "/", "PUT", body=ASSUME, signed={"Content-Type": "text/plain"}),
-    Attempt("method override", "sts", f"/?{IDENTITY}", "GET", body=ASSUME, signed={"X-HTTP-Method-Override": "POST"}),
-    Attempt(
-        "chunked body",
-        "sts",
-        f"/?{IDENTITY}",
-        body=ASSUME,
-        signed=FORM,
-        signed_body="",
-        added=(("Transfer-Encoding", "chunked"),),
-    ),
-    Attempt("body that was not signed", "sts", "/", body=ASSUME, signed=FORM, signed_body=IDENTITY),
-    Attempt(
+    sts("target header of an allowed call", FORM | {"X-Amz-Target": "x.GetCallerIdentity"}),
+    sts("target header in other case", FORM | {"x-AMZ-tArGeT": "x.GetCallerIdentity"}),
+    sts("target header outside the signature", added=(("X-Amz-Target", "x.GetCallerIdentity"),)),
+    sts("action in query and in body", query=IDENTITY),
+    sts("action in body and in query", query=ASSUME, body=IDENTITY),
+    sts("action twice in the body", body=f"{IDENTITY}&{ASSUME}"),
+    sts("action twice in the body, the other way", body=f"{ASSUME}&{IDENTITY}"),
+    sts("action twice in the query", {}, query=f"{IDENTITY}&{ASSUME}", body="", method="GET"),
+    sts("action with an escaped name", body=f"{IDENTITY}&{ASSUME.replace('Action', '%41ction')}"),
+    sts("form as plain text", TEXT),
+    sts("form without a content type", {}),
+    sts("form with its content type in capitals", {"Content-Type": "Application/X-WWW-Form-Urlencoded"}),
+    sts("multipart form", MULTIPART, body=multipart(FIELDS)),
+    sts("form as JSON", JSON, body=json.dumps(FIELDS)),
+    Attempt("form in another path", "sts", "/latest/api/x", body=ASSUME, signed=TEXT),
+    sts("GET with a body", query=IDENTITY, method="GET"),
+    sts("GET with a body of no type", {}, method="GET"),
+    sts("PUT instead of POST", TEXT, method="PUT"),
+    sts("method override", {"X-HTTP-Method-Override": "POST"}, query=IDENTITY, method="GET"),
+    sts("chunked body", query=IDENTITY, signed_body="", added=CHUNKED),
+    sts("body that was not signed", signed_body=IDENTITY),
+    sts(
         "body that was not signed, with its hash in the header",
-        "sts",
-        "/",
-        body=ASSUME,
-        signed=FORM | {"X-Amz-Content-SHA256": smuggling.sha256(IDENTITY)},
+        FORM | {"X-Amz-Content-SHA256": smuggling.sha256(IDENTITY)},
         signed_body=IDENTITY,
     ),
-    Attempt(
-        "body that is not signed at all",
-        "sts",
-        "/",
-        body=ASSUME,
-        signed=FORM | {"X-Amz-Content-SHA256": "UNSIGNED-PAYLOAD"},
-        signed_body=IDENTITY,
-    ),
+    sts("body that is not signed at all", FORM | {"X-Amz-Content-SHA256": "UNSIGNED-PAYLOAD"}, signed_body=IDENTITY),
 ]
 SCOPES = [
-    Attempt(
-        "action of IAM in the scope of STS",
-        "sts",
-        "/",
-        body="Action=CreateUser&UserName=x&Version=2010-05-08",
-        signed=FORM,
-    ),
-    Attempt("action of STS in the scope of IAM", "iam", "/", body=IDENTITY, signed=FORM),
-    Attempt(
-        "action of IAM with the host of STS",
-        "iam",
-        "/",
-        body="Action=CreateUser&UserName=x",
-        signed=FORM,
-        host="sts.amazonaws.com",
-    ),
-    Attempt(
-        "target of KMS in the scope of STS",
-        "sts",
-        "/",
-        body="{}",
-        signed=JSON | {"X-Amz-Target": "TrentService.ListKeys"},
-    ),
-    Attempt(
-        "target with the prefix of another service",
-        "kms",
-        "/",
-        body="{}",
-        signed=JSON | {"X-Amz-Target": "AmazonSSM.ListKeys"},
-    ),
-    Attempt("target without a prefix", "kms", "/", body="{}", signed=JSON | {"X-Amz-Target": "ListKeys"}),
-    Attempt(
+    form("action of IAM in the scope of STS", "sts", "Action=CreateUser&UserName=x&Version=2010-05-08"),
+    form("action of STS in the scope of IAM", "iam", IDENTITY),
+    form("action of IAM with the host of STS", "iam", "Action=CreateUser&UserName=x", host="sts.amazonaws.com"),
+    targeted("target of KMS in the scope of STS", "TrentService.ListKeys", "sts"),
+    targeted("target with the prefix of another service", "AmazonSSM.ListKeys"),
+    targeted("target without a prefix", "ListKeys"),
+    targeted(
         "two target headers",
-        "kms",
-        "/",
+        "TrentService.ScheduleKeyDeletion,TrentService.ListKeys",
         body='{"KeyId": "{key}", "PendingWindowInDays": 7}',
-        signed=JSON | {"X-Amz-Target": "TrentService.ScheduleKeyDeletion,TrentService.ListKeys"},
     ),
-    Attempt(
+    targeted(
         "target and an action in the query",
-        "kms",
-        "/?Action=ScheduleKeyDeletion&KeyId={key}&PendingWindowInDays=7",
-        body="{}",
-        signed=JSON | {"X-Amz-Target": "TrentService.ListKeys"},
+        "TrentService.ListKeys",
+        path=f"/?Action=ScheduleKeyDeletion&{DELETION}",
     ),
     Attempt("scope that is a host", "motoapi.amazonaws.com", "/moto-api/data.json", "GET"),
     Attempt("scope of a service that does not exist", "nothing", "/private/secret", "GET"),
@@ -159,30 +110,22 @@ SCOPES = [
     Attempt("reset of moto, signed for EKS", "eks", "/moto-api/reset"),
     Attempt("reset of moto, signed for S3", "s3", "/moto-api/reset"),
     Attempt("path that no operation has", "elasticfilesystem", "/2015-02-01/nothing", "GET"),
-    Attempt("operation that the service does not have", "ec2", "/", body="Action=DescribeNothing", signed=FORM),
-    Attempt("no operation at all", "ec2", "/", body="Version=2016-11-15", signed=FORM),
+    form("operation that the service does not have", "ec2", "Action=DescribeNothing"),
+    form("no operation at all", "ec2", "Version=2016-11-15"),
 ]
 RESOURCES = [
-    Attempt(
+    form(
         "role name for an operation that has none",
         "iam",
-        "/",
-        body="Action=CreateUser&UserName=x&RoleName=own&Version=2010-05-08",
-        signed=FORM,
+        "Action=CreateUser&UserName=x&RoleName=own&Version=2010-05-08",
     ),
-    Attempt(
-        "role name twice",
-        "iam",
-        "/",
-        body="Action=DeleteRole&RoleName=own&RoleName=pod&Version=2010-05-08",
-        signed=FORM,
-    ),
+    form("role name twice", "iam", "Action=DeleteRole&RoleName=own&RoleName=pod&Version=2010-05-08"),
     Attempt(
         "own file system in the query, another one in the body",
         "elasticfilesystem",
         "/2015-02-01/access-points?FileSystemId={own}",
         body='{"FileSystemId": "{other}", "ClientToken": "c"}',
-        signed={"Content-Type": "application/json"},
+        signed=PLAIN_JSON,
     ),
     Attempt(
         "escaped slash in a file system's name",
@@ -195,20 +138,20 @@ RESOURCES = [
         "eks",
         "/clusters/a/node-groups",
         body='{"clusterName": "b"}',
-        signed={"Content-Type": "application/json"},
+        signed=PLAIN_JSON,
     ),
 ]
+SIGNED_CHUNKS = "STREAMING-AWS4-HMAC-SHA256-PAYLOAD"
+OTHERS_BUCKET = "private.s3.amazonaws.com"
 S3 = [
     Attempt("escaped slash after the bucket", "s3", "/private%2Fsecret", "GET"),
     Attempt("doubly escaped slash", "s3", "/code/code%252F..%252F..%252Fprivate/secret", "GET"),
     Attempt("dots in the path", "s3", "/code/code/../../private/secret", "GET"),
     Attempt("escaped dots in the path", "s3", "/code/code/%2e%2e/%2e%2e/private/secret", "GET"),
     Attempt("two slashes before the bucket", "s3", "//private/secret", "GET"),
-    Attempt("bucket of the host header", "s3", "/secret", "GET", host="private.s3.amazonaws.com"),
-    Attempt(
-        "bucket of the host header instead of the path's", "s3", "/code/code/x", "GET", host="private.s3.amazonaws.com"
-    ),
-    Attempt("absolute address of another host", "s3", "http://private.s3.amazonaws.com/secret", "GET"),
+    Attempt("bucket of the host header", "s3", "/secret", "GET", host=OTHERS_BUCKET),
+    Attempt("bucket of the host header instead of the path's", "s3", "/code/code/x", "GET", host=OTHERS_BUCKET),
+    Attempt("absolute address of another host", "s3", f"http://{OTHERS_BUCKET}/secret", "GET"),
     Attempt("source of a copy", "s3", "/code/code/copy", "PUT", signed={"x-amz-copy-source": "/private/secret"}),
     Attempt(
         "source of a copy outside the signature",
@@ -236,47 +179,20 @@ S3 = [
         "/code?delete",
         body="<Delete><Object><Key>code/x</Key></Object><Object><Key>data/y</Key></Object></Delete>",
     ),
-    Attempt("body of another hash", "s3", "/code/code/y", "PUT", body="other", signed_body="signed"),
-    Attempt(
-        "chunked body of another hash",
-        "s3",
-        "/code/code/y",
-        "PUT",
-        body="other",
-        signed_body="",
-        added=(("Transfer-Encoding", "chunked"),),
-    ),
-    Attempt(
-        "unknown payload kind",
-        "s3",
-        "/code/code/y",
-        "PUT",
-        body="other",
-        signed={"X-Amz-Content-SHA256": "STREAMING-NOTHING"},
-    ),
-    Attempt(
+    upload("body of another hash", signed_body="signed"),
+    upload("chunked body of another hash", signed_body="", added=CHUNKED),
+    upload("unknown payload kind", "STREAMING-NOTHING"),
+    upload(
         "chunk of another signature",
-        "s3",
-        "/code/code/y",
-        "PUT",
-        body=chunked("other", "0" * 64),
-        signed={"X-Amz-Content-SHA256": "STREAMING-AWS4-HMAC-SHA256-PAYLOAD", "x-amz-decoded-content-length": "5"},
+        SIGNED_CHUNKS,
+        chunked("other", "0" * 64),
+        signed={"x-amz-decoded-content-length": "5"},
     ),
-    Attempt(
-        "chunks without signatures where signed ones are announced",
-        "s3",
-        "/code/code/y",
-        "PUT",
-        body="5\r\nother\r\n0\r\n\r\n",
-        signed={"X-Amz-Content-SHA256": "STREAMING-AWS4-HMAC-SHA256-PAYLOAD"},
-    ),
-    Attempt(
+    upload("chunks without signatures where signed ones are announced", SIGNED_CHUNKS, "5\r\nother\r\n0\r\n\r\n"),
+    upload(
         "trailing checksum of another body",
-        "s3",
-        "/code/code/y",
-        "PUT",
-        body="5\r\nother\r\n0\r\nx-amz-checksum-crc32:AAAAAA==\r\n\r\n",
-        signed={"X-Amz-Content-SHA256": "STREAMING-UNSIGNED-PAYLOAD-TRAILER"},
+        "STREAMING-UNSIGNED-PAYLOAD-TRAILER",
+        "5\r\nother\r\n0\r\nx-amz-checksum-crc32:AAAAAA==\r\n\r\n",
     ),
     Attempt("method in small letters", "s3", "/private/secret", "get"),
     Attempt("account header", "s3", "/private/secret", "GET", signed={"X-Moto-Account-Id": "999999999999"}),
@@ -303,12 +219,10 @@ def test_an_ambiguous_request_is_neither_carried_out_nor_answered(
 @pytest.mark.parametrize(
     "attempt",
     [
-        Attempt(
+        targeted(
             "action inside of a JSON text",
-            "kms",
-            "/",
-            body='{"Marker": "&Action=ScheduleKeyDeletion&KeyId={key}&PendingWindowInDays=7&"}',
-            signed=JSON | {"X-Amz-Target": "TrentService.ListKeys"},
+            "TrentService.ListKeys",
+            body=f'{{"Marker": "&Action=ScheduleKeyDeletion&{DELETION}&"}}',
         ),
         Attempt(
             "file system in the query",
@@ -322,7 +236,7 @@ def test_an_ambiguous_request_is_neither_carried_out_nor_answered(
             "/2015-02-01/file-systems/{own}/policy",
             "PUT",
             body='{"FileSystemId": "{other}", "Policy": "{}"}',
-            signed={"Content-Type": "application/json"},
+            signed=PLAIN_JSON,
         ),
         Attempt(
             "version in the body of a deletion", "s3", "/code/code/z", "DELETE", body="versionId={version}", signed=FORM
@@ -341,5 +255,4 @@ def test_the_tables_role_may_do_what_its_policy_allows(endpoint: str, account: A
     assert client("s3").get_object(Bucket="code", Key="code/x")["Body"].read() == b"x"
     assert client("kms").list_keys()["Keys"]
     assert client("iam").get_role(RoleName="own")["Role"]["RoleName"] == "own"
-    assert client("efs").describe_file_system_policy is not None
     assert client("efs").update_file_system(FileSystemId=account.ids["own"], ThroughputMode="bursting")

@@ -8,10 +8,8 @@ import pytest
 from localcloud.aws.eks.model import Nodegroup, Phase, Worker
 from localcloud.aws.eks.rules import (
     Drain,
-    Forget,
     Launch,
     PowerOff,
-    Restart,
     Terminate,
     decide,
     decide_self_managed,
@@ -84,22 +82,6 @@ def test_an_instance_that_is_terminated_while_its_node_starts_is_replaced() -> N
     assert decide(group(1), [gone], {}, NOW) == [PowerOff("i-1", clean=False), Launch("subnet-a")]
 
 
-def test_the_instance_of_a_failed_node_is_terminated() -> None:
-    broken = worker(1, "a", Phase.FAILED)
-    assert decide(group(1), [broken], running(broken), NOW) == [Terminate("i-1"), Launch("subnet-a")]
-
-
-def test_the_next_launch_after_a_failed_start_is_delayed() -> None:
-    assert decide(group(1), [], {}, NOW, launch_after=NOW + 1) == []
-    assert decide(group(1), [], {}, NOW, launch_after=NOW) == [Launch("subnet-a")]
-
-
-def test_a_dead_nodes_object_is_deleted_some_seconds_after_its_last_process() -> None:
-    dying, dead = worker(1, phase=Phase.DEAD), worker(2, phase=Phase.DEAD, died_at=NOW - 5)
-    just = worker(3, phase=Phase.DEAD, died_at=NOW - 4)
-    assert decide(group(0), [dying, dead, just], {}, NOW) == [Forget("i-2")]
-
-
 def test_a_surplus_node_is_drained_then_terminated_then_shut_down() -> None:
     surplus = worker(1)
     assert decide(group(0), [surplus], running(surplus), NOW) == [Drain("i-1")]
@@ -108,12 +90,6 @@ def test_a_surplus_node_is_drained_then_terminated_then_shut_down() -> None:
     drained = replace(surplus, phase=Phase.DRAINED)
     assert decide(group(0), [drained], running(drained), NOW) == [Terminate("i-1")]
     assert decide(group(0), [drained], {}, NOW) == [PowerOff("i-1", clean=True)]
-
-
-def test_deleting_a_group_drains_all_its_nodes() -> None:
-    workers = [worker(1, "a"), worker(2, "b")]
-    actions = decide(group(2, "DELETING"), workers, running(*workers), NOW)
-    assert sorted(actions, key=str) == [Drain("i-1"), Drain("i-2")]
 
 
 @pytest.mark.parametrize(
@@ -146,38 +122,8 @@ def test_a_group_is_settled_when_exactly_the_desired_nodes_are_ready() -> None:
     assert settled(group(0), [])
 
 
-def test_a_rebooted_node_is_started_again_once_it_is_up() -> None:
-    up, starting = worker(1), worker(2, phase=Phase.STARTING)
-    rebooted = {"i-1": 2, "i-2": 2}
-    assert decide(group(2), [up, starting], rebooted, NOW) == [Restart("i-1", 2)]
-    assert decide_self_managed([up, starting], rebooted, (), NOW) == [Restart("i-1", 2)]
-
-
-def test_a_self_managed_node_runs_as_long_as_its_instance() -> None:
-    node = worker(1)
-    assert decide_self_managed([node], running(node), (), NOW) == []
-    assert decide_self_managed([node], {}, (), NOW) == [PowerOff("i-1", clean=False)]
-    assert decide_self_managed([replace(node, phase=Phase.STARTING)], {}, (), NOW) == [PowerOff("i-1", clean=False)]
-
-
-def test_the_node_object_of_a_stopped_instance_stays_until_the_instance_is_terminated() -> None:
-    node = worker(1)
-    assert decide_self_managed([node], {}, ["i-1"], NOW) == [PowerOff("i-1", clean=False)]
-    dead = replace(node, phase=Phase.DEAD, died_at=NOW - 60)
-    assert decide_self_managed([dead], {}, ["i-1"], NOW) == []
-    assert decide_self_managed([dead], {"i-1": 2}, (), NOW) == [Restart("i-1", 2)]
-    assert decide_self_managed([dead], {}, (), NOW) == [Forget("i-1")]
-    assert decide_self_managed([replace(dead, died_at=NOW - 1)], {}, (), NOW) == []
-
-
 def test_a_started_instance_waits_until_its_last_process_has_ended() -> None:
     assert decide_self_managed([worker(1, phase=Phase.DEAD)], {"i-1": 2}, (), NOW) == []
-
-
-def test_a_self_managed_node_that_has_failed_starts_again_on_its_instance() -> None:
-    failed = worker(1, phase=Phase.FAILED, died_at=NOW - 9)
-    assert decide_self_managed([failed], running(failed), (), NOW) == []
-    assert decide_self_managed([failed], running(failed), (), NOW + 1) == [Restart("i-1", 1)]
 
 
 def updating(desired: int, **update_config: object) -> Nodegroup:
@@ -186,15 +132,6 @@ def updating(desired: int, **update_config: object) -> Nodegroup:
 
 def released(release: str, *numbers: int, phase: Phase = Phase.UP) -> list[Worker]:
     return [replace(worker(number, phase=phase), release=release) for number in numbers]
-
-
-def test_a_new_node_is_launched_before_an_old_one_goes() -> None:
-    old = released("old", 1, 2)
-    assert [type(action) for action in decide(updating(2), old, running(*old), NOW)] == [Launch]
-    starting = released("new", 3, phase=Phase.STARTING)
-    assert decide(updating(2), [*old, *starting], running(*old, *starting), NOW) == []
-    ready = released("new", 3)
-    assert decide(updating(2), [*old, *ready], running(*old, *ready), NOW) == [Drain("i-1")]
 
 
 def test_the_next_node_waits_until_the_one_before_is_gone() -> None:

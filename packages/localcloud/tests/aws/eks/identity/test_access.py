@@ -28,9 +28,7 @@ VIEW = "arn:aws:eks::aws:cluster-access-policy/AmazonEKSViewPolicy"
 
 
 @pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> World:
-    world = fakes.world(monkeypatch)
-    world.cluster()
+def world(world: World) -> World:
     world.principals.keys["ANN"] = Principal(USER, USER, ACCOUNT, "ann's secret", ())
     session = f"arn:aws:sts::{ACCOUNT}:assumed-role/admin/bob"
     world.principals.keys["BOB"] = Principal(session, ROLE, ACCOUNT, "bob's secret", ())

@@ -16,13 +16,6 @@ from packages.localcloud.tests.aws import fakes
 from packages.localcloud.tests.aws.fakes import World
 
 
-@pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> World:
-    world = fakes.world(monkeypatch)
-    world.cluster()
-    return world
-
-
 def associate(world: World, account: str = "trainer", **more: Any) -> dict[str, Any]:
     association: dict[str, Any] = world.call(
         "CreatePodIdentityAssociation",

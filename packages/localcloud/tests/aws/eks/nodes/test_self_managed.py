@@ -20,10 +20,8 @@ PROFILE = f"arn:aws:iam::{ACCOUNT}:instance-profile/surge"
 
 
 @pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> World:
+def world(world: World) -> World:
     """A cluster, and a role that may join it, with an instance profile."""
-    world = fakes.world(monkeypatch)
-    world.cluster()
     role = world.principals.add_role("surge", fakes.trust("ec2.amazonaws.com"))
     world.principals.profiles[PROFILE] = role
     world.call("CreateAccessEntry", clusterName="demo", principalArn=role, type="EC2_LINUX")

@@ -12,13 +12,6 @@ from packages.localcloud.tests.aws import fakes
 from packages.localcloud.tests.aws.fakes import World
 
 
-@pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> World:
-    world = fakes.world(monkeypatch)
-    world.cluster()
-    return world
-
-
 def create(world: World, **params: Any) -> dict[str, Any]:
     addon: dict[str, Any] = world.call("CreateAddon", **({"clusterName": "demo", "addonName": "vpc-cni"} | params))
     return addon["addon"]  # type: ignore[no-any-return]
@@ -92,20 +85,10 @@ def test_an_update_changes_version_and_configuration(world: World) -> None:
     assert world.machine.software.installed["vpc-cni"] == ("v1.20.3-eksbuild.1", {"x": 1})
 
 
-class LatePool(fakes.InlinePool):
-    """An executor that does its work when the test says so."""
-
-    def __init__(self) -> None:
-        self.left: list[Any] = []
-
-    def submit(self, work: Any, *args: Any) -> None:
-        self.left.append(work)
-
-
 def test_an_addon_is_active_once_its_new_version_is_installed(world: World) -> None:
     create(world)
     world.turn()
-    world.eks.pool = pool = LatePool()  # type: ignore[assignment]
+    world.eks.pool = pool = fakes.LatePool()  # type: ignore[assignment]
     asked: dict[str, Any] = {"clusterName": "demo", "addonName": "vpc-cni"}
     identity = world.call("UpdateAddon", **asked, addonVersion="v1.20.3-eksbuild.1")["update"]["id"]
     seen = []
@@ -161,9 +144,9 @@ def test_kube_proxy_has_the_version_of_the_cluster(world: World) -> None:
 
 
 def test_an_addon_keeps_its_version_when_its_configuration_changes_after_an_upgrade(
-    monkeypatch: pytest.MonkeyPatch,
+    account: World,
 ) -> None:
-    world = fakes.world(monkeypatch)
+    world = account
     world.cluster(version="1.34")
     create(world, addonName="kube-proxy")
     world.call("UpdateClusterVersion", name="demo", version="1.35")

@@ -15,8 +15,9 @@ from packages.localcloud.tests.aws.fakes import World
 
 
 @pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> World:
-    return fakes.world(monkeypatch)
+def world(account: World) -> World:
+    """The account without a cluster."""
+    return account
 
 
 def test_a_cluster_is_creating_until_its_control_plane_runs(world: World) -> None:
@@ -145,15 +146,9 @@ def test_a_cluster_goes_to_the_next_version_of_kubernetes(world: World) -> None:
     assert world.call("DescribeUpdate", name="demo", updateId=update["id"])["update"]["status"] == "Successful"
 
 
-class LatePool(fakes.InlinePool):
-    """An executor that does nothing, so that an update stays in progress."""
-
-    def submit(self, work: Any, *args: Any) -> None: ...
-
-
 def test_a_cluster_that_is_being_updated_takes_no_other_update_and_is_not_deleted(world: World) -> None:
     world.cluster(version="1.34")
-    world.eks.pool = LatePool()  # type: ignore[assignment]
+    world.eks.pool = fakes.LatePool()  # type: ignore[assignment]
     world.call("UpdateClusterVersion", name="demo", version="1.35")
     calls: dict[str, dict[str, Any]] = {"UpdateClusterVersion": {"version": "1.35"}, "DeleteCluster": {}}
     for operation, params in calls.items():
@@ -165,7 +160,7 @@ def test_a_cluster_that_is_being_updated_takes_no_other_update_and_is_not_delete
 
 def test_of_two_updates_of_the_version_at_once_one_is_refused(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.cluster(version="1.34")
-    world.eks.pool = LatePool()  # type: ignore[assignment]
+    world.eks.pool = fakes.LatePool()  # type: ignore[assignment]
     asked: dict[str, Any] = {"name": "demo", "version": "1.35"}
 
     def meanwhile() -> list[str]:

@@ -13,7 +13,6 @@ import pytest
 from localcloud.aws.eks import reconcile
 from localcloud.aws.eks.errors import EksError
 
-from packages.localcloud.tests.aws import fakes
 from packages.localcloud.tests.aws.fakes import ACCOUNT, World
 
 USER = f"arn:aws:iam::{ACCOUNT}:user/ann"
@@ -103,13 +102,6 @@ KINDS = [
     ),
 ]
 every_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.operation)
-
-
-@pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> World:
-    world = fakes.world(monkeypatch)
-    world.cluster()
-    return world
 
 
 def active(world: World, made: Mapping[str, Any]) -> None:

@@ -8,15 +8,7 @@ import pytest
 from localcloud.aws.eks.errors import EksError
 from localcloud.aws.eks_images import RELEASES
 
-from packages.localcloud.tests.aws import fakes
 from packages.localcloud.tests.aws.fakes import World
-
-
-@pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> World:
-    made = fakes.world(monkeypatch)
-    made.cluster()
-    return made
 
 
 def updated_versions(world: World) -> list[str]:
@@ -24,17 +16,16 @@ def updated_versions(world: World) -> list[str]:
     return [node.spec["version"] for node in world.machine.nodes.values() if node.ended is None]
 
 
-def test_a_group_follows_its_cluster_node_by_node(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = fakes.world(monkeypatch)
+def test_a_group_follows_its_cluster_node_by_node(account: World) -> None:
+    world = account
     world.cluster(version="1.34")
     assert world.nodegroup(2)["releaseVersion"] == RELEASES["1.34"][0]
     world.turn(3)
-    names: dict[str, Any] = {"clusterName": "demo", "nodegroupName": "workers"}
     with pytest.raises(EksError, match=r"Version 1\.35 is not supported: the cluster has 1\.34"):
-        world.call("UpdateNodegroupVersion", **names, version="1.35")
+        world.of_group("UpdateNodegroupVersion", version="1.35")
     world.call("UpdateClusterVersion", name="demo", version="1.35")
     assert updated_versions(world) == ["1.34", "1.34"]
-    update = world.call("UpdateNodegroupVersion", **names, version="1.35")["update"]
+    update = world.of_group("UpdateNodegroupVersion", version="1.35")["update"]
     assert update["status"] == "InProgress"
     seen = []
     while world.status() == "UPDATING":
@@ -44,7 +35,7 @@ def test_a_group_follows_its_cluster_node_by_node(monkeypatch: pytest.MonkeyPatc
     assert ["1.34", "1.34", "1.35"] in seen, "a new node is there before an old one goes"
     assert min(len(each) for each in seen) == 2
     assert updated_versions(world) == ["1.35", "1.35"]
-    group = world.call("DescribeNodegroup", **names)["nodegroup"]
+    group = world.group()
     assert (group["status"], group["version"], group["releaseVersion"]) == ("ACTIVE", "1.35", RELEASES["1.35"][0])
     described = world.call("DescribeUpdate", name="demo", nodegroupName="workers", updateId=update["id"])["update"]
     assert described["status"] == "Successful"
@@ -54,18 +45,16 @@ def test_a_group_follows_its_cluster_node_by_node(monkeypatch: pytest.MonkeyPatc
 def test_a_group_that_is_being_updated_takes_no_other_update(world: World) -> None:
     world.nodegroup(1, releaseVersion=RELEASES["1.35"][1])
     world.turn(2)
-    names: dict[str, Any] = {"clusterName": "demo", "nodegroupName": "workers"}
-    world.call("UpdateNodegroupVersion", **names)
+    world.of_group("UpdateNodegroupVersion")
     with pytest.raises(EksError, match="not in Active state, but UPDATING"):
-        world.call("UpdateNodegroupConfig", **names, labels={"addOrUpdateLabels": {"a": "b"}})
+        world.of_group("UpdateNodegroupConfig", labels={"addOrUpdateLabels": {"a": "b"}})
 
 
 def begun_update(world: World) -> dict[str, Any]:
     """Begin the update of a group of two nodes; return what names it."""
     world.nodegroup(2, releaseVersion=RELEASES["1.35"][1])
     world.turn(3)
-    asked: dict[str, Any] = {"clusterName": "demo", "nodegroupName": "workers"}
-    identity = world.call("UpdateNodegroupVersion", **asked)["update"]["id"]
+    identity = world.of_group("UpdateNodegroupVersion")["update"]["id"]
     return {"name": "demo", "nodegroupName": "workers", "updateId": identity}
 
 
@@ -79,7 +68,7 @@ def test_an_update_without_new_nodes_fails_and_leaves_the_old_ones(world: World)
     update = world.call("DescribeUpdate", **asked)["update"]
     assert (update["status"], update["errors"][0]["errorCode"]) == ("Failed", "NodeCreationFailure")
     assert "InsufficientInstanceCapacity" in update["errors"][0]["errorMessage"]
-    group = world.call("DescribeNodegroup", clusterName="demo", nodegroupName="workers")["nodegroup"]
+    group = world.group()
     assert (group["status"], group["releaseVersion"]) == ("ACTIVE", RELEASES["1.35"][1])
     assert world.ec2.running() == old
 
@@ -100,7 +89,7 @@ def test_a_new_node_that_does_not_join_ends_the_update_and_goes(world: World) ->
 def test_the_update_of_a_deleted_group_is_cancelled(world: World) -> None:
     asked = begun_update(world)
     state = world.eks.clusters["demo"]
-    world.call("DeleteNodegroup", clusterName="demo", nodegroupName="workers")
+    world.of_group("DeleteNodegroup")
     world.turn(9, later_seconds=60)
     assert world.call("ListNodegroups", clusterName="demo")["nodegroups"] == []
     assert state.updates[asked["updateId"]].status == "Cancelled"
@@ -110,9 +99,8 @@ def test_the_update_of_a_deleted_group_is_cancelled(world: World) -> None:
 def test_a_group_keeps_the_launch_template_that_it_was_created_with(world: World, template: Any) -> None:
     world.nodegroup(1, **({"launchTemplate": template} if template else {}))
     world.turn(3)
-    names: dict[str, Any] = {"clusterName": "demo", "nodegroupName": "workers"}
     with pytest.raises(EksError, match=r"can't change from launch template (none|lt-2) to lt-1") as caught:
-        world.call("UpdateNodegroupVersion", **names, launchTemplate={"id": "lt-1"})
+        world.of_group("UpdateNodegroupVersion", launchTemplate={"id": "lt-1"})
     assert caught.value.code == "InvalidParameterException"
     assert world.status() == "ACTIVE"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,15 +10,7 @@ from localcloud.aws.eks import reconcile
 from localcloud.aws.eks.errors import EksError
 from localcloud.aws.eks_images import RELEASES, image_of
 
-from packages.localcloud.tests.aws import fakes
 from packages.localcloud.tests.aws.fakes import World
-
-
-@pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> World:
-    world = fakes.world(monkeypatch)
-    world.cluster()
-    return world
 
 
 def test_a_group_is_active_once_its_nodes_are_ready(world: World) -> None:
@@ -54,21 +47,22 @@ def test_a_terminated_instances_node_loses_power_and_is_replaced(world: World) -
     assert world.machine.planes[0].deleted_nodes == [world.machine.nodes[victim].spec["name"]]
 
 
-def test_a_stopped_instance_is_terminated_and_replaced(world: World) -> None:
+def stop(world: World, instance: str) -> None:
+    world.ec2.states[instance] = "stopped"
+
+
+def kill_processes(world: World, instance: str) -> None:
+    world.machine.nodes[instance].running = False
+
+
+@pytest.mark.parametrize("end", [stop, kill_processes])
+def test_an_instance_whose_node_has_ended_is_terminated_and_replaced(
+    world: World, end: Callable[[World, str], None]
+) -> None:
     world.nodegroup(1)
     world.turn(2)
     victim = next(iter(world.ec2.running()))
-    world.ec2.states[victim] = "stopped"
-    world.turn(2)
-    assert world.ec2.states[victim] == "terminated"
-    assert len(world.ec2.running()) == 1
-
-
-def test_a_node_whose_processes_died_is_replaced(world: World) -> None:
-    world.nodegroup(1)
-    world.turn(2)
-    victim = next(iter(world.ec2.running()))
-    world.machine.nodes[victim].running = False
+    end(world, victim)
     world.turn(2)
     assert world.ec2.states[victim] == "terminated"
     assert len(world.ec2.running()) == 1
@@ -88,7 +82,7 @@ def test_scaling_in_drains_nodes_before_terminating_them(world: World) -> None:
     world.nodegroup(2)
     world.turn(2)
     scaling = {"minSize": 0, "maxSize": 8, "desiredSize": 1}
-    update = world.call("UpdateNodegroupConfig", clusterName="demo", nodegroupName="workers", scalingConfig=scaling)
+    update = world.of_group("UpdateNodegroupConfig", scalingConfig=scaling)
     assert update["update"]["type"] == "ConfigUpdate"
     world.turn(4)
     drained = world.machine.planes[0].drained
@@ -103,7 +97,7 @@ def test_scaling_out_adds_only_the_missing_nodes(world: World) -> None:
     world.nodegroup(1)
     world.turn(2)
     first = world.ec2.running()
-    world.call("UpdateNodegroupConfig", clusterName="demo", nodegroupName="workers", scalingConfig={"desiredSize": 3})
+    world.of_group("UpdateNodegroupConfig", scalingConfig={"desiredSize": 3})
     world.turn(2)
     assert first < world.ec2.running()
     assert len(world.ec2.running()) == 3
@@ -112,9 +106,10 @@ def test_scaling_out_adds_only_the_missing_nodes(world: World) -> None:
 def test_deleting_a_group_terminates_its_instances(world: World) -> None:
     world.nodegroup(2)
     world.turn(2)
-    world.call("DeleteNodegroup", clusterName="demo", nodegroupName="workers")
+    world.of_group("DeleteNodegroup")
     assert world.status() == "DELETING"
     world.turn(5)
+    assert len(world.machine.planes[0].drained) == 2
     assert world.ec2.running() == set()
     with pytest.raises(EksError, match="No node group found for name: workers"):
         world.status()
@@ -126,13 +121,13 @@ def test_a_group_whose_nodes_never_join_fails_with_the_reason(world: World) -> N
     for node in world.machine.nodes.values():
         node.ready = lambda: False  # type: ignore[method-assign]
     world.turn(later_seconds=301)
-    group = world.call("DescribeNodegroup", clusterName="demo", nodegroupName="workers")["nodegroup"]
+    group = world.group()
     assert group["status"] == "CREATE_FAILED"
     assert group["health"]["issues"][0]["code"] == "NodeCreationFailure"
 
 
 def health(world: World) -> tuple[str, list[str]]:
-    group = world.call("DescribeNodegroup", clusterName="demo", nodegroupName="workers")["nodegroup"]
+    group = world.group()
     return group["status"], [issue["code"] for issue in group["health"]["issues"]]
 
 
@@ -140,10 +135,10 @@ def test_a_group_without_capacity_is_degraded_until_there_is_some(world: World) 
     world.nodegroup(1)
     world.turn(3)
     world.ec2.without_capacity = {("m5.large", "subnet-a"), ("m5.large", "subnet-b")}
-    world.call("UpdateNodegroupConfig", clusterName="demo", nodegroupName="workers", scalingConfig={"desiredSize": 2})
+    world.of_group("UpdateNodegroupConfig", scalingConfig={"desiredSize": 2})
     world.turn()
     assert health(world) == ("DEGRADED", ["AsgInstanceLaunchFailures"])
-    group = world.call("DescribeNodegroup", clusterName="demo", nodegroupName="workers")["nodegroup"]
+    group = world.group()
     assert "Could not launch On-Demand Instances. InsufficientInstanceCapacity - " in str(group["health"]["issues"])
     assert len(world.ec2.running()) == 1
     world.ec2.without_capacity = set()
@@ -170,8 +165,8 @@ def test_a_group_whose_creation_failed_accepts_no_update_and_can_be_deleted(worl
     world.turn(later_seconds=301)
     sizes = {"minSize": 0, "desiredSize": 0}
     with pytest.raises(EksError, match="currently not in Active state, but CREATE_FAILED"):
-        world.call("UpdateNodegroupConfig", clusterName="demo", nodegroupName="workers", scalingConfig=sizes)
-    world.call("DeleteNodegroup", clusterName="demo", nodegroupName="workers")
+        world.of_group("UpdateNodegroupConfig", scalingConfig=sizes)
+    world.of_group("DeleteNodegroup")
     world.turn(5)
     world.nodegroup(0)
     world.turn()
@@ -202,10 +197,8 @@ def test_a_node_whose_spot_instance_has_its_notice_is_drained_and_replaced(world
 def test_changed_labels_are_applied_to_existing_nodes(world: World) -> None:
     world.nodegroup(1, labels={"old": "1", "kept": "1"})
     world.turn(3)
-    world.call(
+    world.of_group(
         "UpdateNodegroupConfig",
-        clusterName="demo",
-        nodegroupName="workers",
         labels={"addOrUpdateLabels": {"new": "1"}, "removeLabels": ["old"]},
     )
     world.turn()
@@ -312,12 +305,11 @@ def test_how_nodes_are_replaced_is_kept_and_shown(world: World) -> None:
 def test_a_group_keeps_the_release_that_it_is_given(world: World) -> None:
     older = RELEASES["1.35"][1]
     assert world.nodegroup(1, releaseVersion=older)["releaseVersion"] == older
-    names: dict[str, Any] = {"clusterName": "demo", "nodegroupName": "workers"}
     world.turn(2)
-    world.call("UpdateNodegroupConfig", **names, labels={"addOrUpdateLabels": {"a": "b"}})
-    assert world.call("DescribeNodegroup", **names)["nodegroup"]["releaseVersion"] == older
-    world.call("UpdateNodegroupVersion", **names, releaseVersion=RELEASES["1.35"][0])
-    assert world.call("DescribeNodegroup", **names)["nodegroup"]["releaseVersion"] == RELEASES["1.35"][0]
+    world.of_group("UpdateNodegroupConfig", labels={"addOrUpdateLabels": {"a": "b"}})
+    assert world.group()["releaseVersion"] == older
+    world.of_group("UpdateNodegroupVersion", releaseVersion=RELEASES["1.35"][0])
+    assert world.group()["releaseVersion"] == RELEASES["1.35"][0]
 
 
 def test_a_release_that_eks_does_not_have_is_refused(world: World) -> None:
