@@ -4,27 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from typing import Any
 
 import boto3
 import pytest
 from botocore.config import Config
-from botocore.exceptions import ClientError
-from localcloud.aws.ec2 import AMI
 
 from packages.localcloud.tests.aws import fakes
 from packages.localcloud.tests.aws.account import Clients, clients
 from packages.localcloud.tests.aws.fakes import ACCOUNT, REGION
+from packages.localcloud.tests.aws.launches import refused, run
 
 ROOT_TRUST = {"Statement": [{"Effect": "Allow", "Principal": {"AWS": f"arn:aws:iam::{ACCOUNT}:root"}, "Action": "*"}]}
-
-
-def refused(code: str, call: Callable[[], Any]) -> str:
-    with pytest.raises(ClientError) as caught:
-        call()
-    assert caught.value.response["Error"]["Code"] == code
-    return str(caught.value)
 
 
 def test_the_operator_is_a_user_of_the_account(operator: Clients) -> None:
@@ -194,8 +185,7 @@ def test_a_gateway_endpoint_is_deleted_with_its_routes(operator: Clients, vpc: s
 
 def test_a_terminated_instances_interface_is_deleted(operator: Clients, vpc: str) -> None:
     ec2, where = operator("ec2"), subnet(operator, vpc)
-    made = ec2.run_instances(ImageId=AMI, MinCount=1, MaxCount=1, SubnetId=where, InstanceType="m5.large")
-    ec2.terminate_instances(InstanceIds=[made["Instances"][0]["InstanceId"]])
+    ec2.terminate_instances(InstanceIds=[run(ec2, SubnetId=where)])
     ec2.delete_subnet(SubnetId=where)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from localcloud.aws.compute.capacity import ON_DEMAND, SPOT, NotUnderstood, Shortage, described, parse, refusal
+from localcloud.aws.compute.capacity import ON_DEMAND, SPOT, NotUnderstood, Shortage, parse, refusal
 
 TYPES = ("m5.large", "m5.xlarge", "c5.large")
 ZONES = ("us-west-2a", "us-west-2b")
@@ -57,10 +57,3 @@ def test_spot_is_told_that_there_is_none() -> None:
     expected = "There is no Spot capacity available that matches your request."
     assert refusal(known, "m5.large", "us-west-2a", SPOT, ZONES) == expected
     assert refusal(known, "m5.large", "us-west-2a", ON_DEMAND, ZONES) is None
-
-
-def test_a_shortage_is_described_for_people() -> None:
-    found = parse({"types": ["m5.*", "c5.large"], "zone": "us-west-2a", "market": "on-demand"}, TYPES, ZONES)
-    assert described(found) == "no capacity for m5.*, c5.large in us-west-2a (On-Demand)"
-    everything = "no capacity for every instance type in every zone (Spot and On-Demand)"
-    assert described(Shortage(("*",))) == everything

@@ -12,8 +12,8 @@ from localcloud.aws.compute.fleets import ordered
 
 from packages.localcloud.tests.aws.account import Clients
 from packages.localcloud.tests.aws.fakes import ACCOUNT, REGION
+from packages.localcloud.tests.aws.launches import IMAGE, ONE, fleet
 
-IMAGE = "ami-0e15c10ca1c10ad00"
 CODE = "InsufficientInstanceCapacity"
 
 
@@ -48,22 +48,16 @@ def backend(endpoint: str) -> Iterator[Any]:
     shortages.restore(found)
 
 
-def fleet(
+def tried(
     ec2: Any, subnets: dict[str, str], types: list[str], capacity: str = "on-demand", count: int = 1, **more: Any
 ) -> Any:
-    """Create a fleet as Karpenter does: every type in every zone."""
+    """Create a fleet that tries every type in every zone."""
     overrides = [
         {"InstanceType": kind, "SubnetId": subnet, "AvailabilityZone": zone}
         for kind in types
         for zone, subnet in subnets.items()
     ]
-    template = {"LaunchTemplateName": "template", "Version": "$Latest"}
-    return ec2.create_fleet(
-        Type="instant",
-        LaunchTemplateConfigs=[{"LaunchTemplateSpecification": template, "Overrides": overrides}],
-        TargetCapacitySpecification={"DefaultTargetCapacityType": capacity, "TotalTargetCapacity": count},
-        **more,
-    )
+    return fleet(ec2, "template", overrides, capacity, count, **more)
 
 
 def living(ec2: Any) -> list[Any]:
@@ -88,7 +82,7 @@ def refused(answer: Any) -> list[tuple[str, str, str, str]]:
 
 
 def test_the_cheapest_type_is_launched(ec2: Any, subnets: dict[str, str]) -> None:
-    answer = fleet(ec2, subnets, ["m5.xlarge", "c5.large", "m5.large"])
+    answer = tried(ec2, subnets, ["m5.xlarge", "c5.large", "m5.large"])
     assert (launched(answer), refused(answer)) == (["c5.large"], [])
 
 
@@ -97,7 +91,7 @@ def test_the_next_override_is_taken_and_the_error_is_in_the_answer(
     ec2: Any, subnets: dict[str, str], backend: Any, capacity: str
 ) -> None:
     shortages.add(backend, {"types": ["c5.large"], "zone": f"{REGION}a"})
-    answer = fleet(ec2, subnets, ["c5.large", "m5.large"], capacity)
+    answer = tried(ec2, subnets, ["c5.large", "m5.large"], capacity)
     assert launched(answer) == ["c5.large"]
     chosen = answer["Instances"][0]["LaunchTemplateAndOverrides"]["Overrides"]
     assert chosen["AvailabilityZone"] == f"{REGION}b"
@@ -109,7 +103,7 @@ def test_without_any_capacity_nothing_is_launched_and_nothing_is_left(
 ) -> None:
     before = len(ec2.describe_network_interfaces()["NetworkInterfaces"])
     shortages.add(backend, {"types": ["*"]})
-    answer = fleet(ec2, subnets, ["c5.large", "m5.large"], "spot", count=2)
+    answer = tried(ec2, subnets, ["c5.large", "m5.large"], "spot", count=2)
     assert launched(answer) == []
     assert len(refused(answer)) == 4
     assert {each["ErrorMessage"] for each in answer["Errors"]} == {
@@ -120,19 +114,19 @@ def test_without_any_capacity_nothing_is_launched_and_nothing_is_left(
 
 def test_only_the_market_without_capacity_is_refused(ec2: Any, subnets: dict[str, str], backend: Any) -> None:
     shortages.add(backend, {"types": ["*"], "market": "spot"})
-    assert launched(fleet(ec2, subnets, ["m5.large"], "spot")) == []
-    assert launched(fleet(ec2, subnets, ["m5.large"])) == ["m5.large"]
+    assert launched(tried(ec2, subnets, ["m5.large"], "spot")) == []
+    assert launched(tried(ec2, subnets, ["m5.large"])) == ["m5.large"]
 
 
 def test_restored_capacity_can_be_used(ec2: Any, subnets: dict[str, str], backend: Any) -> None:
     shortages.add(backend, {"types": ["*"]})
     shortages.restore(backend)
-    assert launched(fleet(ec2, subnets, ["m5.large"], count=2)) == ["m5.large", "m5.large"]
+    assert launched(tried(ec2, subnets, ["m5.large"], count=2)) == ["m5.large", "m5.large"]
 
 
 def test_a_subnet_without_addresses_is_an_error_in_the_answer(ec2: Any, subnets: dict[str, str]) -> None:
     before = {each["InstanceId"] for each in living(ec2)}
-    answer = fleet(ec2, subnets, ["m5.large"], count=30)  # two subnets of eleven addresses each
+    answer = tried(ec2, subnets, ["m5.large"], count=30)  # two subnets of eleven addresses each
     assert {code for code, _, _, _ in refused(answer)} == {"InsufficientFreeAddressesInSubnet"}
     assert {zone for _, _, _, zone in refused(answer)} == set(subnets)
     ec2.terminate_instances(
@@ -142,17 +136,16 @@ def test_a_subnet_without_addresses_is_an_error_in_the_answer(ec2: Any, subnets:
 
 def test_run_instances_raises_the_error(ec2: Any, subnets: dict[str, str], backend: Any) -> None:
     shortages.add(backend, {"types": ["m5.large"], "zone": f"{REGION}a"})
-    plain = {"ImageId": IMAGE, "InstanceType": "m5.large", "MinCount": 1, "MaxCount": 1}
     with pytest.raises(ec2.exceptions.ClientError, match=f"{CODE}.*choosing.*{REGION}b"):
-        ec2.run_instances(**plain, SubnetId=subnets[f"{REGION}a"])
-    assert ec2.run_instances(**plain, SubnetId=subnets[f"{REGION}b"])["Instances"]
+        ec2.run_instances(**ONE, SubnetId=subnets[f"{REGION}a"])
+    assert ec2.run_instances(**ONE, SubnetId=subnets[f"{REGION}b"])["Instances"]
 
 
 def test_everything_that_a_fleet_launches_has_its_tags(ec2: Any, subnets: dict[str, str]) -> None:
     kinds = ("instance", "volume", "network-interface")
     tags = [{"ResourceType": kind, "Tags": [{"Key": "of", "Value": kind}]} for kind in kinds]
     for capacity in ("on-demand", "spot"):
-        answer = fleet(ec2, subnets, ["m5.large"], capacity, TagSpecifications=tags)
+        answer = tried(ec2, subnets, ["m5.large"], capacity, TagSpecifications=tags)
         (identity,) = answer["Instances"][0]["InstanceIds"]
         instance = ec2.describe_instances(InstanceIds=[identity])["Reservations"][0]["Instances"][0]
         owned = {
@@ -166,7 +159,7 @@ def test_everything_that_a_fleet_launches_has_its_tags(ec2: Any, subnets: dict[s
 
 
 def test_an_override_that_ec2_refuses_is_an_error_in_the_answer(ec2: Any, subnets: dict[str, str]) -> None:
-    answer = fleet(ec2, {**subnets, f"{REGION}c": "subnet-0123456789abcdef0"}, ["m5.large"], count=30)
+    answer = tried(ec2, {**subnets, f"{REGION}c": "subnet-0123456789abcdef0"}, ["m5.large"], count=30)
     assert "InvalidSubnetID.NotFound" in {code for code, _, _, _ in refused(answer)}
     assert launched(answer) == ["m5.large"] * len(answer["Instances"])
     ended = [identity for each in answer["Instances"] for identity in each["InstanceIds"]]
@@ -176,21 +169,14 @@ def test_an_override_that_ec2_refuses_is_an_error_in_the_answer(ec2: Any, subnet
 def test_a_type_that_the_zone_does_not_offer_is_refused(ec2: Any, subnets: dict[str, str]) -> None:
     vpc = ec2.describe_subnets(SubnetIds=list(subnets.values()))["Subnets"][0]["VpcId"]
     far = ec2.create_subnet(VpcId=vpc, CidrBlock="10.6.9.0/28", AvailabilityZone=f"{REGION}d")["Subnet"]["SubnetId"]
-    answer = fleet(ec2, {f"{REGION}d": far}, ["g5.xlarge"])
+    answer = tried(ec2, {f"{REGION}d": far}, ["g5.xlarge"])
     assert [code for code, _, _, _ in refused(answer)] == ["InvalidFleetConfiguration"]
-    plain = {"ImageId": IMAGE, "InstanceType": "g5.xlarge", "MinCount": 1, "MaxCount": 1}
     with pytest.raises(ec2.exceptions.ClientError, match=r"\(Unsupported\).*not supported.*choosing us-west-2a"):
-        ec2.run_instances(**plain, SubnetId=far)
+        ec2.run_instances(**{**ONE, "InstanceType": "g5.xlarge"}, SubnetId=far)
 
 
 def test_the_zone_of_an_override_applies_without_a_subnet(ec2: Any) -> None:
-    template = {"LaunchTemplateName": "template", "Version": "$Latest"}
-    overrides = [{"InstanceType": "m5.large", "AvailabilityZone": f"{REGION}b"}]
-    answer = ec2.create_fleet(
-        Type="instant",
-        LaunchTemplateConfigs=[{"LaunchTemplateSpecification": template, "Overrides": overrides}],
-        TargetCapacitySpecification={"DefaultTargetCapacityType": "spot", "TotalTargetCapacity": 1},
-    )
+    answer = fleet(ec2, "template", [{"InstanceType": "m5.large", "AvailabilityZone": f"{REGION}b"}], "spot")
     filters = [{"Name": "tag:aws:ec2:fleet-id", "Values": [answer["FleetId"]]}]
     (found,) = ec2.describe_instances(Filters=filters)["Reservations"][0]["Instances"]
     assert (found["Placement"]["AvailabilityZone"], found["InstanceLifecycle"]) == (f"{REGION}b", "spot")
@@ -198,22 +184,15 @@ def test_the_zone_of_an_override_applies_without_a_subnet(ec2: Any) -> None:
 
 def test_requirements_instead_of_types_are_refused_and_launch_nothing(ec2: Any) -> None:
     before = len(living(ec2))
-    template = {"LaunchTemplateName": "template", "Version": "$Latest"}
     needs = {"VCpuCount": {"Min": 8}, "MemoryMiB": {"Min": 4096}}
     with pytest.raises(ec2.exceptions.ClientError, match="InstanceRequirements are not supported"):
-        ec2.create_fleet(
-            Type="instant",
-            LaunchTemplateConfigs=[
-                {"LaunchTemplateSpecification": template, "Overrides": [{"InstanceRequirements": needs}]}
-            ],
-            TargetCapacitySpecification={"DefaultTargetCapacityType": "spot", "TotalTargetCapacity": 1},
-        )
+        fleet(ec2, "template", [{"InstanceRequirements": needs}], "spot")
     assert len(living(ec2)) == before
 
 
 def test_a_dry_run_is_answered_as_one(ec2: Any, subnets: dict[str, str]) -> None:
     with pytest.raises(ec2.exceptions.ClientError, match="DryRunOperation"):
-        fleet(ec2, subnets, ["m5.large"], DryRun=True)
+        tried(ec2, subnets, ["m5.large"], DryRun=True)
 
 
 OVERRIDES: list[dict[str, Any]] = [

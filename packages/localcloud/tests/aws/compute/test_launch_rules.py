@@ -11,8 +11,8 @@ from localcloud.aws.ec2 import Ec2Instance, MotoEc2
 
 from packages.localcloud.tests.aws.account import Clients
 from packages.localcloud.tests.aws.fakes import ACCOUNT, REGION, trust
+from packages.localcloud.tests.aws.launches import IMAGE, ONE, fleet, run
 
-IMAGE = "ami-0e15c10ca1c10ad00"
 USER_DATA = b"#!/bin/bash\necho a node\n"
 PROFILE = f"arn:aws:iam::{ACCOUNT}:instance-profile/nodes"
 
@@ -59,21 +59,12 @@ def seen(identity: str) -> Ec2Instance:
     return MotoEc2(ACCOUNT, REGION).instances()[identity]
 
 
-def fleet(ec2: Any, template: str, subnet: str, capacity: str, count: int = 1) -> list[str]:
+def launched(ec2: Any, template: str, subnet: str, capacity: str = "on-demand", count: int = 1) -> list[str]:
     """Return the ids of instances that are launched as Karpenter launches them."""
     overrides = [{"InstanceType": "c5.large", "SubnetId": subnet, "AvailabilityZone": f"{REGION}b"}]
-    made = ec2.create_fleet(
-        Type="instant",
-        LaunchTemplateConfigs=[
-            {
-                "LaunchTemplateSpecification": {"LaunchTemplateName": template, "Version": "$Latest"},
-                "Overrides": overrides,
-            }
-        ],
-        TargetCapacitySpecification={"DefaultTargetCapacityType": capacity, "TotalTargetCapacity": count},
-        SpotOptions={"AllocationStrategy": "price-capacity-optimized"},
-        TagSpecifications=[{"ResourceType": "instance", "Tags": [{"Key": "of", "Value": "fleet"}]}],
-    )
+    more = {"SpotOptions": {"AllocationStrategy": "price-capacity-optimized"}}
+    tags = [{"ResourceType": "instance", "Tags": [{"Key": "of", "Value": "fleet"}]}]
+    made = fleet(ec2, template, overrides, capacity, count, TagSpecifications=tags, **more)
     return [identity for each in made["Instances"] for identity in each["InstanceIds"]]
 
 
@@ -81,7 +72,7 @@ def fleet(ec2: Any, template: str, subnet: str, capacity: str, count: int = 1) -
 def test_an_instance_of_a_fleet_has_everything_of_its_launch_template(
     ec2: Any, template: str, subnet: str, group: str, capacity: str
 ) -> None:
-    (identity,) = fleet(ec2, template, subnet, capacity)
+    (identity,) = launched(ec2, template, subnet, capacity)
     instance = seen(identity)
     assert (instance.user_data, instance.profile_arn) == (USER_DATA, PROFILE)
     assert (instance.subnet, instance.zone, instance.instance_type) == (subnet, f"{REGION}b", "c5.large")
@@ -98,41 +89,38 @@ def test_an_instance_of_a_fleet_has_everything_of_its_launch_template(
 
 
 def test_each_instance_of_a_larger_fleet_has_the_instance_profile(ec2: Any, template: str, subnet: str) -> None:
-    launched = fleet(ec2, template, subnet, "on-demand", count=3)
-    assert {seen(identity).profile_arn for identity in launched} == {PROFILE}
-    assert len({seen(identity).private_ip for identity in launched}) == 3
-    ec2.terminate_instances(InstanceIds=launched)
+    made = launched(ec2, template, subnet, count=3)
+    assert {seen(identity).profile_arn for identity in made} == {PROFILE}
+    assert len({seen(identity).private_ip for identity in made}) == 3
+    ec2.terminate_instances(InstanceIds=made)
 
 
 def test_run_instances_takes_user_data_and_profile_from_the_request_or_the_template(
     ec2: Any, template: str, subnet: str
 ) -> None:
-    plain = {"ImageId": IMAGE, "InstanceType": "m5.large", "SubnetId": subnet, "MinCount": 1, "MaxCount": 1}
-    own = ec2.run_instances(**plain, UserData="mine", IamInstanceProfile={"Arn": PROFILE})["Instances"][0]
+    own = seen(run(ec2, SubnetId=subnet, UserData="mine", IamInstanceProfile={"Arn": PROFILE}))
     spot = {"LaunchTemplateName": template}
     of_template = ec2.run_instances(
         SubnetId=subnet, LaunchTemplate=spot, InstanceMarketOptions={"MarketType": "spot"}, MinCount=1, MaxCount=1
     )["Instances"][0]
-    assert (seen(own["InstanceId"]).user_data, seen(own["InstanceId"]).profile_arn) == (b"mine", PROFILE)
+    assert (own.user_data, own.profile_arn) == (b"mine", PROFILE)
     found = seen(of_template["InstanceId"])
     assert (found.user_data, found.profile_arn, found.instance_type) == (USER_DATA, PROFILE, "m5.large")
     associations = ec2.describe_iam_instance_profile_associations()["IamInstanceProfileAssociations"]
-    assert {own["InstanceId"], found.id} <= {each["InstanceId"] for each in associations}
-    ec2.terminate_instances(InstanceIds=[own["InstanceId"], found.id])
+    assert {own.id, found.id} <= {each["InstanceId"] for each in associations}
+    ec2.terminate_instances(InstanceIds=[own.id, found.id])
 
 
 @pytest.mark.parametrize("profile", [{"Name": "none"}, {"Arn": f"{PROFILE}-none"}], ids=["name", "ARN"])
 def test_an_unknown_profile_is_refused_with_the_error_that_clients_know(ec2: Any, profile: dict[str, str]) -> None:
-    plain = {"ImageId": IMAGE, "InstanceType": "m5.large", "MinCount": 1, "MaxCount": 1}
     with pytest.raises(ec2.exceptions.ClientError, match=r"InvalidParameterValue.*Invalid IAM Instance Profile"):
-        ec2.run_instances(**plain, IamInstanceProfile=profile)
+        ec2.run_instances(**ONE, IamInstanceProfile=profile)
 
 
 def test_user_data_that_is_not_in_base64_keeps_no_other_instance_from_being_seen(
     ec2: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plain = {"ImageId": IMAGE, "InstanceType": "m5.large", "MinCount": 1, "MaxCount": 1}
-    identity = ec2.run_instances(**plain)["Instances"][0]["InstanceId"]
+    identity = run(ec2)
     from moto.ec2.models import ec2_backends
 
     monkeypatch.setattr(ec2_backends[ACCOUNT][REGION].get_instance_by_id(identity), "user_data", "#!/bin/sh\necho é")
@@ -141,21 +129,20 @@ def test_user_data_that_is_not_in_base64_keeps_no_other_instance_from_being_seen
 
 
 def test_an_address_is_not_used_again_at_once(ec2: Any, template: str, subnet: str) -> None:
-    (first,) = fleet(ec2, template, subnet, "on-demand")
+    (first,) = launched(ec2, template, subnet)
     address = seen(first).private_ip
     ec2.terminate_instances(InstanceIds=[first])
-    (second,) = fleet(ec2, template, subnet, "on-demand")
+    (second,) = launched(ec2, template, subnet)
     assert seen(second).private_ip != address
     ec2.terminate_instances(InstanceIds=[second])
 
 
 def test_a_full_subnet_is_reported_as_on_aws(ec2: Any, template: str, subnet: str) -> None:
-    launched = fleet(ec2, template, subnet, "on-demand", count=12)  # a /28 has sixteen addresses, AWS has five of them
-    assert len(launched) == 11
-    plain = {"ImageId": IMAGE, "InstanceType": "m5.large", "SubnetId": subnet, "MinCount": 1, "MaxCount": 1}
+    made = launched(ec2, template, subnet, count=12)  # a /28 has sixteen addresses, AWS has five of them
+    assert len(made) == 11
     with pytest.raises(ec2.exceptions.ClientError, match="InsufficientFreeAddressesInSubnet"):
-        ec2.run_instances(**plain)
-    ec2.terminate_instances(InstanceIds=launched)
+        run(ec2, SubnetId=subnet)
+    ec2.terminate_instances(InstanceIds=made)
 
 
 def test_instances_of_one_call_are_launched_all_or_none(ec2: Any, subnet: str) -> None:
@@ -166,7 +153,7 @@ def test_instances_of_one_call_are_launched_all_or_none(ec2: Any, subnet: str) -
 
 
 def test_the_image_can_be_named_by_its_parameter_and_must_exist(ec2: Any, subnet: str) -> None:
-    plain = {"InstanceType": "m5.large", "SubnetId": subnet, "MinCount": 1, "MaxCount": 1}
+    plain = {name: value for name, value in ONE.items() if name != "ImageId"} | {"SubnetId": subnet}
     parameter = "resolve:ssm:/aws/service/eks/optimized-ami/1.35/amazon-linux-2023/x86_64/standard/recommended/image_id"
     ec2.create_launch_template(LaunchTemplateName="resolved", LaunchTemplateData={"ImageId": parameter})
     launched = [
@@ -177,11 +164,11 @@ def test_the_image_can_be_named_by_its_parameter_and_must_exist(ec2: Any, subnet
     ec2.terminate_instances(InstanceIds=[each["InstanceId"] for each in launched])
     for unknown, text in (("ami-0123456789abcdef0", r"InvalidAMIID\.NotFound"), (f"{parameter}s", "does not exist")):
         with pytest.raises(ec2.exceptions.ClientError, match=text):
-            ec2.run_instances(**plain, ImageId=unknown)
+            run(ec2, SubnetId=subnet, ImageId=unknown)
 
 
 def test_boots_are_counted(ec2: Any, template: str, subnet: str) -> None:
-    (identity,) = fleet(ec2, template, subnet, "on-demand")
+    (identity,) = launched(ec2, template, subnet)
     ec2.reboot_instances(InstanceIds=[identity])
     assert (seen(identity).boots, seen(identity).running) == (2, True)
     ec2.stop_instances(InstanceIds=[identity])

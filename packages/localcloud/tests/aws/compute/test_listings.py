@@ -6,8 +6,7 @@ import pytest
 
 from packages.localcloud.tests.aws.account import Clients
 from packages.localcloud.tests.aws.fakes import REGION
-
-IMAGE = "ami-0e15c10ca1c10ad00"
+from packages.localcloud.tests.aws.launches import IMAGE, run
 
 
 def test_instance_types_come_in_pages_and_whole(operator: Clients) -> None:
@@ -64,9 +63,7 @@ def test_filters_can_have_wildcards(operator: Clients) -> None:
 
 def test_spot_instances_are_found(operator: Clients) -> None:
     ec2 = operator("ec2")
-    plain = {"ImageId": IMAGE, "InstanceType": "m5.large", "MinCount": 1, "MaxCount": 1}
-    other = ec2.run_instances(**plain)["Instances"][0]["InstanceId"]
-    spot = ec2.run_instances(**plain, InstanceMarketOptions={"MarketType": "spot"})["Instances"][0]["InstanceId"]
+    other, spot = run(ec2), run(ec2, InstanceMarketOptions={"MarketType": "spot"})
     filters = [{"Name": "instance-lifecycle", "Values": ["spot"]}, {"Name": "instance-type", "Values": ["m5.*"]}]
     pages = ec2.get_paginator("describe_instances").paginate(Filters=filters, PaginationConfig={"PageSize": 5})
     found = [each["InstanceId"] for one in pages for many in one["Reservations"] for each in many["Instances"]]
@@ -76,11 +73,11 @@ def test_spot_instances_are_found(operator: Clients) -> None:
 
 def test_a_filter_that_moto_lacks_is_an_error_that_names_it(operator: Clients) -> None:
     ec2, filters = operator("ec2"), [{"Name": "hibernation-options.configured", "Values": ["true"]}]
-    launched = ec2.run_instances(ImageId=IMAGE, InstanceType="m5.large", MinCount=1, MaxCount=1)["Instances"][0]
+    launched = run(ec2)
     for call in (ec2.describe_instances, ec2.describe_instance_type_offerings, ec2.describe_spot_price_history):
         with pytest.raises(ec2.exceptions.ClientError, match=r"NotImplemented.*hibernation-options\.configured"):
             call(Filters=filters)
-    ec2.terminate_instances(InstanceIds=[launched["InstanceId"]])
+    ec2.terminate_instances(InstanceIds=[launched])
 
 
 def test_launch_templates_are_found_by_tag_in_pages(operator: Clients) -> None:
@@ -100,7 +97,7 @@ def test_launch_templates_are_found_by_tag_in_pages(operator: Clients) -> None:
 
 def test_no_running_instance_is_impaired_or_has_a_scheduled_event(operator: Clients) -> None:
     ec2 = operator("ec2")
-    launched = ec2.run_instances(ImageId=IMAGE, InstanceType="m5.large", MinCount=1, MaxCount=1)["Instances"][0]
+    launched = run(ec2)
 
     def found(name: str, value: str) -> list[str]:
         statuses = ec2.describe_instance_status(Filters=[{"Name": name, "Values": [value]}])["InstanceStatuses"]
@@ -112,8 +109,8 @@ def test_no_running_instance_is_impaired_or_has_a_scheduled_event(operator: Clie
         ("event.code", "instance-retirement"),
     ):
         assert found(name, value) == []
-    assert found("instance-status.status", "ok") == [launched["InstanceId"]]
-    assert found("instance-state-name", "running") == [launched["InstanceId"]]
+    assert found("instance-status.status", "ok") == [launched]
+    assert found("instance-state-name", "running") == [launched]
     assert found("instance-state-name", "stopped") == []
 
 

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from packages.localcloud.tests.aws.account import Clients
-
-IMAGE = "ami-0e15c10ca1c10ad00"
+from packages.localcloud.tests.aws.launches import IMAGE, run
 
 
 @pytest.fixture(scope="module")
@@ -20,10 +19,7 @@ def launch(ec2: Any, placement: dict[str, str]) -> str:
     data = {"ImageId": IMAGE, "InstanceType": "m5.large", "Placement": placement}
     name = "-".join(("nodes", *placement, *placement.values()))
     template = ec2.create_launch_template(LaunchTemplateName=name, LaunchTemplateData=data)["LaunchTemplate"]
-    launched = ec2.run_instances(
-        MinCount=1, MaxCount=1, LaunchTemplate={"LaunchTemplateId": template["LaunchTemplateId"]}
-    )
-    return str(launched["Instances"][0]["InstanceId"])
+    return run(ec2, LaunchTemplate={"LaunchTemplateId": template["LaunchTemplateId"]})
 
 
 def test_a_group_is_made_shown_and_deleted(ec2: Any) -> None:
@@ -64,14 +60,13 @@ def test_a_name_is_used_once(ec2: Any) -> None:
 
 def test_a_call_can_name_the_group_itself(ec2: Any) -> None:
     ec2.create_placement_group(GroupName="direct", Strategy="cluster")
-    asked: dict[str, Any] = {"ImageId": IMAGE, "InstanceType": "m5.large", "MinCount": 1, "MaxCount": 1}
-    (instance,) = ec2.run_instances(**asked, Placement={"GroupName": "direct"})["Instances"]
-    (seen,) = ec2.describe_instances(InstanceIds=[instance["InstanceId"]])["Reservations"][0]["Instances"]
+    instance = run(ec2, Placement={"GroupName": "direct"})
+    (seen,) = ec2.describe_instances(InstanceIds=[instance])["Reservations"][0]["Instances"]
     assert seen["Placement"]["GroupName"] == "direct"
     with pytest.raises(ec2.exceptions.ClientError, match=r"InvalidPlacementGroup\.InUse"):
         ec2.delete_placement_group(GroupName="direct")
     with pytest.raises(ec2.exceptions.ClientError, match=r"InvalidPlacementGroup\.Unknown"):
-        ec2.run_instances(**asked, Placement={"GroupName": "far"})
+        run(ec2, Placement={"GroupName": "far"})
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ from localcloud.aws.compute.quota_service import QuotaService
 
 from packages.localcloud.tests.aws.account import Clients
 from packages.localcloud.tests.aws.fakes import ACCOUNT, REGION
+from packages.localcloud.tests.aws.launches import run
 
-IMAGE = "ami-0e15c10ca1c10ad00"
 STANDARD, STANDARD_SPOT, G = "L-1216C47A", "L-34B43A08", "L-DB2E81BA"
 
 
@@ -34,7 +34,7 @@ def account(operator: Clients) -> Iterator[Any]:
 
 
 def launch(operator: Clients, type_: str, count: int = 1, **more: Any) -> None:
-    operator("ec2").run_instances(ImageId=IMAGE, InstanceType=type_, MinCount=count, MaxCount=count, **more)
+    run(operator("ec2"), InstanceType=type_, MinCount=count, MaxCount=count, **more)
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from localcloud.aws.events.bus import may_send, message
 
 from packages.localcloud.tests.aws.account import Clients
 from packages.localcloud.tests.aws.fakes import ACCOUNT, REGION
+from packages.localcloud.tests.aws.launches import IMAGE, received, run, send_events
 
-IMAGE = "ami-0e15c10ca1c10ad00"
 STATES = {"source": ["aws.ec2"], "detail-type": ["EC2 Instance State-change Notification"]}
 RULE = f"arn:aws:events:{REGION}:{ACCOUNT}:rule/states"
 QUEUE = f"arn:aws:sqs:{REGION}:{ACCOUNT}:q"
@@ -48,14 +48,9 @@ def queue(operator: Clients) -> Iterator[Callable[..., str]]:
     made: list[str] = []
 
     def make(pattern: dict[str, Any], document: Any = None, state: str = "ENABLED", **target: Any) -> str:
-        name = f"q-{uuid4()}"
-        attributes = {"Policy": json.dumps(policy(allow(), OVER_HTTP) if document is None else document)}
-        url = operator("sqs").create_queue(QueueName=name, Attributes=attributes)["QueueUrl"]
-        operator("events").put_rule(Name=name, EventPattern=json.dumps(pattern), State=state)
-        arn = f"arn:aws:sqs:{REGION}:{ACCOUNT}:{name}"
-        operator("events").put_targets(Rule=name, Targets=[{"Id": "q", "Arn": arn, **target}])
-        made.append(name)
-        return str(url)
+        made.append(f"q-{uuid4()}")
+        allowed = policy(allow(), OVER_HTTP) if document is None else document
+        return send_events(operator, made[-1], pattern, allowed, State=state, target=target)
 
     yield make
     for name in made:
@@ -63,26 +58,12 @@ def queue(operator: Clients) -> Iterator[Callable[..., str]]:
         operator("events").delete_rule(Name=name)
 
 
-def received(operator: Clients, url: str) -> list[Any]:
-    found = []
-    while messages := operator("sqs").receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages", []):
-        found += [json.loads(each["Body"]) for each in messages]
-        for each in messages:
-            operator("sqs").delete_message(QueueUrl=url, ReceiptHandle=each["ReceiptHandle"])
-    return found
-
-
-def run(operator: Clients, **more: Any) -> str:
-    launched = operator("ec2").run_instances(ImageId=IMAGE, InstanceType="m5.large", MinCount=1, MaxCount=1, **more)
-    return str(launched["Instances"][0]["InstanceId"])
-
-
 def states(events: list[Any], identity: str) -> list[str]:
     return [event["detail"]["state"] for event in events if event["detail"]["instance-id"] == identity]
 
 
 def test_every_state_of_an_instance_is_announced(operator: Clients, queue: Callable[..., str]) -> None:
-    url, identity = queue(STATES), run(operator)
+    url, identity = queue(STATES), run(operator("ec2"))
     ec2 = operator("ec2")
     ec2.stop_instances(InstanceIds=[identity])
     ec2.start_instances(InstanceIds=[identity])
@@ -121,7 +102,7 @@ def test_instances_of_auto_scaling_are_announced_too(operator: Clients, queue: C
 
 def test_a_rule_gets_only_what_matches_its_pattern(operator: Clients, queue: Callable[..., str]) -> None:
     ends, others = queue({**STATES, "detail": {"state": ["terminated"]}}), queue({"source": ["aws.health"]})
-    identity = run(operator)
+    identity = run(operator("ec2"))
     operator("ec2").terminate_instances(InstanceIds=[identity])
     assert states(received(operator, ends), identity) == ["terminated"]
     assert received(operator, others) == []
@@ -138,13 +119,13 @@ def test_a_pattern_that_cannot_be_compared_fails_no_launch(
     url = queue(STATES)
     with monkeypatch.context() as patched:
         patched.setattr(EventPattern, "matches_event", fail)
-        assert run(operator)
+        assert run(operator("ec2"))
     assert received(operator, url) == []
 
 
 def test_a_disabled_rule_gets_nothing(operator: Clients, queue: Callable[..., str]) -> None:
     url = queue(STATES, state="DISABLED")
-    run(operator)
+    run(operator("ec2"))
     assert received(operator, url) == []
 
 
@@ -155,7 +136,7 @@ def test_a_rule_with_a_schedule_gets_no_events(operator: Clients) -> None:
     operator("events").put_rule(Name="hourly", ScheduleExpression="rate(1 hour)")
     arn = f"arn:aws:sqs:{REGION}:{ACCOUNT}:hourly"
     operator("events").put_targets(Rule="hourly", Targets=[{"Id": "q", "Arn": arn}])
-    run(operator)
+    run(operator("ec2"))
     assert received(operator, url) == []
 
 
@@ -163,14 +144,14 @@ def test_a_queue_whose_policy_does_not_name_eventbridge_gets_nothing(
     operator: Clients, queue: Callable[..., str]
 ) -> None:
     url = queue(STATES, policy(allow(Principal={"Service": "sns.amazonaws.com"})))
-    run(operator)
+    run(operator("ec2"))
     assert received(operator, url) == []
 
 
 def test_a_missing_queue_does_not_keep_the_event_from_others(operator: Clients, queue: Callable[..., str]) -> None:
     gone, url = queue(STATES), queue(STATES)
     operator("sqs").delete_queue(QueueUrl=gone)
-    identity = run(operator)
+    identity = run(operator("ec2"))
     assert states(received(operator, url), identity) == ["pending", "running"]
 
 

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-import boto3
 import pytest
 from localcloud.aws.events.interruptions import Interruptions, NotInterruptible, Seen, check
 
+from packages.localcloud.tests.aws.account import Clients
 from packages.localcloud.tests.aws.fakes import ACCOUNT, REGION
-
-IMAGE = "ami-0e15c10ca1c10ad00"
+from packages.localcloud.tests.aws.launches import received, run, send_events
 
 
 @dataclass
@@ -36,8 +34,7 @@ class Clock:
 class World:
     """An account with a queue that gets every event, and its interruptions."""
 
-    session: Any
-    endpoint: str
+    client: Clients
     queue: str
     clock: Clock = field(default_factory=Clock)
     noticed: list[str] = field(default_factory=list)
@@ -48,15 +45,9 @@ class World:
             ACCOUNT, REGION, self.noticed.append, lambda: self.ends.append(True), self.clock.schedule
         )
 
-    def client(self, name: str) -> Any:
-        return self.session.client(name, endpoint_url=self.endpoint)
-
     def run(self, *, spot: bool = True) -> str:
         market = {"InstanceMarketOptions": {"MarketType": "spot"}} if spot else {}
-        launched = self.client("ec2").run_instances(
-            ImageId=IMAGE, InstanceType="m5.large", MinCount=1, MaxCount=1, **market
-        )
-        return str(launched["Instances"][0]["InstanceId"])
+        return run(self.client("ec2"), **market)
 
     def instance(self, identity: str) -> Any:
         found = self.client("ec2").describe_instances(InstanceIds=[identity])
@@ -64,38 +55,23 @@ class World:
 
     def events(self) -> list[tuple[str, str]]:
         """Return the kinds of the events since the last call, with their instances."""
-        found, sqs = [], self.client("sqs")
-        while messages := sqs.receive_message(QueueUrl=self.queue, MaxNumberOfMessages=10).get("Messages", []):
-            for each in messages:
-                event = json.loads(each["Body"])
-                detail = event["detail"]
-                found.append((event["detail-type"], detail.get("instance-id") or event["resources"][0]))
-                sqs.delete_message(QueueUrl=self.queue, ReceiptHandle=each["ReceiptHandle"])
-        return found
+        return [
+            (event["detail-type"], event["detail"].get("instance-id") or event["resources"][0])
+            for event in received(self.client, self.queue)
+        ]
 
 
 @pytest.fixture(scope="module")
-def queue(endpoint: str) -> str:
-    session: Any = boto3.Session("localcloud", "localcloud", region_name=REGION)
-    statement = {
-        "Effect": "Allow",
-        "Principal": {"Service": "events.amazonaws.com"},
-        "Action": "sqs:SendMessage",
-        "Resource": "*",
-    }
-    sqs, events = (session.client(name, endpoint_url=endpoint) for name in ("sqs", "events"))
-    document = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
-    url = sqs.create_queue(QueueName="all", Attributes={"Policy": document})["QueueUrl"]
+def queue(operator: Clients) -> str:
+    statement = {"Effect": "Allow", "Principal": {"Service": "events.amazonaws.com"}, "Action": "sqs:SendMessage"}
+    document = {"Version": "2012-10-17", "Statement": [{**statement, "Resource": "*"}]}
     pattern = {"detail-type": [{"anything-but": "EC2 Instance State-change Notification"}]}
-    events.put_rule(Name="all", EventPattern=json.dumps(pattern))
-    arn = f"arn:aws:sqs:{REGION}:{ACCOUNT}:all"
-    events.put_targets(Rule="all", Targets=[{"Id": "q", "Arn": arn}])
-    return str(url)
+    return send_events(operator, "all", pattern, document)
 
 
 @pytest.fixture
-def world(endpoint: str, queue: str) -> World:
-    made = World(boto3.Session("localcloud", "localcloud", region_name=REGION), endpoint, queue)
+def world(operator: Clients, queue: str) -> World:
+    made = World(operator, queue)
     made.events()  # those of the test before
     return made
 

@@ -13,11 +13,11 @@ from botocore.exceptions import ClientError
 from packages.localcloud.tests.aws.account import Clients, clients
 from packages.localcloud.tests.aws.fakes import REGION, trust
 from packages.localcloud.tests.aws.karpenter import CLASS, NAME, POOL, owner, policy
+from packages.localcloud.tests.aws.launches import IMAGE, fleet, run
 
 CLUSTER = owner("demo")
 OWNED = {CLUSTER: "owned", POOL: "workers", NAME: "demo"}
 PROFILE = {CLUSTER: "owned", CLASS: "workers", "topology.kubernetes.io/region": REGION}
-IMAGE = "ami-0e15c10ca1c10ad00"
 
 
 def tags(given: dict[str, str]) -> list[dict[str, str]]:
@@ -61,17 +61,10 @@ def template(karpenter: Clients) -> str:
     return "owned"
 
 
-def fleet(clients: Clients, template: str, subnet: str, given: dict[str, str], **more: Any) -> Any:
-    named = {"LaunchTemplateName": template, "Version": "$Latest"}
+def launch(clients: Clients, template: str, subnet: str, given: dict[str, str], **more: Any) -> Any:
     overrides = [{"InstanceType": "m5.large", "SubnetId": subnet, "ImageId": IMAGE}]
-    capacity = {"DefaultTargetCapacityType": more.pop("capacity", "on-demand"), "TotalTargetCapacity": 1}
-    return clients("ec2").create_fleet(
-        Type="instant",
-        LaunchTemplateConfigs=[{"LaunchTemplateSpecification": named, "Overrides": overrides}],
-        TargetCapacitySpecification=capacity,
-        TagSpecifications=specified(given, "fleet", "instance", "volume"),
-        **more,
-    )
+    tagged = specified(given, "fleet", "instance", "volume")
+    return fleet(clients("ec2"), template, overrides, TagSpecifications=tagged, **more)
 
 
 def refused(call: Callable[[], Any], action: str) -> None:
@@ -83,12 +76,12 @@ def refused(call: Callable[[], Any], action: str) -> None:
 def test_a_launch_with_the_clusters_tags_is_allowed(
     karpenter: Clients, template: str, subnet: str, capacity: str
 ) -> None:
-    assert fleet(karpenter, template, subnet, OWNED, capacity=capacity)["Instances"]
+    assert launch(karpenter, template, subnet, OWNED, capacity=capacity)["Instances"]
 
 
 def test_dry_runs_are_answered_as_such(karpenter: Clients, template: str, subnet: str) -> None:
     with pytest.raises(ClientError, match="DryRunOperation"):
-        fleet(karpenter, template, subnet, OWNED, DryRun=True)
+        launch(karpenter, template, subnet, OWNED, DryRun=True)
     with pytest.raises(ClientError, match="DryRunOperation"):
         karpenter("ec2").run_instances(
             DryRun=True,
@@ -109,14 +102,14 @@ def test_a_launch_without_the_tags_is_refused(
     karpenter: Clients, template: str, subnet: str, given: dict[str, str]
 ) -> None:
     given = given or {"Name": "x"}
-    refused(lambda: fleet(karpenter, template, subnet, given), "ec2:CreateFleet")
-    refused(lambda: fleet(karpenter, template, subnet, given, DryRun=True), "ec2:CreateFleet")
+    refused(lambda: launch(karpenter, template, subnet, given), "ec2:CreateFleet")
+    refused(lambda: launch(karpenter, template, subnet, given, DryRun=True), "ec2:CreateFleet")
 
 
 def test_a_launch_template_of_somebody_else_is_refused(karpenter: Clients, operator: Clients, subnet: str) -> None:
     data = {"ImageId": IMAGE, "TagSpecifications": specified(OWNED, "network-interface")}
     operator("ec2").create_launch_template(LaunchTemplateName="other", LaunchTemplateData=data)
-    refused(lambda: fleet(karpenter, "other", subnet, OWNED), "ec2:CreateFleet on resource: .*launch-template/lt-")
+    refused(lambda: launch(karpenter, "other", subnet, OWNED), "ec2:CreateFleet on resource: .*launch-template/lt-")
     refused(lambda: karpenter("ec2").delete_launch_template(LaunchTemplateName="other"), "ec2:DeleteLaunchTemplate")
     refused(
         lambda: karpenter("ec2").create_launch_template(LaunchTemplateName="plain", LaunchTemplateData=data),
@@ -128,9 +121,8 @@ def test_only_its_own_instances_are_named_and_ended(
     karpenter: Clients, operator: Clients, template: str, subnet: str
 ) -> None:
     ec2 = karpenter("ec2")
-    own = fleet(karpenter, template, subnet, OWNED)["Instances"][0]["InstanceIds"][0]
-    other = operator("ec2").run_instances(ImageId=IMAGE, InstanceType="m5.large", MinCount=1, MaxCount=1)
-    stranger = other["Instances"][0]["InstanceId"]
+    own = launch(karpenter, template, subnet, OWNED)["Instances"][0]["InstanceIds"][0]
+    stranger = run(operator("ec2"))
     ec2.create_tags(Resources=[own], Tags=tags({"Name": "workers-1", "eks:eks-cluster-name": "demo"}))
     refused(lambda: ec2.create_tags(Resources=[own], Tags=tags({CLUSTER: "shared"})), "ec2:CreateTags")
     refused(lambda: ec2.create_tags(Resources=[stranger], Tags=tags({"Name": "mine"})), "ec2:CreateTags")
@@ -165,7 +157,7 @@ def test_a_role_that_may_not_be_passed_is_not_given_to_instances(
     karpenter("ec2").create_launch_template(
         LaunchTemplateName="admin", LaunchTemplateData=data, TagSpecifications=specified(OWNED, "launch-template")
     )
-    refused(lambda: fleet(karpenter, "admin", subnet, OWNED), "iam:PassRole on resource: .*role/admin")
+    refused(lambda: launch(karpenter, "admin", subnet, OWNED), "iam:PassRole on resource: .*role/admin")
 
 
 def test_one_queue_and_awss_own_parameters_can_be_read(karpenter: Clients, operator: Clients, endpoint: str) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError
 
 from packages.localcloud.tests.aws.account import Clients
 from packages.localcloud.tests.aws.fakes import ACCOUNT
+from packages.localcloud.tests.aws.launches import refused
 
 HUB = "registry-1.docker.io"
 
@@ -36,13 +36,6 @@ def prefixes(ecr: Any, **page: Any) -> list[str]:
 
 def create(ecr: Any, prefix: str = "stack/quay", url: str = "quay.io", **more: Any) -> Any:
     return ecr.create_pull_through_cache_rule(ecrRepositoryPrefix=prefix, upstreamRegistryUrl=url, **more)
-
-
-def refused(code: str, call: Callable[[], Any]) -> str:
-    with pytest.raises(ClientError) as caught:
-        call()
-    assert caught.value.response["Error"]["Code"] == code
-    return str(caught.value)
 
 
 def test_a_rule_is_described_until_it_is_deleted(ecr: Any) -> None:
