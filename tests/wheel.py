@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -40,3 +41,17 @@ def unpack(wheel: Path, target: Path) -> Path:
     with zipfile.ZipFile(wheel) as packed:
         packed.extractall(target)
     return target
+
+
+def files(folder: Path) -> set[str]:
+    """Return the paths of all files below a folder but the caches of Python."""
+    found = (path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    return {path.relative_to(folder).as_posix() for path in found}
+
+
+def said(installed: Path, folder: Path, *command: str | Path) -> str:
+    """Run a program in a folder with what is installed; return what it printed."""
+    environ = {**os.environ, "PYTHONPATH": str(installed)}
+    done = subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout

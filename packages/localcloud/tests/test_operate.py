@@ -83,8 +83,3 @@ def test_a_place_without_types_is_an_error(
 ) -> None:
     assert cli.main(["capacity", *where, "--state", str(instance.state)]) == 1
     assert "--none" in capsys.readouterr().err
-
-
-def test_without_a_daemon_the_remedy_is_named(instance: Instance, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["interrupt", "i-1", "--state", str(instance.state)]) == 1
-    assert "localcloud start" in capsys.readouterr().err

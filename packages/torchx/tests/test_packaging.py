@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -25,17 +23,11 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def said(installed: Path, *command: str | Path) -> str:
-    environ = {**os.environ, "PYTHONPATH": str(installed)}
-    done = subprocess.run(command, cwd=installed.parent, env=environ, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return wheel.said(installed, installed.parent, *command)
 
 
 def test_every_module_is_in_the_package(installed: Path) -> None:
-    def modules(folder: Path) -> set[str]:
-        return {path.relative_to(folder).as_posix() for path in folder.rglob("*.py")}
-
-    assert modules(installed / "tidewater_torchx") == modules(PLUGIN / "src" / "tidewater_torchx")
+    assert wheel.files(installed / "tidewater_torchx") == wheel.files(PLUGIN / "src" / "tidewater_torchx")
 
 
 def test_an_installation_keeps_torchx_own_schedulers(installed: Path) -> None:

@@ -27,7 +27,7 @@ from packages.torchx.tests.doubles import KubernetesInMemory, app, complete, rol
 from tidewater.contract import code
 from tidewater.elasticjob import names
 from tidewater.elasticjob.names import JOBS
-from tidewater.kube.errors import ClusterError, error_of
+from tidewater.kube.errors import ClusterError
 
 
 def submitted(scheduler: TidewaterScheduler, **cfg: Any) -> str:
@@ -77,13 +77,6 @@ def test_requests_are_logged_only_for_whoever_wants_details(
 
 def test_it_needs_no_client_library_of_kubernetes() -> None:
     assert "kubernetes" not in sys.modules
-
-
-def test_macros_are_resolved(scheduler: TidewaterScheduler) -> None:
-    job = scheduler.submit_dryrun(complete(), {}).request.resource
-    name = job["metadata"]["name"]
-    command = job["spec"]["replicaSpecs"][names.WORKER]["template"]["spec"]["containers"][0]["command"]
-    assert command == ["main", "--out", "", "--app-id", name, "--rank0-env", "TORCHX_RANK0_HOST"]
 
 
 def test_a_dry_run_prints_exactly_what_is_sent_and_makes_nothing(
@@ -242,16 +235,11 @@ def test_the_rendezvous_goes_along_where_there_is_no_workspace(
     ("given", "cfg", "told"),
     [
         pytest.param(app(), {"qeue": "x"}, "Unknown run option: qeue", id="unknown-option"),
-        pytest.param(app(), {"queue": 1}, "queue, must be of type: str", id="wrong-type"),
         pytest.param(app(role(image="")), {}, "role trainer: its image is missing", id="image-missing"),
         pytest.param(app(role(), role("r" * 41)), {}, f"role {'r' * 41}: its name is part", id="role-name-too-long"),
         pytest.param(
             app(role(mounts=[VolumeMount("gone", "/d")])), {}, "role trainer: mount gone: namespace", id="no-such-claim"
         ),
-        pytest.param(
-            app(role(min_replicas=3, num_replicas=2)), {}, "role trainer: min_replicas=3 must not", id="min-above-max"
-        ),
-        pytest.param(app(), {"service_account": "no"}, "option service_account=no: ", id="no-such-account"),
         pytest.param(app(role(image="bad:1")), {}, "role trainer: the API server refuses its pods", id="refused-pod"),
         pytest.param(
             app(role(metadata={"kubernetes": 123})), {}, "role trainer: metadata kubernetes", id="overlay-of-a-number"
@@ -261,9 +249,6 @@ def test_the_rendezvous_goes_along_where_there_is_no_workspace(
         ),
         pytest.param(
             dist.ddp(script="t.py", j="1:3x1", image="img"), {"etcd": "e:2379"}, "option etcd=e:2379", id="only-etcd"
-        ),
-        pytest.param(
-            dist.ddp(script="t.py", j="3x1", image="img", rdzv_backend="etcd-v3"), {}, "no etcd is known", id="no-etcd"
         ),
         pytest.param(app(role(image="sha256:01")), {}, "role trainer: image sha256:01 is only on", id="no-repository"),
     ],
@@ -281,14 +266,6 @@ def test_bad_input_is_named_and_nothing_is_made(
 def test_torchx_validates_before_it_asks_for_a_dry_run(scheduler: TidewaterScheduler) -> None:
     with pytest.raises(ValueError, match="its image is missing"):
         scheduler._validate(app(role(image="")), "tidewater")
-
-
-def test_a_job_that_the_api_server_refuses_is_no_valid_spec(
-    scheduler: TidewaterScheduler, cluster: KubernetesInMemory
-) -> None:
-    cluster.failures["create", names.KIND] = error_of(422, "Invalid", "metadata.name: too long")
-    with pytest.raises(ValueError, match=r"Invalid job spec: metadata\.name: too long"):
-        scheduler.submit_dryrun(complete(), {"validate_spec": True})
 
 
 def test_without_validation_the_api_server_is_not_asked(

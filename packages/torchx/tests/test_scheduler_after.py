@@ -55,29 +55,6 @@ def test_the_whole_application_comes_back_by_its_name_and_metadata(scheduler: Ti
     assert scheduler.app("training:none") is None
 
 
-def test_a_replica_without_an_address_has_no_host(scheduler: TidewaterScheduler, cluster: KubernetesInMemory) -> None:
-    app_id = submitted(scheduler)
-    cluster.become(app_id, "Created", pod(app_id.partition(":")[2], 0, phase="Pending", podIP=None))
-    found = scheduler.describe(app_id)
-    assert found is not None
-    assert found.roles_statuses[0].replicas[0].hostname == ""
-
-
-def test_a_replica_whose_pod_is_gone_has_no_host(scheduler: TidewaterScheduler, cluster: KubernetesInMemory) -> None:
-    app_id = submitted(scheduler)
-    cluster.become(app_id, "Running")
-    found = scheduler.describe(app_id)
-    assert found is not None
-    assert found.state is AppState.RUNNING
-    assert [each.hostname for each in found.roles_statuses[0].replicas] == [""]
-
-
-def test_an_application_that_nobody_has_seen_is_submitted(scheduler: TidewaterScheduler) -> None:
-    found = scheduler.describe(submitted(scheduler))
-    assert found is not None
-    assert found.state is AppState.SUBMITTED
-
-
 def test_an_application_that_does_not_exist_is_none(scheduler: TidewaterScheduler) -> None:
     for app_id in ("training:none", "Training:app", "training:No_Name", "training:ä"):
         assert scheduler.describe(app_id) is None
@@ -128,13 +105,6 @@ def test_list_returns_torchxs_applications_of_the_contexts_namespace(
     }
 
 
-def test_a_job_that_cannot_be_read_is_listed_as_unknown(
-    scheduler: TidewaterScheduler, cluster: KubernetesInMemory
-) -> None:
-    app_id = unreadable(scheduler, cluster)
-    assert scheduler.list() == [ListAppResponse(app_id=app_id, state=AppState.UNKNOWN)]
-
-
 def test_a_cluster_that_cannot_be_listed_is_an_error(
     scheduler: TidewaterScheduler, cluster: KubernetesInMemory
 ) -> None:
@@ -177,18 +147,6 @@ def test_log_lines_begin_at_a_time(scheduler: TidewaterScheduler, cluster: Kuber
     assert list(scheduler.log_iter(app_id, "reader", since=local)) == ["foo\n", "bar reg\n"]
 
 
-def test_a_log_is_followed_until_the_application_ends(
-    scheduler: TidewaterScheduler, cluster: KubernetesInMemory
-) -> None:
-    app_id = running(scheduler, cluster)
-    name = app_id.partition(":")[2]
-    lines = iter(scheduler.log_iter(app_id, "role_blah", 0, regex="bar", should_tail=True))
-    assert next(lines) == "bar reg\n"
-    cluster.close(f"{name}-worker-0")
-    cluster.become(app_id, "Succeeded", pod(name, 0, **ended(0)))
-    assert list(lines) == []
-
-
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
@@ -207,11 +165,6 @@ def test_a_log_that_does_not_exist_is_a_value_error(
     app_id = running(scheduler, cluster)
     with pytest.raises(ValueError, match=told):
         scheduler.log_iter(**{"app_id": app_id, "role_name": "role_blah", **arguments})
-
-
-def test_the_combined_stream_is_the_log(scheduler: TidewaterScheduler, cluster: KubernetesInMemory) -> None:
-    app_id = running(scheduler, cluster)
-    assert len(list(scheduler.log_iter(app_id, "reader", streams=Stream.COMBINED))) == 3
 
 
 # How it ends.
@@ -306,6 +259,7 @@ def test_a_job_that_cannot_be_read_is_unknown_says_why_and_can_be_cancelled_and_
     assert status is not None
     assert status.state is AppState.UNKNOWN
     assert "rdzvEndpoint" in status.msg
+    assert scheduler.list() == [ListAppResponse(app_id=app_id, state=AppState.UNKNOWN)]
     for ask in (scheduler.app, lambda each: scheduler.log_iter(each, "trainer_foo")):
         with pytest.raises(Refused, match="rdzvEndpoint"):
             ask(app_id)
@@ -333,12 +287,6 @@ def test_what_is_deleted_while_it_is_cancelled_is_no_error(
     app_id = submitted(scheduler)
     cluster.failures["patch", names.KIND] = error_of(404, "NotFound", "not found")
     scheduler.cancel(app_id)
-
-
-def test_a_deleted_application_is_gone(scheduler: TidewaterScheduler, cluster: KubernetesInMemory) -> None:
-    app_id = submitted(scheduler, namespace="testnamespace")
-    scheduler.delete(app_id)
-    assert scheduler.describe(app_id) is None
 
 
 def test_a_scheduler_can_be_closed_more_than_once(scheduler: TidewaterScheduler) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import configparser
-import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -24,25 +22,13 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_file_that_the_command_needs_is_in_the_package(installed: Path) -> None:
-    def files(folder: Path) -> set[str]:
-        found = (path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
-        return {path.relative_to(folder).as_posix() for path in found}
-
-    assert files(PACKAGE) == files(installed / "elasticdl")
+    assert wheel.files(PACKAGE) == wheel.files(installed / "elasticdl")
 
 
 def test_an_installation_writes_a_zoo_without_the_clone(installed: Path, tmp_path: Path) -> None:
     points = configparser.ConfigParser()
     points.read(next(installed.glob("tidewater-*.dist-info/entry_points.txt")))
     assert points["console_scripts"]["elasticdl"] == "elasticdl.client.app:main"
-    done = subprocess.run(
-        [sys.executable, "-c", MAIN, "zoo", "init", "zoo"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(installed)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    wheel.said(installed, tmp_path, sys.executable, "-c", MAIN, "zoo", "init", "zoo")
     assert (tmp_path / "zoo" / "mnist" / "mnist_functional_api.py").is_file()
     assert (tmp_path / "zoo" / "Dockerfile").is_file()

@@ -45,10 +45,9 @@ class FakePrincipals:
         return arn
 
     def find(self, access_key: str, session_token: str | None) -> Principal:
-        try:
-            return self.keys[access_key]
-        except KeyError as error:
-            raise UnknownCredentials(access_key) from error
+        if access_key not in self.keys:
+            raise UnknownCredentials(access_key)
+        return self.keys[access_key]
 
     def role(self, arn: str) -> Role | None:
         return self.roles.get(arn)
@@ -139,8 +138,8 @@ class FakeEc2:
         return {identity for identity, state in self.states.items() if state == "running"}
 
     def instances(self) -> dict[str, Ec2Instance]:
-        alive = {identity: state for identity, state in self.states.items() if state != "terminated"}
-        return {identity: replace(self.seen[identity], running=state == "running") for identity, state in alive.items()}
+        alive = [(identity, state) for identity, state in self.states.items() if state != "terminated"]
+        return {identity: replace(self.seen[identity], running=state == "running") for identity, state in alive}
 
 
 BINDINGS = {"clusterrolebindings": "ClusterRoleBinding", "rolebindings": "RoleBinding"}

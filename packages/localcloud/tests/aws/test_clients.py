@@ -146,48 +146,6 @@ def test_uploads_in_chunks_are_stored_without_the_chunk_headers(
     client("s3").delete_object(Bucket=bucket, Key="streamed")
 
 
-@pytest.mark.parametrize(
-    ("setting", "value"),
-    [
-        ("versioning", {"VersioningConfiguration": {"Status": "Enabled"}}),
-        ("tagging", {"Tagging": {"TagSet": [{"Key": "a", "Value": "b&c=d"}]}}),
-        ("policy", {"Policy": json.dumps({"Version": "2012-10-17", "Statement": []})}),
-        (
-            "encryption",
-            {
-                "ServerSideEncryptionConfiguration": {
-                    "Rules": [{"ApplyServerSideEncryptionByDefault": {"SSEAlgorithm": "AES256"}}]
-                }
-            },
-        ),
-        ("ownership_controls", {"OwnershipControls": {"Rules": [{"ObjectOwnership": "BucketOwnerEnforced"}]}}),
-        (
-            "lifecycle_configuration",
-            {
-                "LifecycleConfiguration": {
-                    "Rules": [
-                        {
-                            "ID": "a",
-                            "Status": "Enabled",
-                            "Filter": {"Prefix": "x/"},
-                            "AbortIncompleteMultipartUpload": {"DaysAfterInitiation": 1},
-                        }
-                    ]
-                }
-            },
-        ),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
-def test_a_buckets_settings_can_be_read_back(client: Clients, setting: str, value: dict[str, Any]) -> None:
-    s3 = client("s3")
-    if "set-up" not in [found["Name"] for found in s3.list_buckets()["Buckets"]]:
-        s3.create_bucket(Bucket="set-up", CreateBucketConfiguration={"LocationConstraint": REGION})
-    getattr(s3, f"put_bucket_{setting}")(Bucket="set-up", **value)
-    assert getattr(s3, f"get_bucket_{setting}")(Bucket="set-up")
-    assert s3.get_bucket_location(Bucket="set-up")["LocationConstraint"] == REGION
-
-
 def test_parameters_of_kms_logs_and_ssm_arrive_as_they_were_sent(client: Clients) -> None:
     text = "&Action=Other&KeyId=x; a=b/ü"
     key = client("kms").create_key(Description=text)["KeyMetadata"]["KeyId"]

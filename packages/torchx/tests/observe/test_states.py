@@ -88,25 +88,9 @@ def test_an_application_that_had_failed_before_it_was_cancelled_says_why() -> No
     assert message(seen(found)) == "Too many failures."
 
 
-def test_a_cancelled_application_that_somebody_resumed_goes_on() -> None:
-    manifest = job(cancelled=True, state="Running")
-    assert state_of(codec.job_of(_resumed(manifest))) is AppState.RUNNING
-    assert "cancelled" not in message(seen(codec.job_of(_resumed(manifest))))
-
-
-def test_a_cancelled_application_that_somebody_resumed_and_suspended_again_is_not_over() -> None:
-    assert state_of(replace(job(cancelled=True, state="Suspended"), generation=4)) is AppState.PENDING
-
-
 def test_a_cancelled_application_stays_so_while_it_is_deleted() -> None:
     going = replace(job(cancelled=True, state="Suspended"), generation=3, deleting=True)
     assert state_of(going) is AppState.CANCELLED
-
-
-def _resumed(found: ElasticJob) -> Object:
-    manifest = elastic_job(ELASTIC, Submission(unique="kx3p", namespace="training", options=Options()))
-    manifest["metadata"]["annotations"] = dict(found.annotations)
-    return {**manifest, "status": {"state": "Running"}}
 
 
 @pytest.mark.parametrize("state", [None, State.RUNNING, State.SUCCEEDED])

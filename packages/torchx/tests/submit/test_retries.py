@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
 
 import pytest
 from tidewater_torchx.submit.job import Submission, elastic_job
@@ -26,15 +24,9 @@ def spec(given: AppDef) -> model.JobSpec:
     return codec.job_of(elastic_job(given, Submission(unique="kx3p", namespace="ns", options=Options()))).spec
 
 
-def end(exit_code: int | None, **fields: Any) -> PodView:
+def end(exit_code: int) -> PodView:
     """Return a pod that has failed."""
-    return PodView(
-        name="p", uid="u", type=names.WORKER, index=0, phase="Failed", created=MOMENT, exit_code=exit_code, **fields
-    )
-
-
-EVICTED = end(137, disrupted=True)
-GONE = end(None)
+    return PodView(name="p", uid="u", type=names.WORKER, index=0, phase="Failed", created=MOMENT, exit_code=exit_code)
 
 
 @pytest.mark.parametrize("policy", list(RetryPolicy))
@@ -42,18 +34,6 @@ GONE = end(None)
 def test_without_retries_the_first_failure_is_for_good(policy: RetryPolicy, exit_code: int) -> None:
     found = spec(app(role(retry_policy=policy)))
     assert verdict(end(exit_code), found.worker) is Verdict.PERMANENT
-
-
-@pytest.mark.parametrize("given", [role(), role(max_retries=3), role(num_replicas=3, min_replicas=1)])
-@pytest.mark.parametrize("pod", [EVICTED, GONE], ids=["evicted", "without-a-status"])
-def test_what_was_taken_away_is_always_made_again(given: Any, pod: PodView) -> None:
-    assert verdict(pod, spec(app(given)).worker) is Verdict.REPLACE
-
-
-@pytest.mark.parametrize("exit_code", [1, 2, 127, 134, 139, 255])
-def test_with_retries_a_failed_replica_is_made_again_and_counted(exit_code: int) -> None:
-    found = spec(app(role(max_retries=2)))
-    assert verdict(end(exit_code), found.worker) is Verdict.RETRY
 
 
 @pytest.mark.parametrize(
@@ -96,22 +76,6 @@ def test_with_retries_a_failed_replica_is_made_again_and_counted(exit_code: int)
 def test_what_is_made_anew_and_how_many_times(given: AppDef, scope: RestartScope, limit: int) -> None:
     found = spec(given)
     assert (found.restart_scope, found.backoff_limit) == (scope, limit)
-
-
-def test_an_elastic_role_without_retries_goes_on_without_the_replica_that_failed() -> None:
-    found = spec(app(role(num_replicas=3, min_replicas=1)))
-    assert verdict(end(1), found.worker) is Verdict.PERMANENT
-    assert found.bounds(names.WORKER) == (1, 3)
-
-
-def test_of_an_elastic_role_a_replica_that_was_killed_is_made_again() -> None:
-    found = spec(app(role(num_replicas=3, min_replicas=1)))
-    assert [verdict(end(code), found.worker) for code in (137, 143)] == [Verdict.REPLACE, Verdict.REPLACE]
-
-
-def test_too_much_memory_is_a_failure_also_of_an_elastic_role() -> None:
-    found = spec(app(role(num_replicas=3, min_replicas=1)))
-    assert verdict(replace(end(137), oom_killed=True), found.worker) is Verdict.RETRY
 
 
 def test_without_retries_nothing_counts_up_to_the_limit_of_an_elastic_application() -> None:

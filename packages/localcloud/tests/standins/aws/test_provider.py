@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pulumi
@@ -255,27 +257,39 @@ def test_a_resource_that_does_not_become_ready_is_kept_in_the_state(clients: Cli
     assert "no more addresses" in str(caught.value)
 
 
+@contextlib.contextmanager
+def failing(engine: Engine, **operations: str) -> Iterator[Any]:
+    """Fail the operations, SERVICE_OPERATION, with their messages; yield what pytest caught of the InitFailed."""
+    assert engine.provider._clients is not None
+    hooks: list[tuple[Any, str, Callable[..., None]]] = []
+    for name, message in operations.items():
+        service, _, operation = name.partition("_")
+
+        def fail(message: str = message, **_: Any) -> None:
+            raise ConnectionError(message)
+
+        events = engine.provider._clients.get(service).meta.events
+        hooks.append((events, f"before-call.{service}.{operation}", fail))
+        events.register(*hooks[-1][1:])
+    with pytest.raises(InitFailed, match=next(iter(operations.values()))) as caught:
+        yield caught
+    for events, *hook in hooks:
+        events.unregister(*hook)
+
+
 @pytest.mark.parametrize(
     ("token", "inputs", "operation", "missing"),
     [
-        (VPC, {"cidrBlock": "10.7.0.0/16", "enableDnsHostnames": True}, "ec2.ModifyVpcAttribute", "enableDnsHostnames"),
-        (BUCKET, {"tags": {"a": "b"}}, "s3.PutBucketTagging", "tags"),
-        (LOGS, {"name": "half", "retentionInDays": 365}, "logs.PutRetentionPolicy", "retentionInDays"),
+        (VPC, {"cidrBlock": "10.7.0.0/16", "enableDnsHostnames": True}, "ec2_ModifyVpcAttribute", "enableDnsHostnames"),
+        (BUCKET, {"tags": {"a": "b"}}, "s3_PutBucketTagging", "tags"),
+        (LOGS, {"name": "half", "retentionInDays": 365}, "logs_PutRetentionPolicy", "retentionInDays"),
     ],
 )
 def test_what_is_half_made_when_a_later_call_fails_is_kept_and_the_next_update_completes_it(
     engine: Engine, token: str, inputs: Tree, operation: str, missing: str
 ) -> None:
-    assert engine.provider._clients is not None
-    events = engine.provider._clients.get(operation.partition(".")[0]).meta.events
-
-    def fail(**_: Any) -> None:
-        raise ConnectionError("no answer")
-
-    events.register(f"before-call.{operation}", fail)
-    with pytest.raises(InitFailed, match="no answer") as caught:
+    with failing(engine, **{operation: "no answer"}) as caught:
         engine.create(token, "half", inputs)
-    events.unregister(f"before-call.{operation}", fail)
     kept, outputs = (to_plain(found) for found in (caught.value.inputs, caught.value.properties))
     half = Resource(token, "half", caught.value.resource_id, kept, outputs)
     assert engine.diff(half, inputs).diffs == [missing]
@@ -286,23 +300,9 @@ def test_what_is_half_made_when_a_later_call_fails_is_kept_and_the_next_update_c
 
 
 def test_what_is_half_made_is_kept_even_if_it_cannot_be_read(engine: Engine) -> None:
-    assert engine.provider._clients is not None
-    events = engine.provider._clients.get("logs").meta.events
-    failing = {"PutRetentionPolicy": "too many calls", "DescribeLogGroups": "no answer"}
-    handlers = {}
-    for operation, message in failing.items():
-
-        def fail(message: str = message, **_: Any) -> None:
-            raise ConnectionError(message)
-
-        handlers[f"before-call.logs.{operation}"] = fail
-    for event, handler in handlers.items():
-        events.register(event, handler)
     inputs = {"name": "unread", "retentionInDays": 365}
-    with pytest.raises(InitFailed, match="too many calls") as caught:
+    with failing(engine, logs_PutRetentionPolicy="too many calls", logs_DescribeLogGroups="no answer") as caught:
         engine.create(LOGS, "unread", inputs)
-    for event, handler in handlers.items():
-        events.unregister(event, handler)
     kept = Resource(LOGS, "unread", caught.value.resource_id, inputs, to_plain(caught.value.properties))
     assert engine.refresh(kept)
     engine.delete(kept)

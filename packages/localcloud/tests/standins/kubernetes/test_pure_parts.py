@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from localcloud.standins.kubernetes import config, metadata, state
+from localcloud.standins.kubernetes import config, state
 from localcloud.standins.kubernetes.check import checked_inputs
-from localcloud.standins.kubernetes.cluster.kinds import Token, UnsupportedType, built_in_namespaced
+from localcloud.standins.kubernetes.cluster.kinds import Token, UnsupportedType
 from localcloud.standins.kubernetes.decide import field_managers
 from localcloud.standins.kubernetes.decide.quantity import parse
 from localcloud.standins.kubernetes.decide.schema import unknown_fields
@@ -44,27 +44,10 @@ def test_types_that_are_not_covered_are_refused_by_name(token: str) -> None:
         Token.parse(token)
 
 
-def test_scope_of_built_in_kinds_is_known_without_a_cluster() -> None:
-    assert built_in_namespaced("apps/v1", "Deployment") is True
-    assert built_in_namespaced("v1", "Namespace") is False
-    assert built_in_namespaced("example.test/v1", "Toy") is None
-
-
 def check(
     new: dict[str, Any], old: dict[str, Any] | None = None, token: str = "kubernetes:core/v1:ConfigMap"
 ) -> dict[str, Any]:
     return checked_inputs(Token.parse(token), new, old or {}, name="base", seed=b"seed", namespace=lambda _: "default")
-
-
-def test_unnamed_object_is_named_by_the_seed_and_keeps_that_name() -> None:
-    first = check({})
-    assert first == check({})
-    assert metadata.name(first).startswith("base-")
-    assert len(metadata.name(first)) == len("base-") + 8
-    assert metadata.namespace(first) == "default"
-    again = check({"data": {"a": "b"}}, first)
-    assert metadata.name(again) == metadata.name(first)
-    assert metadata.annotated_true(again, metadata.AUTONAMED)
 
 
 def test_named_object_keeps_its_name_even_while_that_is_unknown() -> None:
