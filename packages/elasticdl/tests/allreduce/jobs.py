@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from elasticdl.job import JobArgs, Strategy
 
-from packages.elasticdl.tests.processes.jobs import DIGITS, ZOO
+from packages.elasticdl.tests.processes.jobs import job_args
 from tests.elastic.workers import Program
 
 KILLED = -signal.SIGKILL
@@ -20,21 +20,9 @@ KILLED = -signal.SIGKILL
 
 def digits(records: Path, output: Path, **changes: Any) -> JobArgs:
     """Return a job that trains on the digits."""
-    fields: dict[str, Any] = {
-        "job_name": "digits",
-        "distribution_strategy": Strategy.ALLREDUCE,
-        "num_ps_pods": 0,
-        "model_zoo": str(ZOO),
-        "model_def": DIGITS,
-        "training_data": str(records / "train"),
-        "validation_data": str(records / "test"),
-        "minibatch_size": 32,
-        "num_workers": 2,
-        "num_epochs": 5,
-        "log_loss_steps": 10,
-        "output": str(output),
-    }
-    return JobArgs(**{**fields, **changes})
+    together = {"distribution_strategy": Strategy.ALLREDUCE, "num_ps_pods": 0, "num_workers": 2}
+    fields = {"minibatch_size": 32, "num_epochs": 5, "log_loss_steps": 10, "output": str(output)}
+    return job_args(records, **{**together, **fields, **changes})
 
 
 class Job:

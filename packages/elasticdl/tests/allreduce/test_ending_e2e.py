@@ -11,7 +11,7 @@ from elasticdl import local
 from elasticdl.job import JobArgs, JobMode, Strategy
 from elasticdl.worker import exported
 
-from packages.elasticdl.tests.allreduce.jobs import KILLED, Job
+from packages.elasticdl.tests.allreduce.jobs import KILLED, Job, digits
 from tidewater.contract import exit_codes
 
 pytestmark = pytest.mark.e2e
@@ -78,19 +78,9 @@ def job_args(folder: Path, **changes: Any) -> JobArgs:
     for name, count in (("train", 100), ("test", 25)):
         lines = "".join(f"{index % 10},{index % 10 % 2}\n" for index in range(count))
         (folder / f"{name}.csv").write_text(f"item,label\n{lines}")
-    fields: dict[str, Any] = {
-        "job_name": "small",
-        "distribution_strategy": Strategy.ALLREDUCE,
-        "num_ps_pods": 0,
-        "model_zoo": str(folder / "zoo"),
-        "model_def": "small.Model",
-        "training_data": str(folder / "train.csv"),
-        "validation_data": str(folder / "test.csv"),
-        "minibatch_size": 10,
-        "num_epochs": 5,
-        "output": str(folder / "model"),
-    }
-    return JobArgs(**{**fields, **changes})
+    data = {"training_data": str(folder / "train.csv"), "validation_data": str(folder / "test.csv")}
+    model = {"model_zoo": str(folder / "zoo"), "model_def": "small.Model", "minibatch_size": 10, "log_loss_steps": 100}
+    return digits(folder, folder / "model", **{**data, **model, **changes})
 
 
 def test_schedule_and_limit_of_the_zoo_hold_and_the_model_goes_on_elsewhere(

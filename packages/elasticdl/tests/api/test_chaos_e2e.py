@@ -57,8 +57,11 @@ def test_shards_global_batch_and_model_are_as_promised(seed: int, tmp_path: Path
         assert job.master.wait() == exit_codes.FINISHED, job.told()
         finished = [worker for worker in job.workers if worker.poll() == 0 and worker.updates()]
         tasks, updates = job.tasks(), job.updates()
+        done = [shard for worker in job.workers for shard in worker.shards()]
     records = len(digits_script.ImageFolder(digits / "train"))
     assert tasks == EPOCHS * -(-records // (MINIBATCH * per_task))
+    assert len(done) == len(set(done))
+    assert set(done) <= set(range(1, 1 + tasks))
     assert len({ends(worker) for worker in finished}) == 1
     told: dict[int, set[int]] = {}
     for update in updates:

@@ -32,9 +32,12 @@ def records_of(*workers: Process) -> list[int]:
     return [found[step] for step in sorted(found)]
 
 
-def test_two_workers_train_one_model_in_global_batches_of_one_size(tmp_path: Path, etcd: str, digits: Path) -> None:
+@pytest.mark.parametrize("more", [(), ("--loader-workers", "1")], ids=["alone", "processes-that-read-in-advance"])
+def test_two_workers_train_one_model_in_global_batches_of_one_size(
+    tmp_path: Path, etcd: str, digits: Path, more: tuple[str, ...]
+) -> None:
     flags = {"num_workers": 4, "minibatch_size": 16, "num_minibatches_per_task": 4, "num_epochs": 3}
-    with Job(tmp_path, etcd, [*SCRIPT, "--data", str(digits)], **flags) as job:
+    with Job(tmp_path, etcd, [*SCRIPT, "--data", str(digits), *more], **flags) as job:
         workers = job.start(), job.start()
         job.wait_for(lambda: all(worker.poll() == 0 for worker in workers))
         assert job.master.wait() == exit_codes.FINISHED, job.told()
@@ -74,32 +77,6 @@ def test_one_worker_trains_as_torch_alone_to_the_bit(tmp_path: Path, etcd: str, 
     assert all(torch.equal(found[name], value) for name, value in model.state_dict().items())
 
 
-def test_a_killed_worker_is_replaced_and_no_shard_is_lost(tmp_path: Path, etcd: str, digits: Path) -> None:
-    flags = {"num_workers": 4, "minibatch_size": 16, "num_minibatches_per_task": 4, "num_epochs": 12}
-    script = [*SCRIPT, "--data", str(digits), "--pause", "0.02"]
-    with Job(tmp_path, etcd, script, **flags) as job:
-        first, second = job.start(), job.start()
-        job.wait_for(lambda: any(update.workers == 2 for update in second.updates()[5:]))
-        second.signal(signal.SIGKILL)
-        assert second.wait() == KILLED
-        third = job.start()
-        job.wait_for(lambda: first.poll() == 0 and third.poll() == 0)
-        assert job.master.wait() == exit_codes.FINISHED, job.told()
-    assert ends(first) == ends(third)
-    assert any(update.workers == 2 for update in third.updates())
-    updates = first.updates()
-    assert [update.step for update in updates] == list(range(updates[0].step, updates[-1].step + 1))
-    assert [update.records for update in updates[:-3]] == [WHOLE] * (len(updates) - 3)
-    records = len(digits_script.ImageFolder(digits / "train"))
-    done = [shard for worker in job.workers for shard in worker.shards()]
-    assert len(done) == len(set(done))
-    expected = 12 * -(-records // 64)
-    assert job.tasks() == expected
-    # What the killed worker had reported it may have had no time to tell.
-    assert set(done) <= set(range(1, 1 + expected))
-    assert expected - len(done) <= 2
-
-
 def test_a_worker_leaves_after_sigterm_and_its_shards_go_to_the_other(tmp_path: Path, etcd: str, digits: Path) -> None:
     flags = {"num_workers": 2, "minibatch_size": 16, "num_minibatches_per_task": 4, "num_epochs": 6}
     script = [*SCRIPT, "--data", str(digits), "--pause", "0.02"]
@@ -128,18 +105,6 @@ def test_a_master_that_is_killed_comes_back_and_no_shard_is_done_twice(tmp_path:
     told = records_of(*workers)
     assert sum(told) == 4 * records
     assert job.tasks() == 4 * -(-records // 32)
-
-
-def test_processes_that_read_in_advance_change_nothing(tmp_path: Path, etcd: str, digits: Path) -> None:
-    flags = {"num_workers": 2, "minibatch_size": 16, "num_minibatches_per_task": 4, "num_epochs": 2}
-    with Job(tmp_path, etcd, [*SCRIPT, "--data", str(digits), "--loader-workers", "1"], **flags) as job:
-        workers = job.start(), job.start()
-        job.wait_for(lambda: all(worker.poll() == 0 for worker in workers))
-        assert job.master.wait() == exit_codes.FINISHED, job.told()
-    assert ends(workers[0]) == ends(workers[1])
-    told = records_of(*workers)
-    assert sum(told) == 2 * len(digits_script.ImageFolder(digits / "train"))
-    assert told[:-2] == [32] * (len(told) - 2)
 
 
 def test_when_all_workers_were_lost_the_model_comes_from_the_last_checkpoint(

@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from elasticdl.job import JobArgs
 
 from packages.elasticdl.tests.chaos import points
-from packages.elasticdl.tests.processes.jobs import DIGITS, ZOO, Job
+from packages.elasticdl.tests.processes.jobs import Job, job_args
 from tests.farm import Farm
 from tidewater.contract import exit_codes
 
@@ -28,17 +27,7 @@ def test_the_job_ends_with_the_model_that_the_workers_have(
 ) -> None:
     marks = tmp_path / "marks"
     marks.mkdir()
-    args = JobArgs(
-        job_name="bare",
-        model_zoo=str(ZOO),
-        model_def=DIGITS,
-        training_data=str(digits_records / "train"),
-        validation_data=str(digits_records / "test"),
-        num_minibatches_per_task=4,
-        num_epochs=4,
-        output=str(tmp_path / "model"),
-        log_loss_steps=5,
-    )
+    args = job_args(digits_records, num_epochs=4, output=str(tmp_path / "model"), log_loss_steps=5)
     with Job(farm, tmp_path / "job", etcd, args, points=marks) as job:
         job.start(workers=1)
         job.wait_for(lambda: "Loss:" in next(iter(job.workers.values())).text())

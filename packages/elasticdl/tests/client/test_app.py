@@ -169,12 +169,16 @@ def test_a_program_called_docker_builds_and_pushes(run: Run, tmp_path: Path, mon
     run("zoo", "init", str(tmp_path / "zoo"))
     docker = tmp_path / "bin" / "docker"
     docker.parent.mkdir()
-    docker.write_text(f'#!/bin/sh\necho "$@" >>{tmp_path}/calls\n')
+    docker.write_text(f'#!/bin/sh\necho "$@" >>{tmp_path}/calls\ntest "$2" != b:1\n')
     docker.chmod(0o755)
     monkeypatch.setenv("PATH", str(docker.parent))
     assert run("zoo", "build", "--image=a:1", str(tmp_path / "zoo")).exit_code == 0
     assert run("zoo", "push", "a:1").exit_code == 0
-    assert (tmp_path / "calls").read_text().splitlines() == [f"build -t a:1 {tmp_path}/zoo", "push a:1"]
+    failed = run("zoo", "push", "b:1")
+    assert failed.exit_code == 1
+    assert "`docker push b:1` failed with exit code 1" in failed.stderr
+    calls = (tmp_path / "calls").read_text().splitlines()
+    assert calls == [f"build -t a:1 {tmp_path}/zoo", "push a:1", "push b:1"]
 
 
 def test_data_is_written_as_recordio(run: Run, tmp_path: Path) -> None:

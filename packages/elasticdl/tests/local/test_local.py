@@ -2,43 +2,28 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
 import re
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-import elasticdl
 import numpy as np
 import pytest
 import torch
 from elasticdl import layers, local
 from elasticdl.data.opening import open_reader
-from elasticdl.job import JobArgs, JobMode, Strategy
+from elasticdl.job import JobMode, Strategy
 from elasticdl.worker.assembly import load_model, spec_of
 from elasticdl.zoo.spec import Mode
 
+from packages.elasticdl.tests.processes import jobs
+from packages.elasticdl.tests.processes.jobs import DIGITS, RECOMMENDER, ZOO
 from packages.elasticdl.tests.processes.plain import metrics_of, trained
 from tidewater.contract import exit_codes
 
-ZOO = Path(elasticdl.__file__).parent / "zoo" / "templates"
-DIGITS = "mnist.mnist_functional_api.custom_model"
-RECOMMENDER = "recommender.wide_and_deep.custom_model"
-
-
-def job_args(data: Path, **changes: Any) -> JobArgs:
-    fields: Mapping[str, Any] = {
-        "job_name": "local",
-        "distribution_strategy": Strategy.LOCAL,
-        "model_zoo": str(ZOO),
-        "model_def": DIGITS,
-        "training_data": str(data / "train"),
-        "validation_data": str(data / "test"),
-        "num_minibatches_per_task": 4,
-    }
-    return JobArgs(**{**fields, **changes})
+job_args = functools.partial(jobs.job_args, distribution_strategy=Strategy.LOCAL)
 
 
 def damaged(digits_records: Path, folder: Path) -> Path:

@@ -106,14 +106,15 @@ def test_the_end_is_told_once_it_is_saved(tmp_path: Path) -> None:
     assert told[1].result() is Action.END
 
 
-def test_a_worker_whose_broken_stream_is_seen_after_its_new_one_stays(tmp_path: Path) -> None:
-    store = MemoryStore()
-    one, owner, old, new = coordinator(write_job(tmp_path), store), Owner("late", "p"), object(), object()
-    one.attend(owner, [], new)
-    one.attend(owner, [], old)
-    one.gone(owner, old)
+@pytest.mark.parametrize("late", [False, True], ids=["before", "after"])
+def test_a_worker_whose_broken_stream_is_seen_before_or_after_its_new_one_stays(tmp_path: Path, late: bool) -> None:
+    one, owner, old, new = coordinator(write_job(tmp_path), MemoryStore()), Owner("late", "p"), object(), object()
+    for stream in (new, old) if late else (old, new):
+        one.attend(owner, [], stream)
     task = one.hand_out(owner, []).task
     assert task
+    one.gone(owner, old)
+    assert list(one.state.work.doing) == [task]
     one.gone(owner, new)
     assert one.state.work.returned == (task,)
 
@@ -128,7 +129,7 @@ def test_a_job_that_ends_because_its_workers_die_stays_so_for_the_next_master(tm
     fields = store.take_over()
     assert fields is not None
     assert fields["stage"] == Stage.FAILED
-    assert "6 workers died" in fields["reason"]
+    assert fields["reason"] == "task 1: 6 workers died or took too long, at last worker-5"
 
 
 def test_a_worker_that_left_with_its_task_is_no_loss(tmp_path: Path) -> None:

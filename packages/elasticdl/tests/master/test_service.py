@@ -18,7 +18,6 @@ from elasticdl.master.service import MasterService, serve
 from elasticdl.master.store import EtcdStateStore, Fenced, Key, MemoryStore, StateStore
 from elasticdl.master.tasks import transitions
 from elasticdl.master.tasks.state import JobState
-from elasticdl.master.tasks.task_queue import Owner
 from elasticdl.rpc import elasticdl_pb2 as pb
 
 from packages.elasticdl.tests.master.jobs import PlainWorker, metrics, worker, write_job
@@ -110,18 +109,6 @@ def test_a_worker_that_lost_its_stream_keeps_its_task_by_naming_it(args: JobArgs
         one.attend()
         master.wait_until(lambda: task.id in master.coordinator.state.work.doing)
         assert one.report(task.id, records=10)
-
-
-def test_the_end_of_an_old_stream_does_not_end_a_worker_that_has_a_new_one(args: JobArgs) -> None:
-    with served(args) as master:
-        owner, old, new = Owner("worker-0", "p"), object(), object()
-        master.coordinator.attend(owner, [], old)
-        task = master.coordinator.hand_out(owner, []).task
-        master.coordinator.attend(owner, [task], new)
-        master.coordinator.gone(owner, old)
-        assert list(master.coordinator.state.work.doing) == [task]
-        master.coordinator.gone(owner, new)
-        assert master.coordinator.state.work.returned == (task,)
 
 
 def test_every_task_is_counted_once_and_everybody_is_told_the_end(tmp_path: Path) -> None:

@@ -48,34 +48,44 @@ def running(args: JobArgs, addresses: list[str]) -> Iterator[tuple[str, list[int
     assert not thread.is_alive()
 
 
+@contextmanager
+def training(args: JobArgs, policy: Policy | None = None) -> Iterator[Observer]:
+    """Run two servers with the model and a master; yield a worker, and check that the job succeeds afterwards."""
+    with servers(2, policy) as addresses, client(addresses) as ps, running(args, addresses) as (address, codes):
+        ps.init_model(MODEL, [], SGD(lr=1.0))
+        with worker(address, "worker-0") as one:
+            yield Observer(one, ps)
+    assert codes == [0]
+
+
 class Observer:
     """Versions as server 0 reports them, and the model that evaluation tasks see."""
 
     def __init__(self, one: PlainWorker, ps: PsClient) -> None:
-        self._one, self._ps = one, ps
+        self.one, self.ps = one, ps
         self.seen: list[tuple[int, dict[str, float]]] = []
         self.minibatch = 0
 
     def train(self, task: pb.Task) -> None:
         """Make one update, and say so."""
         self.minibatch += 1
-        step(self._ps, self.minibatch)
-        self._one.stub.ReportVersion(pb.VersionReport(server=0, version=self.minibatch), timeout=60)
+        step(self.ps, self.minibatch)
+        self.one.stub.ReportVersion(pb.VersionReport(server=0, version=self.minibatch), timeout=60)
 
     def evaluate(self, task: pb.Task) -> None:
         """Look at every parameter of the snapshot."""
-        values = self._ps.pull_dense(snapshot=task.model_version, everything=True)
+        values = self.ps.pull_dense(snapshot=task.model_version, everything=True)
         self.seen.append((task.model_version, {name: float(value[0]) for name, value in values.items()}))
 
     def work(self) -> None:
         """Do the whole job."""
-        while (task := self._one.next_task()).type != pb.STOP:
+        while (task := self.one.next_task()).type != pb.STOP:
             if task.type == pb.TRAINING:
                 self.train(task)
             elif task.type == pb.EVALUATION:
                 self.evaluate(task)
             states = metrics(1, task.end - task.start) if task.type == pb.EVALUATION else {}
-            assert self._one.report(task.id, records=task.end - task.start, metric_states=states)
+            assert self.one.report(task.id, records=task.end - task.start, metric_states=states)
 
 
 def job(tmp_path: Path, **changes: object) -> JobArgs:
@@ -84,17 +94,16 @@ def job(tmp_path: Path, **changes: object) -> JobArgs:
     return write_job(tmp_path, **{**strategy, **data, **changes})
 
 
-def test_every_evaluation_sees_one_model_and_the_log_says_its_step(
+def test_every_evaluation_sees_one_model_that_is_dropped_then_and_the_log_says_its_step(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
     args = job(tmp_path, evaluation_steps=4)
-    with servers(2) as addresses, client(addresses) as ps, running(args, addresses) as (address, codes):
-        ps.init_model(MODEL, [], SGD(lr=1.0))
-        with worker(address, "worker-0") as one:
-            observer = Observer(one, ps)
-            observer.work()
-    assert codes == [0]
+    with training(args) as observer:
+        observer.work()
+        for snapshot, _ in observer.seen:
+            with pytest.raises((grpc.RpcError, ElasticDLError)):
+                observer.ps.pull_dense(snapshot=snapshot, everything=True)
     # Due at 4 and 8, and of the final model: three tasks each, all on the same values. Training goes on until a server
     # has the snapshot, so that it may be of a later version; the log names that of server 0.
     models = dict(observer.seen)
@@ -108,27 +117,12 @@ def test_every_evaluation_sees_one_model_and_the_log_says_its_step(
     assert lines == [f"Evaluation metrics[step={step}]: {{'accuracy': 0.12}}" for step in steps]
 
 
-def test_snapshots_are_dropped_after_their_evaluation(tmp_path: Path) -> None:
-    with servers(2) as addresses, client(addresses) as ps, running(job(tmp_path), addresses) as (address, codes):
-        ps.init_model(MODEL, [], SGD(lr=1.0))
-        with worker(address, "worker-0") as one:
-            observer = Observer(one, ps)
-            observer.work()
-        (snapshot,) = {snapshot for snapshot, _ in observer.seen}
-        with pytest.raises((grpc.RpcError, ElasticDLError)):
-            ps.pull_dense(snapshot=snapshot, everything=True)
-    assert codes == [0]
-
-
 def test_checkpoints_are_whole_and_only_the_newest_are_kept(tmp_path: Path) -> None:
     folder = tmp_path / "checkpoints"
+    checkpoint.commit(str(folder), 1, [], run="small/0")  # of a master of the same run, which this one follows
     args = job(tmp_path, validation_data="", checkpoint_steps=2, checkpoint_dir=str(folder), keep_checkpoint_max=2)
-    with servers(2) as addresses, client(addresses) as ps, running(args, addresses) as (address, codes):
-        ps.init_model(MODEL, [], SGD(lr=1.0))
-        with worker(address, "worker-0") as one:
-            observer = Observer(one, ps)
-            observer.work()
-    assert codes == [0]
+    with training(args) as observer:
+        observer.work()
     found = checkpoint.newest(str(folder), run="small/0")
     assert found is not None
     assert found.version == 10
@@ -144,16 +138,6 @@ def test_a_folder_with_checkpoints_of_another_run_ends_the_master_before_anythin
     place = Place("127.0.0.1:0", "master", ("ps-0:1", "ps-1:1"))
     with pytest.raises(InputError, match=r"has checkpoints of another run: .*000020 is of small/1"):
         run(args, place, None)
-
-
-def test_a_master_of_the_same_run_goes_on_beside_its_checkpoints(tmp_path: Path) -> None:
-    checkpoint.commit(str(tmp_path), 20, [], run="small/0")
-    args = job(tmp_path, checkpoint_steps=2, checkpoint_dir=str(tmp_path), validation_data="")
-    with servers(2) as addresses, client(addresses) as ps, running(args, addresses) as (address, codes):
-        ps.init_model(MODEL, [], SGD(lr=1.0))
-        with worker(address, "worker-0") as one:
-            Observer(one, ps).work()
-    assert codes == [0]
 
 
 def test_a_part_that_a_server_wrote_into_its_own_container_fails_the_save(
@@ -173,32 +157,22 @@ def test_a_part_that_a_server_wrote_into_its_own_container_fails_the_save(
 
 def test_gradients_that_wait_for_more_are_applied_before_the_end(tmp_path: Path) -> None:
     args = job(tmp_path, grads_to_wait=4)
-    with (
-        servers(2, Policy(grads_to_wait=4)) as addresses,
-        client(addresses) as ps,
-        running(args, addresses) as (address, codes),
-    ):
-        ps.init_model(MODEL, [], SGD(lr=1.0))
-        step(ps, 100)  # one of four: nothing happens yet
-        assert ps.pull_dense(everything=True)["weight"].tolist() == [0.0, 0.0]
-        with worker(address, "worker-0") as one:
-            observer = Observer(one, ps)
-            observer.train = lambda task: None  # type: ignore[method-assign]
-            observer.work()
-    assert codes == [0]
+    with training(args, Policy(grads_to_wait=4)) as observer:
+        step(observer.ps, 100)  # one of four: nothing happens yet
+        assert observer.ps.pull_dense(everything=True)["weight"].tolist() == [0.0, 0.0]
+        observer.train = lambda task: None  # type: ignore[method-assign]
+        observer.work()
     assert all(set(values.values()) == {-1.0} for _, values in observer.seen)
 
 
 def test_a_failure_of_a_task_while_all_servers_have_the_snapshot_is_its_own(tmp_path: Path) -> None:
-    with servers(2) as addresses, client(addresses) as ps, running(job(tmp_path), addresses) as (address, codes):
-        ps.init_model(MODEL, [], SGD(lr=1.0))
-        with worker(address, "worker-0") as one:
-            task = evaluation_task(one)
-            assert one.report(task.id, error="ValueError: a bad record")
-            assert one.next_task() == task
-            assert one.report(task.id, records=10, metric_states=metrics(1, 10))
-            Observer(one, ps).work()
-    assert codes == [0]
+    with training(job(tmp_path)) as observer:
+        one = observer.one
+        task = evaluation_task(one)
+        assert one.report(task.id, error="ValueError: a bad record")
+        assert one.next_task() == task
+        assert one.report(task.id, records=10, metric_states=metrics(1, 10))
+        observer.work()
 
 
 def evaluation_task(one: PlainWorker) -> pb.Task:

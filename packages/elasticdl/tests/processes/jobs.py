@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import elasticdl
 from elasticdl.job import JobArgs
@@ -29,6 +29,19 @@ ZOO = Path(elasticdl.__file__).parent / "zoo" / "templates"
 DIGITS = "mnist.mnist_functional_api.custom_model"
 RECOMMENDER = "recommender.wide_and_deep.custom_model"
 KILLED = -signal.SIGKILL
+
+
+def job_args(data: Path, **changes: Any) -> JobArgs:
+    """Return a job that trains the example model on records in `train` and evaluates it on those in `test`."""
+    fields: dict[str, Any] = {
+        "job_name": "e2e",
+        "model_zoo": str(ZOO),
+        "model_def": DIGITS,
+        "training_data": str(data / "train"),
+        "validation_data": str(data / "test"),
+        "num_minibatches_per_task": 4,
+    }
+    return JobArgs(**{**fields, **changes})
 
 
 @dataclass(frozen=True)
@@ -80,9 +93,9 @@ class Job:
         for _ in range(workers):
             self.start_worker()
 
-    def start_master(self) -> None:
-        """Start the master, for the first time or again."""
-        argv = ["--job", self.args.job_name, "--name", "master", "--host", "127.0.0.1", "--port", str(self._ports[0])]
+    def start_master(self, name: str = "master") -> None:
+        """Start the master, for the first time or again; with another name it waits until the one before has ended."""
+        argv = ["--job", self.args.job_name, "--name", name, "--host", "127.0.0.1", "--port", str(self._ports[0])]
         argv += ["--etcd", self._etcd, "--ps_addrs", self._addresses(), "--job_args", self.args.to_json()]
         self.master = self._fork("master", "master", argv)
 

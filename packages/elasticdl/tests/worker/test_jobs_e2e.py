@@ -3,43 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
-import os
+import functools
 import signal
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from elasticdl.data.opening import open_reader
-from elasticdl.job import JobArgs, JobMode
+from elasticdl.job import JobMode
 from elasticdl.worker.assembly import load_model, spec_of
 from elasticdl.zoo.spec import Mode
 
-from packages.elasticdl.tests.processes.jobs import DIGITS, RECOMMENDER, ZOO, Job
+from packages.elasticdl.tests.processes import jobs
+from packages.elasticdl.tests.processes.jobs import RECOMMENDER, ZOO, Job
 from packages.elasticdl.tests.processes.plain import metrics_of, trained
-from tests.elastic.workers import PATIENCE_SECONDS, free_port
 from tests.farm import Farm
 from tidewater.contract import exit_codes
 
 pytestmark = pytest.mark.e2e
 
-
-def job_args(data: Path, **changes: Any) -> JobArgs:
-    return JobArgs(
-        **{
-            "job_name": "e2e",
-            "model_zoo": str(ZOO),
-            "model_def": DIGITS,
-            "training_data": str(data / "train"),
-            "validation_data": str(data / "test"),
-            "num_minibatches_per_task": 4,
-            "use_async": True,
-            **changes,
-        }
-    )
+job_args = functools.partial(jobs.job_args, use_async=True)
 
 
 def test_an_evaluation_during_training_is_of_exactly_the_version_in_its_line(
@@ -74,18 +58,6 @@ def test_a_worker_that_gets_sigterm_gives_its_task_back_and_exits_as_one_that_le
         assert job.finish() == exit_codes.FINISHED, job.told()
         assert job.done()[:2] == (48, 8 * 1448)
         assert "is gone; its tasks" not in job.log(), "nothing was left for the master to notice"
-
-
-def test_workers_that_come_and_go_lose_no_task(farm: Farm, etcd: str, digits_records: Path, tmp_path: Path) -> None:
-    args = job_args(digits_records, num_epochs=16, num_ps_pods=2, log_loss_steps=1)
-    with Job(farm, tmp_path, etcd, args) as job:
-        job.start(workers=1)
-        for number in range(3):
-            job.wait_for(lambda: all(worker.text() for worker in job.workers.values()))
-            job.start_worker()
-            job.living_workers[0].signal(signal.SIGTERM if number % 2 else signal.SIGKILL)
-        assert job.finish() == exit_codes.FINISHED, job.told()
-        assert job.done()[:2] == (96, 16 * 1448)
 
 
 def test_a_finished_model_is_evaluated_and_predicts_on_servers(
@@ -133,36 +105,3 @@ def test_a_job_that_fails_tells_its_workers_why(farm: Farm, etcd: str, digits_re
             assert "failed 2 times" in log
             assert "feed() in" in log
             assert "pixels" in log
-
-
-def test_the_programs_run_by_their_command_lines(etcd: str, digits_records: Path, tmp_path: Path) -> None:
-    args = job_args(digits_records, job_name=f"programs-{os.getpid()}", output=str(tmp_path / "model"))
-    master, server = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
-    common = ["--job", args.job_name, "--job_args", args.to_json()]
-    programs = {
-        "master": ["--host", "127.0.0.1", "--port", master.partition(":")[2], "--ps_addrs", server, "--etcd", etcd],
-        "ps": ["--servers", "1", "--index", "0", "--port", server.partition(":")[2], "--master_addr", master],
-        "worker": ["--name", "worker-0", "--master_addr", master, "--ps_addrs", server],
-    }
-    logs = {name: (tmp_path / f"{name}.log").open("w") for name in programs}
-    running = {
-        name: subprocess.Popen(
-            [sys.executable, "-m", f"elasticdl.{name}", *common, *given],
-            stdout=logs[name],
-            stderr=subprocess.STDOUT,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-        )
-        for name, given in programs.items()
-    }
-    try:
-        assert running["master"].wait(PATIENCE_SECONDS) == exit_codes.FINISHED, (tmp_path / "master.log").read_text()
-        assert running["worker"].wait(PATIENCE_SECONDS) == exit_codes.FINISHED, (tmp_path / "worker.log").read_text()
-        running["ps"].terminate()
-        assert running["ps"].wait(PATIENCE_SECONDS) == exit_codes.LEFT
-    finally:
-        for process in running.values():
-            process.kill()
-            process.wait()
-        for log in logs.values():
-            log.close()
-    assert load_model(str(tmp_path / "model"), str(ZOO))

@@ -7,7 +7,9 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import elasticdl
 import pytest
@@ -39,28 +41,23 @@ def command(args: JobArgs, servers: str) -> list[str]:
     return ["--job", "mnist", "--master_addr", "127.0.0.1:1", "--ps_addrs", servers, "--job_args", args.to_json()]
 
 
-def test_a_worker_without_parameter_servers_says_what_it_lacks(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(command(ARGS, "")) == exit_codes.USAGE
-    told = capsys.readouterr().out
-    assert "--ps_addrs is empty" in told
-    assert "--distribution_strategy=Local" in told
-
-
-def test_another_number_of_servers_than_the_jobs_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(command(ARGS, "a:1,b:1")) == exit_codes.USAGE
-    assert "--ps_addrs has 2 addresses, and --num_ps_pods is 1" in capsys.readouterr().out
-
-
-def test_a_job_of_another_strategy_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    local = JobArgs(**{**vars(ARGS), "distribution_strategy": Strategy.LOCAL})
-    assert main(command(local, "a:1")) == exit_codes.USAGE
-    assert "--distribution_strategy is Local" in capsys.readouterr().out
-
-
-def test_a_function_that_the_zoo_lacks_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    missing = JobArgs(**{**vars(ARGS), "loss": "los"})
-    assert main(command(missing, "a:1")) == exit_codes.USAGE
-    assert "--loss" in capsys.readouterr().out
+@pytest.mark.parametrize(
+    ("changes", "servers", "said"),
+    [
+        pytest.param({}, "", ["--ps_addrs is empty", "--distribution_strategy=Local"], id="no-servers"),
+        pytest.param({}, "a:1,b:1", ["--ps_addrs has 2 addresses, and --num_ps_pods is 1"], id="too-many-servers"),
+        pytest.param(
+            {"distribution_strategy": Strategy.LOCAL}, "a:1", ["--distribution_strategy is Local"], id="strategy"
+        ),
+        pytest.param({"loss": "los"}, "a:1", ["--loss"], id="missing-function"),
+    ],
+)
+def test_wrong_input_is_named(
+    capsys: pytest.CaptureFixture[str], changes: dict[str, Any], servers: str, said: list[str]
+) -> None:
+    assert main(command(replace(ARGS, **changes), servers)) == exit_codes.USAGE
+    shown = capsys.readouterr().out
+    assert all(text in shown for text in said)
 
 
 def test_a_server_that_stays_away_is_a_failure_that_names_it() -> None:

@@ -17,7 +17,7 @@ from elasticdl.job import JobArgs, Strategy
 from elasticdl.worker.assembly import load_model, spec_of
 from elasticdl.zoo.spec import Mode
 
-from packages.elasticdl.tests.processes.jobs import DIGITS, RECOMMENDER, ZOO, Job
+from packages.elasticdl.tests.processes.jobs import RECOMMENDER, ZOO, Job, job_args
 from packages.elasticdl.tests.processes.plain import metrics_of
 from tests.farm import Farm
 from tidewater.contract import exit_codes
@@ -58,28 +58,12 @@ WAYS = (
 )
 
 
-def job_args(data: Path, model_def: str, **changes: Any) -> JobArgs:
-    return JobArgs(
-        **{
-            "job_name": "e2e",
-            "model_zoo": str(ZOO),
-            "model_def": model_def,
-            "training_data": str(data / "train"),
-            "validation_data": str(data / "test"),
-            "num_minibatches_per_task": 4,
-            "num_epochs": 6,
-            "log_loss_steps": 10,
-            **changes,
-        }
-    )
-
-
 @pytest.fixture(scope="module")
 def plain_accuracy(digits_records: Path) -> float:
     """The accuracy of the same model after as many epochs of a training loop as torch's tutorials have it."""
     torch.manual_seed(0)
     torch.set_num_threads(1)
-    spec = spec_of(job_args(digits_records, DIGITS))
+    spec = spec_of(job_args(digits_records))
     model = spec.model()
     optimizer = torch.optim.Adam(model.parameters(), lr=0.003)
     images, labels = tensors(spec, digits_records / "train")
@@ -108,7 +92,7 @@ def test_digits_reach_the_accuracy_of_plain_training(
     shutil.copytree(ZOO / "mnist", tmp_path / "zoo/mnist")
     (tmp_path / "zoo/mnist/training.py").write_text(OPTIMIZER)
     args = dataclasses.replace(
-        job_args(digits_records, DIGITS, num_ps_pods=way.servers, num_epochs=EPOCHS, **way.flags),
+        job_args(digits_records, num_ps_pods=way.servers, num_epochs=EPOCHS, log_loss_steps=10, **way.flags),
         model_zoo=str(tmp_path / "zoo"),
         optimizer="mnist.training.optimizer",
         output=str(tmp_path / "model"),
@@ -132,7 +116,12 @@ def test_a_recommender_learns_its_embeddings_on_two_servers_with_four_workers(
     farm: Farm, etcd: str, clicks_records: Path, tmp_path: Path
 ) -> None:
     args = job_args(
-        clicks_records, RECOMMENDER, num_ps_pods=2, num_epochs=2, use_async=True, output=str(tmp_path / "model")
+        clicks_records,
+        model_def=RECOMMENDER,
+        num_ps_pods=2,
+        num_epochs=2,
+        use_async=True,
+        output=str(tmp_path / "model"),
     )
     alone = dataclasses.replace(args, distribution_strategy=Strategy.LOCAL, output=str(tmp_path / "local"))
     reference = evaluated(alone)

@@ -8,8 +8,8 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from elasticdl.errors import ElasticDLError, ZooError
-from elasticdl.zoo.project import InitOptions, build, init, pack, push
+from elasticdl.errors import ZooError
+from elasticdl.zoo.project import InitOptions, build, init, pack
 
 
 @pytest.fixture
@@ -17,18 +17,6 @@ def zoo(tmp_path: Path) -> Path:
     """Return a folder that `init` has filled."""
     init(tmp_path / "zoo", InitOptions())
     return tmp_path / "zoo"
-
-
-@pytest.fixture
-def docker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Put a program `docker` first on the path that notes its arguments, and fails on `push`; return the note."""
-    note = tmp_path / "called"
-    program = tmp_path / "bin" / "docker"
-    program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\necho "$@" >> {note}\ntest "$1" != push\n')
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
-    return note
 
 
 def test_init_writes_the_image_and_two_examples(tmp_path: Path) -> None:
@@ -96,20 +84,6 @@ def test_an_empty_zoo_is_not_packed(tmp_path: Path, there: bool) -> None:
         pack(folder)
 
 
-def test_build_and_push_call_docker(zoo: Path, docker: Path) -> None:
-    build(zoo, "registry/zoo:1")
-    with pytest.raises(ElasticDLError, match="`docker push registry/zoo:1` failed with exit code 1"):
-        push("registry/zoo:1")
-    assert docker.read_text() == f"build -t registry/zoo:1 {zoo}\npush registry/zoo:1\n"
-
-
-def test_without_docker_the_way_without_an_image_is_told(zoo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(zoo))
-    with pytest.raises(ZooError, match=r"(?s)no Docker.*ships the folder of --model_zoo itself"):
-        build(zoo, "registry/zoo:1")
-
-
-def test_a_folder_without_a_dockerfile_is_named(tmp_path: Path, docker: Path) -> None:
+def test_a_folder_without_a_dockerfile_is_named(tmp_path: Path) -> None:
     with pytest.raises(ZooError, match=f"{tmp_path} has no Dockerfile"):
         build(tmp_path, "registry/zoo:1")
-    assert not docker.exists()

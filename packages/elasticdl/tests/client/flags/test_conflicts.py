@@ -18,12 +18,8 @@ LOCAL = {"distribution_strategy": "Local"}
     ("changed", "said"),
     [
         pytest.param({"use_async": "true", "grads_to_wait": "3"}, "--use_async with --grads_to_wait=3", id="async"),
-        pytest.param({"num_ps_pods": "0"}, "--num_ps_pods is 0 with ParameterServerStrategy", id="no-servers"),
-        pytest.param({"checkpoint_steps": "10"}, "--checkpoint_steps is 10 without --checkpoint_dir", id="nowhere"),
-        pytest.param({"validation_data": ""}, "--evaluation_steps is 200 without --validation_data", id="no-data"),
         pytest.param({"job_name": "Test_Mnist"}, "--job_name=Test_Mnist can't be part of a pod's name", id="name"),
         pytest.param({"job_name": "a" * (LONGEST_JOB + 1)}, "has 39 characters", id="long-name"),
-        pytest.param({"job_name": ""}, "--job_name is empty", id="no-name"),
         pytest.param({"ship": "nothing"}, "--ship=nothing without --image_name", id="code-nowhere"),
         pytest.param({"image_name": "a b"}, "--image_name='a b' has blanks", id="no-image"),
         pytest.param({"max_workers": "3"}, "--max_workers=3 is below --num_workers=4", id="fewer-than-wanted"),

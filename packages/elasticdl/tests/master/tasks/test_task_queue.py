@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from elasticdl.master.tasks.task_queue import Owner, Queue, Status
 
 A, B = Owner("worker-0", "a"), Owner("worker-1", "b")
@@ -56,21 +55,6 @@ def test_a_task_that_nobody_does_is_not_put_back() -> None:
     assert done.put_back([1]) == done
 
 
-def test_a_failed_task_is_done_again_until_the_retries_are_used_up() -> None:
-    queue = Queue.of(range(1, 2))
-    for _ in range(3):
-        failed = taken(queue, A).fail(1, A, "no", retries=3)
-        assert failed is not None
-        queue = failed
-        assert queue.status(1) is Status.TODO
-    last = taken(queue, A).fail(1, A, "no", retries=3)
-    assert last is not None
-    assert last.status(1) is Status.LEFT_OUT
-    assert last.left_out == {1: "no"}
-    assert last.finished
-    assert last.done == 0
-
-
 def test_a_task_that_is_done_in_the_end_forgets_its_failures() -> None:
     failed = taken(Queue.of(range(1, 2)), A).fail(1, A, "no", retries=3)
     assert failed is not None
@@ -95,21 +79,6 @@ def test_a_task_that_came_back_can_be_claimed_and_no_other() -> None:
     assert queue.claimed([2], A, 5.0) == queue
     assert queue.claimed([3], A, 5.0) == queue
     assert queue.claimed([99], A, 5.0) == queue
-
-
-@pytest.mark.parametrize(("now", "late"), [(10.0, ()), (10.1, (1,)), (13.1, (1, 2))])
-def test_a_task_is_late_after_the_limit(now: float, late: tuple[int, ...]) -> None:
-    queue = taken(taken(Queue.of(range(1, 3)), A, now=0.0), B, now=3.0)
-    assert queue.late(now, 10.0) == late
-
-
-def test_cancelling_leaves_out_what_is_to_do_and_lets_the_rest_end() -> None:
-    queue = taken(Queue.of(range(1, 6)), A, B).put_back([1]).cancel("enough")
-    assert queue.todo == 0
-    assert queue.left_out == {1: "enough"}
-    done = queue.finish(2, B)
-    assert done is not None
-    assert (done.finished, done.done_tasks()) == (True, [2])
 
 
 def test_a_number_outside_is_of_no_task() -> None:

@@ -317,17 +317,6 @@ def test_only_the_last_processes_are_remembered_for_repeated_reports() -> None:
     assert str(count - 1) in state.credited
 
 
-def test_a_job_ends_if_every_worker_dies_on_a_task() -> None:
-    state = new()
-    for number in range(MAX_LOSSES + 1):
-        assert not state.ended
-        owner = Owner(f"worker-{number}", "p")
-        state, _ = transitions.hand_out(state, owner, now=0.0)
-        state = transitions.lost(state, RULES, owner)
-    assert state.stage is Stage.FAILED
-    assert state.reason == "task 1: 6 workers died or took too long, at last worker-5"
-
-
 def test_a_job_that_may_goes_on_without_a_task_that_kills_its_workers() -> None:
     rules, state = dataclasses.replace(RULES, goes_on_without=True), new()
     for number in range(MAX_LOSSES + 1):

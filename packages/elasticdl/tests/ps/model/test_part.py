@@ -100,14 +100,6 @@ def test_a_minibatch_that_is_pushed_again_counts_once(policy: Policy) -> None:
     assert weight(ours) == (-9.0 if policy.waits_for == 1 else -3.0)
 
 
-def test_a_refused_minibatch_may_be_pushed_again_under_its_number() -> None:
-    ours = part(Policy(grads_to_wait=2))
-    for number in (1, 2):
-        ours.push(gradient(number))
-    assert ours.push(gradient(3, version=0)) == (False, 1)
-    assert ours.push(gradient(3, version=1)) == (True, 1)
-
-
 def test_flush_applies_the_mean_of_those_that_wait() -> None:
     ours = part(Policy(grads_to_wait=4))
     assert ours.flush() == 0
@@ -209,15 +201,6 @@ def test_pulls_do_not_wait_for_an_update() -> None:
     with ours._changing, ThreadPoolExecutor(2) as pool:  # as if an update took long
         assert pool.submit(weight, ours).result(60) == 0.0
         assert pool.submit(ours.rows, "item", torch.tensor([4]), ours.view()).result(60).shape == (1, 2)
-
-
-def test_pushes_by_threads_lose_nothing() -> None:
-    ours = part()
-    with ThreadPoolExecutor(8) as pool:
-        pushed = [pool.submit(ours.push, gradient(number, worker=f"w{number % 4}")) for number in range(400)]
-        versions = sorted(each.result()[1] for each in pushed)
-    assert versions == list(range(1, 401))
-    assert weight(ours) == -400.0
 
 
 OPTIMIZERS = [SGD(lr=0.1), SGD(lr=0.1, momentum=0.9), Adagrad(lr=0.1, lr_decay=0.1), Adam(lr=0.1, amsgrad=True)]
