@@ -217,7 +217,7 @@ def test_an_error_of_this_package_keeps_its_trace(
         run(CmdRun(), *DDP)
 
 
-@pytest.mark.parametrize("section", ["foo = 1", "reserved_memmb = abc", "validate_spec = maybe"])
+@pytest.mark.parametrize("section", ["foo = 1", "foo = None", "reserved_memmb = abc", "validate_spec = maybe"])
 def test_a_wrong_option_of_torchxconfig_is_an_error_that_names_it_and_the_file(
     cluster: KubernetesInMemory,
     monkeypatch: pytest.MonkeyPatch,

@@ -46,21 +46,6 @@ def test_a_wrong_option_of_a_command_line_is_named(text: str, told: str) -> None
         run_opts().cfg_from_str(text)
 
 
-@pytest.mark.parametrize(
-    ("section", "told"),
-    [
-        ({"foo": "1"}, "file: Unknown run option: foo; there are bucket"),
-        ({"foo": "None"}, "file: Unknown run option: foo"),
-        ({"reserved_memmb": "abc"}, "file: Run option: reserved_memmb, must be of type int, but was: abc"),
-        ({"validate_spec": "maybe"}, "file: Run option: validate_spec, must be true or false, but was: maybe"),
-    ],
-)
-def test_a_wrong_option_of_a_file_is_named(section: Mapping[str, str], told: str) -> None:
-    with pytest.raises(InvalidRunConfigException) as error:
-        run_opts().check_section(section, "file")
-    assert str(error.value).startswith(told)
-
-
 def test_what_torchx_configure_writes_and_every_truth_value_of_a_file_are_right() -> None:
     run_opts().check_section({name: str(option.default) for name, option in run_opts()}, "file")
     for text in ("yes", "Off", "1"):
