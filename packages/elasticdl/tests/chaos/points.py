@@ -30,12 +30,15 @@ class Point:
 
 
 _MASTER = "elasticdl.master.service.MasterService"
+_STORE = "elasticdl.master.store.EtcdStateStore"
 _SERVERS = "elasticdl.master.servers.Servers"
 _SERVER = "elasticdl.ps.service.ParameterServer"
 _WORKER = "elasticdl.worker.master.Master"
 _REMOTE = "elasticdl.worker.remote.Remote"
 
 POINTS = (
+    Point("the record is to be stored", "master", _STORE, "save", False),
+    Point("the record is stored, and no other process knows", "master", _STORE, "save", True),
     Point("a task is chosen, and the worker isn't told", "master", _MASTER, "GetTask", True),
     Point("a report has come, and nothing is saved", "master", _MASTER, "ReportTask", False),
     Point("a task is counted, and the worker isn't told", "master", _MASTER, "ReportTask", True),

@@ -22,8 +22,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-import grpc
-
 from elasticdl.errors import ElasticDLError, InputError
 from elasticdl.job import JobArgs
 from elasticdl.master.coordinator import Coordinator
@@ -59,7 +57,6 @@ class Place:
     """The same for a master that is started again; another one for another pod."""
     servers: tuple[str, ...] = ()
     process: str = field(default_factory=lambda: secrets.token_hex(8))
-    interceptors: tuple[grpc.ServerInterceptor, ...] = ()
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -128,7 +125,7 @@ def _lead(args: JobArgs, place: Place, job: Job, store: StateStore, watch: Watch
         if job.setup.rules.servers:
             servers = stack.enter_context(Servers(place.servers, args.relaunch_timeout_worker))
         service = MasterService(coordinator, args, servers)
-        server = serve(service, place.address, workers=args.num_workers, interceptors=place.interceptors)
+        server = serve(service, place.address, workers=args.num_workers)
         stack.callback(lambda: server.stop(GRACE_SECONDS).wait())
         log.info("Master of job %s listens on %s", args.job_name, place.address)
         stack.enter_context(_ticking(coordinator, Teller(coordinator.progress), watch))

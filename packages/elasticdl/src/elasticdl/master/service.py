@@ -10,7 +10,7 @@ import contextlib
 import logging
 import queue
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent import futures
 
 import grpc
@@ -193,22 +193,19 @@ def task_message(assignment: Assignment, mode: str) -> pb.Task:
     )
 
 
-def serve(
-    service: MasterService, address: str, *, workers: int, interceptors: Sequence[grpc.ServerInterceptor] = ()
-) -> grpc.Server:
+def serve(service: MasterService, address: str, *, workers: int) -> grpc.Server:
     """Return a server that is listening.
 
     Args:
         service: What answers.
         address: `host:port`.
         workers: How many workers the job has.
-        interceptors: See grpc.
 
     Raises:
         ElasticDLError: the address can't be used.
     """
     threads = futures.ThreadPoolExecutor(CALL_THREADS + THREADS_OF_A_WORKER * workers, thread_name_prefix="call")
-    server = grpc.server(threads, interceptors=list(interceptors), options=(*channels.OPTIONS, _ALONE))
+    server = grpc.server(threads, options=(*channels.OPTIONS, _ALONE))
     services.add_MasterServicer_to_server(service, server)
     try:
         bound = server.add_insecure_port(address)
