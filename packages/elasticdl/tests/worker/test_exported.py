@@ -89,14 +89,6 @@ def test_a_folder_without_a_model_is_named(tmp_path: Path) -> None:
         exported.read(str(tmp_path / "nothing"))
 
 
-def test_a_file_that_is_cut_off_is_named(tmp_path: Path) -> None:
-    write(example(), tmp_path)
-    (file,) = tmp_path.glob("version-*/*.safetensors")
-    file.write_bytes(file.read_bytes()[:-1])
-    with pytest.raises(InputError, match=file.name):
-        exported.read(str(tmp_path))
-
-
 def test_a_model_of_a_later_format_is_refused(tmp_path: Path) -> None:
     write(example(), tmp_path)
     description = tmp_path / DESCRIPTION

@@ -1,4 +1,4 @@
-"""What may happen to a job, one thing at a time. `test_any_order` mixes them."""
+"""What may happen to a job, one thing at a time. `test_never_stuck` mixes them."""
 
 from __future__ import annotations
 
