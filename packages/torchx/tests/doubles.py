@@ -1,8 +1,10 @@
-"""A cluster in memory that also knows pods and what they refer to, applications, and pods in every state."""
+"""A cluster in memory that also knows pods and what they refer to, applications, pods in every state, and a Docker."""
 
 from __future__ import annotations
 
 import copy
+import tarfile
+from collections.abc import Sequence
 from typing import Any
 
 from torchx.specs import AppDef, BindMount, Resource, Role, macros
@@ -138,3 +140,43 @@ def ended(exit_code: int, *, reason: str = "", finished: str = FINISHED, **statu
     }
     container = {"name": names.WORKER_CONTAINER, "restartCount": 0, "state": {"terminated": terminated}}
     return {"phase": "Failed" if exit_code else "Succeeded", "containerStatuses": [container], **status}
+
+
+class Images:
+    """The images of a Docker daemon, as far as TorchX's code asks for them."""
+
+    def __init__(self) -> None:
+        self.built: list[dict[str, Any]] = []
+        self.pushed: list[str] = []
+        self._image = self._tag = ""
+
+    @property
+    def images(self) -> Images:
+        return self
+
+    @property
+    def api(self) -> Images:
+        return self
+
+    def list(self, name: str) -> Sequence[Any]:
+        return []
+
+    def pull(self, image: str) -> None:
+        """Succeed."""
+
+    def build(self, **options: Any) -> Sequence[dict[str, Any]]:
+        with tarfile.open(fileobj=options["fileobj"]) as context:
+            self.built.append({"files": context.getnames(), **options["buildargs"]})
+        return [{"aux": {"ID": "sha256:0123"}}]
+
+    def get(self, image: str) -> Images:
+        self._image = image
+        return self
+
+    def tag(self, repository: str, tag: str) -> None:
+        self._tag = f"{repository}:{tag}"
+
+    def push(self, repository: str, tag: str, **options: Any) -> Sequence[dict[str, str]]:
+        assert self._tag == f"{repository}:{tag}"
+        self.pushed.append(f"{self._image} as {repository}:{tag}")
+        return [{"status": "pushed"}]

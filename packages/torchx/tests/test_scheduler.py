@@ -23,7 +23,7 @@ from torchx.schedulers.api import Scheduler
 from torchx.specs import AppDef, VolumeMount
 from torchx.specs.api import InvalidRunConfigException
 
-from packages.torchx.tests.doubles import KubernetesInMemory, app, complete, role
+from packages.torchx.tests.doubles import Images, KubernetesInMemory, app, complete, role
 from tidewater.contract import code
 from tidewater.elasticjob import names
 from tidewater.elasticjob.names import JOBS
@@ -137,7 +137,7 @@ def test_an_option_is_in_the_job_only_if_it_is_given(
 
 
 def test_an_image_that_was_built_here_is_pushed_to_the_repository(cluster: KubernetesInMemory) -> None:
-    docker = Docker()
+    docker = Images()
     pushing = create_scheduler("session", client=cluster, docker_client=docker)
     given = app(role(image="sha256:0123"))
     info = pushing.submit_dryrun(given, {"image_repo": "example.com/some/repo"})
@@ -148,26 +148,6 @@ def test_an_image_that_was_built_here_is_pushed_to_the_repository(cluster: Kuber
     (job,) = cluster.list(JOBS).items
     container = job["spec"]["replicaSpecs"][names.WORKER]["template"]["spec"]["containers"][0]
     assert container["image"] == "example.com/some/repo:0123"
-
-
-class Docker:
-    """A Docker daemon that notes what is pushed."""
-
-    def __init__(self) -> None:
-        self.pushed: list[str] = []
-        self.images = self
-
-    def get(self, image: str) -> Docker:
-        self.image = image
-        return self
-
-    def tag(self, repo: str, tag: str) -> None:
-        self.tagged = f"{repo}:{tag}"
-
-    def push(self, repo: str, tag: str, **_: object) -> list[dict[str, str]]:
-        assert self.tagged == f"{repo}:{tag}"
-        self.pushed.append(f"{self.image} as {repo}:{tag}")
-        return []
 
 
 def test_a_workspace_that_was_packed_here_is_uploaded_before_the_job_is_made(

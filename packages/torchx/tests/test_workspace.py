@@ -8,9 +8,8 @@ import socket
 import subprocess
 import sys
 import tarfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import boto3
 import fsspec
@@ -21,6 +20,7 @@ from tidewater_torchx.errors import Refused
 from tidewater_torchx.workspace import METADATA, WorkspaceMixin, mounted, pack, upload
 from torchx.specs import AppDef, Role
 
+from packages.torchx.tests.doubles import Images
 from tidewater.contract.code import Archive
 
 BUCKET = "tidewater-code"
@@ -244,43 +244,6 @@ def test_the_pod_unpacks_it_before_its_container_starts() -> None:
     assert workspace.WORKING_DIRECTORY.startswith(f"{workspace.DIRECTORY}/")
 
 
-class Images:
-    """The images of a Docker daemon, as far as TorchX's code asks for them."""
-
-    def __init__(self) -> None:
-        self.built: list[dict[str, Any]] = []
-        self.pushed: list[str] = []
-
-    @property
-    def images(self) -> Images:
-        return self
-
-    @property
-    def api(self) -> Images:
-        return self
-
-    def list(self, name: str) -> Sequence[Any]:
-        return []
-
-    def pull(self, image: str) -> None:
-        """Succeed."""
-
-    def build(self, **options: Any) -> Sequence[dict[str, Any]]:
-        with tarfile.open(fileobj=options["fileobj"]) as context:
-            self.built.append({"files": context.getnames(), **options["buildargs"]})
-        return [{"aux": {"ID": "sha256:0123"}}]
-
-    def get(self, image: str) -> Images:
-        return self
-
-    def tag(self, repository: str, tag: str) -> None:
-        """Succeed."""
-
-    def push(self, repository: str, tag: str, **options: Any) -> Sequence[dict[str, str]]:
-        self.pushed.append(f"{repository}:{tag}")
-        return [{"status": "pushed"}]
-
-
 def test_describing_a_job_keeps_its_workspace_until_it_is_submitted(project: Path) -> None:
     scheduler, role = WorkspaceMixin(), Role(name="trainer", image="my/image")
     scheduler.build_workspace_and_update_role(role, f"file://{project}", {})
@@ -299,7 +262,7 @@ def test_with_image_repo_the_workspace_becomes_an_image(project: Path) -> None:
     assert "train.py" in docker.built[0]["files"]
     scheduler.push_images(scheduler.dryrun_push_images(AppDef(name="job", roles=[role]), cfg))
     assert role.image == "example.com/team/job:0123"
-    assert docker.pushed == [role.image]
+    assert docker.pushed == [f"sha256:0123 as {role.image}"]
 
 
 def test_image_repo_without_docker_is_refused(project: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -51,33 +51,6 @@ def test_a_job_that_can_run_is_only_tried(cluster: KubernetesInMemory) -> None:
     assert [each["metadata"]["name"] for each in cluster.created()[1:]] == ["app-kx3p-worker-0", "app-kx3p-ps-0"]
 
 
-@pytest.mark.parametrize(
-    ("given", "options", "told"),
-    [
-        pytest.param(
-            app(role(mounts=[VolumeMount("claim", "/data")])),
-            {},
-            "role trainer: mount claim: namespace training has no PersistentVolumeClaim",
-            id="claim",
-        ),
-        pytest.param(app(), {"service_account": "sa"}, "option service_account=sa: namespace training", id="account"),
-        pytest.param(app(), {"priority_class": "high"}, "option priority_class=high: the cluster", id="priority"),
-    ],
-)
-def test_what_does_not_exist_is_named(
-    cluster: KubernetesInMemory, given: AppDef, options: dict[str, str], told: str
-) -> None:
-    with pytest.raises(Refused, match=told):
-        checked(cluster, given, **options)
-    assert cluster.sent == []
-
-
-def test_a_namespace_that_does_not_exist_is_the_options(cluster: KubernetesInMemory) -> None:
-    cluster.failures["create", names.KIND] = error_of(404, "NotFound", 'namespaces "training" not found')
-    with pytest.raises(Refused, match="option namespace=training: the cluster has no such namespace"):
-        checked(cluster, app())
-
-
 def test_what_exists_is_accepted(cluster: KubernetesInMemory) -> None:
     cluster.put(CLAIMS, {"metadata": {"name": "claim"}})
     cluster.put(SERVICE_ACCOUNTS, {"metadata": {"name": "sa"}})
@@ -94,12 +67,6 @@ def test_a_job_that_the_api_server_refuses_is_refused_with_its_words(cluster: Ku
     cluster.failures["create", names.KIND] = error_of(422, "Invalid", "spec.x: Invalid value")
     with pytest.raises(Refused, match=r"Invalid job spec: spec\.x: Invalid value"):
         checked(cluster, app())
-
-
-def test_a_pod_that_the_api_server_refuses_is_refused_with_its_role(cluster: KubernetesInMemory) -> None:
-    cluster.refused_pods["bad:1"] = 'pods "p" is forbidden: violates PodSecurity "restricted:latest": privileged'
-    with pytest.raises(Refused, match=r"role ps: the API server refuses its pods: .*violates PodSecurity"):
-        checked(cluster, app(role(), role("ps", image="bad:1")))
 
 
 @pytest.mark.parametrize("told", [FORBIDDEN.message, 'pods "p" is forbidden: exceeded quota: team, requested: cpu=2'])
