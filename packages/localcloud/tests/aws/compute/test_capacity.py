@@ -50,10 +50,3 @@ def test_on_demand_is_told_where_there_is_capacity() -> None:
     everywhere = refusal([Shortage(("*",))], "m5.large", "us-west-2a", ON_DEMAND, ZONES)
     assert everywhere is not None
     assert "choosing" not in everywhere
-
-
-def test_spot_is_told_that_there_is_none() -> None:
-    known = [Shortage(("*",), market=SPOT)]
-    expected = "There is no Spot capacity available that matches your request."
-    assert refusal(known, "m5.large", "us-west-2a", SPOT, ZONES) == expected
-    assert refusal(known, "m5.large", "us-west-2a", ON_DEMAND, ZONES) is None

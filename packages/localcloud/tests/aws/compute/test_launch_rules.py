@@ -137,14 +137,6 @@ def test_an_address_is_not_used_again_at_once(ec2: Any, template: str, subnet: s
     ec2.terminate_instances(InstanceIds=[second])
 
 
-def test_a_full_subnet_is_reported_as_on_aws(ec2: Any, template: str, subnet: str) -> None:
-    made = launched(ec2, template, subnet, count=12)  # a /28 has sixteen addresses, AWS has five of them
-    assert len(made) == 11
-    with pytest.raises(ec2.exceptions.ClientError, match="InsufficientFreeAddressesInSubnet"):
-        run(ec2, SubnetId=subnet)
-    ec2.terminate_instances(InstanceIds=made)
-
-
 def test_instances_of_one_call_are_launched_all_or_none(ec2: Any, subnet: str) -> None:
     before = MotoEc2(ACCOUNT, REGION).instances().keys()
     with pytest.raises(ec2.exceptions.ClientError, match="InsufficientFreeAddressesInSubnet"):

@@ -76,11 +76,6 @@ def world(operator: Clients, queue: str) -> World:
     return made
 
 
-def test_a_spot_instance_is_shown_as_one(world: World) -> None:
-    assert world.instance(world.run())["InstanceLifecycle"] == "spot"
-    assert "InstanceLifecycle" not in world.instance(world.run(spot=False))
-
-
 def test_the_instance_runs_until_its_time_is_over_and_ends_then(world: World) -> None:
     identity = world.run()
     told = world.interruptions.notice([identity])

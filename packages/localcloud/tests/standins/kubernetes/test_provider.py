@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import re
 import threading
@@ -147,17 +146,6 @@ def test_an_unknown_field_is_refused_while_another_value_is_unknown(engine: Engi
 def test_an_unknown_type_is_refused_by_name(engine: Engines, namespace: str) -> None:
     with pytest.raises(CheckFailed, match="kubernetes:batch/v1:Joob"):
         engine().preview("batch/v1:Joob", "j", {"metadata": {"name": "j", "namespace": namespace}})
-
-
-def test_the_data_of_a_secret_is_secret_in_the_state(
-    engine: Engines, control_plane: ControlPlane, namespace: str
-) -> None:
-    secrets, inputs = engine(), {"metadata": {"name": "s", "namespace": namespace}, "stringData": {"k": "hunter2"}}
-    secrets.up("core/v1:Secret", "s", inputs)
-    assert secrets.state["s"].outputs["data"].is_secret
-    encoded = base64.b64encode(b"hunter2").decode()
-    assert control_plane.live("v1", "Secret", namespace, "s")["data"] == {"k": encoded}
-    assert secrets.up("core/v1:Secret", "s", inputs) == "same"
 
 
 def foreign_config_map(control_plane: ControlPlane, namespace: str, name: str) -> None:

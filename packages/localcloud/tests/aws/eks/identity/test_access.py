@@ -35,6 +35,16 @@ def world(world: World) -> World:
     return world
 
 
+def entry(world: World, **params: Any) -> None:
+    world.call("CreateAccessEntry", **{"clusterName": "demo", "principalArn": USER, **params})
+
+
+def associate(world: World, policy: str, **scope: Any) -> None:
+    """Associate the entry with a policy, by default on the whole cluster."""
+    asked = {"clusterName": "demo", "principalArn": USER, "policyArn": policy}
+    world.call("AssociateAccessPolicy", **asked, accessScope={"type": "cluster", **scope})
+
+
 def made_token(key: str = "ANN", secret: str = "ann's secret", cluster: str = "demo", action: str = "") -> str:
     url = f"https://sts.us-west-2.amazonaws.com/?Action={action or 'GetCallerIdentity'}&Version=2011-06-15"
     request = AWSRequest("GET", url, headers={"x-k8s-aws-id": cluster})
@@ -49,19 +59,19 @@ def login(world: World, value: str, **later: float) -> token.Identity:
 
 
 def test_a_user_with_an_entry_logs_in_with_its_arn_as_name(world: World) -> None:
-    world.call("CreateAccessEntry", clusterName="demo", principalArn=USER, kubernetesGroups=["devs"])
+    entry(world, kubernetesGroups=["devs"])
     assert login(world, made_token()).username == USER
     assert login(world, made_token()).groups == ("devs",)
 
 
 def test_a_role_session_logs_in_with_its_roles_entry(world: World) -> None:
-    world.call("CreateAccessEntry", clusterName="demo", principalArn=ROLE)
+    entry(world, principalArn=ROLE)
     found = login(world, made_token("BOB", "bob's secret"))
     assert found.username == f"arn:aws:sts::{ACCOUNT}:assumed-role/admin/bob"
 
 
 def test_a_token_is_valid_for_fifteen_minutes(world: World) -> None:
-    world.call("CreateAccessEntry", clusterName="demo", principalArn=USER)
+    entry(world)
     value = made_token()
     assert login(world, value, minutes=14).username == USER
     with pytest.raises(BadToken, match="expired"):
@@ -83,7 +93,7 @@ def test_a_token_is_valid_for_fifteen_minutes(world: World) -> None:
 )
 def test_a_bad_token_is_refused_with_the_reason(world: World, value: Callable[[], str], reason: str) -> None:
     if reason != "no access entry":
-        world.call("CreateAccessEntry", clusterName="demo", principalArn=USER)
+        entry(world)
     with pytest.raises(BadToken, match=reason):
         login(world, value())
 
@@ -96,14 +106,13 @@ def test_the_webhook_ignores_other_tokens_and_gives_a_reason_for_a_refusal(world
 
     assert review("eyJhbGciOi") == {"authenticated": False}
     assert "no access entry" in review(made_token())["error"]
-    world.call("CreateAccessEntry", clusterName="demo", principalArn=USER)
+    entry(world)
     assert review(made_token())["user"]["username"] == USER
 
 
 def test_an_associated_policy_creates_a_binding_for_the_entrys_group(world: World) -> None:
-    world.call("CreateAccessEntry", clusterName="demo", principalArn=USER)
-    scope = {"type": "cluster"}
-    world.call("AssociateAccessPolicy", clusterName="demo", principalArn=USER, policyArn=ADMIN, accessScope=scope)
+    entry(world)
+    associate(world, ADMIN)
     bindings = bindings_for(world, USER)
     assert [(binding["kind"], binding["roleRef"]["name"]) for binding in bindings] == [
         ("ClusterRoleBinding", "cluster-admin")
@@ -112,18 +121,16 @@ def test_an_associated_policy_creates_a_binding_for_the_entrys_group(world: Worl
 
 
 def test_a_namespace_scope_binds_only_in_its_namespaces_and_follows_changes(world: World) -> None:
-    world.call("CreateAccessEntry", clusterName="demo", principalArn=USER)
+    entry(world)
     for namespaces in (["a", "b"], ["b"]):
-        scope = {"type": "namespace", "namespaces": namespaces}
-        world.call("AssociateAccessPolicy", clusterName="demo", principalArn=USER, policyArn=VIEW, accessScope=scope)
+        associate(world, VIEW, type="namespace", namespaces=namespaces)
         assert [binding["metadata"]["namespace"] for binding in bindings_for(world, USER)] == namespaces
 
 
 @pytest.mark.parametrize("operation", ["DisassociateAccessPolicy", "DeleteAccessEntry"])
 def test_bindings_are_deleted_with_the_association_or_the_entry(world: World, operation: str) -> None:
-    world.call("CreateAccessEntry", clusterName="demo", principalArn=USER)
-    scope = {"type": "cluster"}
-    world.call("AssociateAccessPolicy", clusterName="demo", principalArn=USER, policyArn=VIEW, accessScope=scope)
+    entry(world)
+    associate(world, VIEW)
     world.call(operation, clusterName="demo", principalArn=USER, policyArn=VIEW)
     assert bindings_for(world, USER) == []
 
@@ -131,9 +138,8 @@ def test_bindings_are_deleted_with_the_association_or_the_entry(world: World, op
 def test_bindings_are_deleted_once_an_update_has_brought_the_api_server_back(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world.call("CreateAccessEntry", clusterName="demo", principalArn=USER)
-    scope = {"type": "cluster"}
-    world.call("AssociateAccessPolicy", clusterName="demo", principalArn=USER, policyArn=VIEW, accessScope=scope)
+    entry(world)
+    associate(world, VIEW)
     client, asked = world.machine.planes[0].client, iter([True, True])
     answer = client.get
 
@@ -173,7 +179,7 @@ def test_config_map_mode_has_no_access_entries(world: World) -> None:
 )
 def test_a_bad_entry_is_refused_with_the_parameter_at_fault(world: World, params: dict[str, Any], text: str) -> None:
     with pytest.raises(EksError, match=text):
-        world.call("CreateAccessEntry", **({"clusterName": "demo", "principalArn": USER} | params))
+        entry(world, **params)
 
 
 @pytest.mark.parametrize(
@@ -188,9 +194,9 @@ def test_a_bad_entry_is_refused_with_the_parameter_at_fault(world: World, params
 def test_a_bad_association_is_refused_with_the_parameter_at_fault(
     world: World, policy: str, scope: dict[str, Any], text: str
 ) -> None:
-    world.call("CreateAccessEntry", clusterName="demo", principalArn=USER)
+    entry(world)
     with pytest.raises(EksError, match=text):
-        world.call("AssociateAccessPolicy", clusterName="demo", principalArn=USER, policyArn=policy, accessScope=scope)
+        associate(world, policy, **scope)
 
 
 def bindings_for(world: World, principal: str) -> list[dict[str, Any]]:

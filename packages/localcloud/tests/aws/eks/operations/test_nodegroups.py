@@ -149,23 +149,15 @@ def test_a_group_without_capacity_is_degraded_until_there_is_some(world: World) 
     assert len(world.ec2.running()) == 2
 
 
-def test_a_new_group_without_capacity_fails_with_the_reason(world: World) -> None:
+def test_a_new_group_without_capacity_fails_with_the_reason_accepts_no_update_and_can_be_deleted(world: World) -> None:
     world.ec2.without_capacity = {("m5.large", "subnet-a"), ("m5.large", "subnet-b")}
     world.nodegroup(1, capacityType="SPOT")
     world.turn()
     assert health(world) == ("CREATING", ["AsgInstanceLaunchFailures"])
     world.turn(later_seconds=301)
     assert health(world) == ("CREATE_FAILED", ["AsgInstanceLaunchFailures"])
-
-
-def test_a_group_whose_creation_failed_accepts_no_update_and_can_be_deleted(world: World) -> None:
-    world.ec2.without_capacity = {("m5.large", "subnet-a"), ("m5.large", "subnet-b")}
-    world.nodegroup(1)
-    world.turn()
-    world.turn(later_seconds=301)
-    sizes = {"minSize": 0, "desiredSize": 0}
     with pytest.raises(EksError, match="currently not in Active state, but CREATE_FAILED"):
-        world.of_group("UpdateNodegroupConfig", scalingConfig=sizes)
+        world.of_group("UpdateNodegroupConfig", scalingConfig={"minSize": 0, "desiredSize": 0})
     world.of_group("DeleteNodegroup")
     world.turn(5)
     world.nodegroup(0)
