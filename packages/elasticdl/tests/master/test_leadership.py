@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from contextlib import ExitStack
-
 import pytest
 from elasticdl.master.leadership import Leadership
 from elasticdl.master.store import Interrupted, Key
@@ -16,26 +13,6 @@ PATIENCE_SECONDS = 60
 
 def candidate(url: str, job: str, process: str, name: str) -> Leadership:
     return Leadership(EtcdStore((url,)), Key(job, "1", process), name, lease_seconds=2)
-
-
-def waiting(leadership: Leadership) -> threading.Thread:
-    thread = threading.Thread(target=leadership.wait, daemon=True)
-    thread.start()
-    return thread
-
-
-def test_the_second_master_leads_once_the_first_is_gone(etcd: str, request: pytest.FixtureRequest) -> None:
-    job = request.node.name
-    with ExitStack() as stack:
-        first = stack.enter_context(candidate(etcd, job, "a", "master-a"))
-        first.wait()
-        with candidate(etcd, job, "b", "master-b") as second:
-            thread = waiting(second)
-            assert first.lead
-            assert not second.lead
-            stack.close()
-            thread.join(PATIENCE_SECONDS)
-            assert second.lead
 
 
 def test_a_master_that_is_started_again_under_its_name_leads_at_once(etcd: str, request: pytest.FixtureRequest) -> None:

@@ -12,8 +12,6 @@ from elasticdl.job import JobMode, Strategy
 from elasticdl.master.program import Place, main, run
 from elasticdl.master.resume import prepared, resumed
 from elasticdl.master.tasks import transitions
-from elasticdl.master.tasks.state import Stage
-from elasticdl.master.tasks.task_queue import Owner
 
 from packages.elasticdl.tests.master.jobs import ZOO, write_job
 from tests.elastic.workers import free_port
@@ -89,15 +87,6 @@ def test_the_process_ends_with_the_code_for_wrong_input(capfd: pytest.CaptureFix
     args = write_job(tmp_path)
     assert main(["--job", "small", "--job_args", args.to_json(), "--etcd", "ftp://etcd"]) == 2
     assert "ftp://etcd" in capfd.readouterr().out
-
-
-def test_a_master_that_comes_back_goes_on(tmp_path: Path) -> None:
-    job = prepared(write_job(tmp_path), 0)
-    state, _ = resumed(None, job)
-    state, task = transitions.hand_out(state, Owner("worker-0", "a"), now=0.0)
-    again, _ = resumed(state.to_fields(), job)
-    assert task in again.work.doing
-    assert again.stage is Stage.WORK
 
 
 @pytest.mark.parametrize("changes", [{"minibatch_size": 4}, {"seed": 1}, {"num_epochs": 2}], ids=str)

@@ -111,39 +111,6 @@ def test_a_worker_that_lost_its_stream_keeps_its_task_by_naming_it(args: JobArgs
         assert one.report(task.id, records=10)
 
 
-def test_every_task_is_counted_once_and_everybody_is_told_the_end(tmp_path: Path) -> None:
-    args = write_job(tmp_path, num_epochs=3, validation_data=str(tmp_path / "test.csv"), output=str(tmp_path / "out"))
-    place, codes, tasks = Place(f"127.0.0.1:{free_port()}", "master"), list[int](), list[list[pb.Task]]()
-    all_there = threading.Barrier(3)  # or a worker that comes late finds the job done, and the master gone
-
-    def work(name: str) -> None:
-        with worker(place.address, name) as one:
-            first = one.next_task()
-            all_there.wait(PATIENCE_SECONDS)
-            assert one.report(first.id, records=10)
-            tasks.append([first, *one.work()])
-            assert one.told_to_stop.wait(PATIENCE_SECONDS)
-
-    threads = [threading.Thread(target=work, args=(f"worker-{index}",)) for index in range(3)]
-    threads.append(threading.Thread(target=lambda: codes.append(run(args, place, None))))
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(PATIENCE_SECONDS)
-    assert codes == [0]
-    assert [each[-1].type for each in tasks] == [pb.STOP] * 3
-    done = [task for each in tasks for task in each[:-1]]
-    assert sorted(task.id for task in done if task.type == pb.TRAINING) == list(range(1, 31))
-    ranges = sorted((task.epoch, task.start) for task in done if task.type == pb.TRAINING)
-    assert ranges == [(epoch, start) for epoch in range(3) for start in range(0, 100, 10)]
-    assert sorted((task.start, task.end) for task in done if task.type == pb.EVALUATION) == [
-        (0, 10),
-        (10, 20),
-        (20, 25),
-    ]
-    assert [task.type for task in done].count(pb.EXPORT) == 1
-
-
 def test_a_job_that_fails_tells_every_worker_why(tmp_path: Path) -> None:
     args = write_job(tmp_path, max_task_retries=0)
     place, codes = Place(f"127.0.0.1:{free_port()}", "master"), list[int]()

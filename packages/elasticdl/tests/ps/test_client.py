@@ -6,7 +6,6 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
 import torch
@@ -188,49 +187,6 @@ def test_pushes_of_four_clients_at_once_lose_nothing() -> None:
 
 def job(**flags: object) -> JobArgs:
     return JobArgs(job_name="digits", **flags)  # type: ignore[arg-type]
-
-
-def test_a_killed_server_goes_on_from_the_checkpoint_and_the_client_waits_for_it(tmp_path: Path) -> None:
-    args = job(checkpoint_dir=str(tmp_path))
-    said: list[str] = []
-    away, ready = threading.Event(), threading.Event()
-
-    def say(text: str) -> None:
-        said.append(text)
-        if "waiting for it" in text:
-            away.set()
-
-    with ExitStack() as stack:
-        running = [stack.enter_context(Process(index, 2, args)) for index in range(2)]
-        addresses = [each.address for each in running]
-        ps = stack.enter_context(PsClient(addresses, worker="w", patience_seconds=120, say=say))
-        ps.init_model(DENSE, [TABLE], SGD(lr=1.0))
-        for number in range(4):
-            ps.push_gradients(number, ones(), {"item": (torch.arange(6), torch.ones(6, 3))})
-        ps.save(str(tmp_path), 4, run="digits/0")
-        before = ps.pull_dense(everything=True)
-        rows = ps.pull_rows("item", torch.arange(6))
-        assert running[1].end(signal.SIGKILL) == -signal.SIGKILL
-
-        def restart() -> None:
-            assert away.wait(60)
-            stack.enter_context(Process(1, 2, args, port=running[1].port))
-            ready.set()
-
-        thread = threading.Thread(target=restart)
-        thread.start()
-        assert ps.push_gradients(4, {}) == (True, True)
-        thread.join()
-        assert ready.is_set()
-        after = ps.pull_dense(everything=True)
-        assert ps.versions == (5, 5)
-        assert all(torch.equal(after[name], value) for name, value in before.items())
-        assert torch.equal(ps.pull_rows("item", torch.arange(6)), rows)
-    assert [text.split(";")[0] for text in said] == [
-        "parameter server 1 can't be reached",
-        "parameter server 1 is back",
-        "parameter server 1 was restarted",
-    ]
 
 
 @pytest.mark.parametrize(("policy", "accepted"), [(Policy(grads_to_wait=2), False), (Policy(use_async=True), True)])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent import futures
 
 import grpc
@@ -58,9 +58,9 @@ def running(master: Master) -> Iterator[tuple[grpc.Server, int]]:
     server.stop(0).wait()
 
 
-def reporter(port: int, said: list[str], channel: grpc.Channel) -> Reporter:
+def reporter(channel: grpc.Channel, say: Callable[[str], object] = str, timeout: float = 30) -> Reporter:
     stub = services.MasterStub(channel)
-    found = Reporter(lambda version: stub.ReportVersion(pb.VersionReport(version=version), timeout=30), say=said.append)
+    found = Reporter(lambda version: stub.ReportVersion(pb.VersionReport(version=version), timeout=timeout), say=say)
     found.start()
     return found
 
@@ -69,7 +69,7 @@ def test_versions_are_told_without_waiting_and_the_newest_of_several_counts(
     master: Master, running: tuple[grpc.Server, int]
 ) -> None:
     with channels.connect(f"127.0.0.1:{running[1]}") as channel:
-        ours = reporter(running[1], [], channel)
+        ours = reporter(channel)
         master.open.clear()
         ours.report(1)
         assert master.asked.wait(60)
@@ -85,9 +85,8 @@ def test_versions_are_told_without_waiting_and_the_newest_of_several_counts(
 def test_a_master_that_was_away_is_told_when_it_is_back(master: Master, running: tuple[grpc.Server, int]) -> None:
     server, port = running
     server.stop(0).wait()
-    said: list[str] = []
     with channels.connect(f"127.0.0.1:{port}") as channel:
-        ours = reporter(port, said, channel)
+        ours = reporter(channel)
         ours.report(7)
         again, _ = serve(master, port)
         master.wait_for(7)
@@ -107,9 +106,7 @@ def test_a_master_that_stays_away_does_not_keep_the_server_from_ending(running: 
         failed.set()
 
     with channels.connect(f"127.0.0.1:{port}") as channel:
-        stub = services.MasterStub(channel)
-        ours = Reporter(lambda version: stub.ReportVersion(pb.VersionReport(version=version), timeout=5), say=say)
-        ours.start()
+        ours = reporter(channel, say, timeout=5)
         ours.report(1)
         assert failed.wait(60)
         ours.stop()

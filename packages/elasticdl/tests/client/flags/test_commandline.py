@@ -182,12 +182,6 @@ def test_no_last_step_is_none() -> None:
     assert asked(max_step="9").args.max_step == 9
 
 
-def test_additions_to_the_pods_may_come_from_a_file(tmp_path: Path) -> None:
-    file = tmp_path / "spec.yaml"
-    file.write_text("pod_spec: {labels: {team: vision}}")
-    assert asked(cluster_spec=str(file)).deployment.cluster_spec == {"pod_spec": {"labels": {"team": "vision"}}}
-
-
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [

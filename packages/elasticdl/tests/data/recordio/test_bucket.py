@@ -27,21 +27,15 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return path.read_bytes()
 
 
-def test_recordio_in_a_bucket_is_read_by_task(bucket: Any, data: bytes) -> None:
+def test_a_task_reads_its_records_by_the_chunks_that_have_them(bucket: Any, data: bytes) -> None:
     bucket.put_object(Bucket=BUCKET, Key="set/data-00000", Body=data)
+    asked: list[str] = []
+    s3.client().meta.events.register("before-send.s3.GetObject", lambda request, **_: note(asked, request))
     with open_reader("s3://there/set") as reader:
         assert reader.shards() == [Shard("s3://there/set/data-00000", 0, len(RECORDS))]
         assert list(reader.read(Shard("s3://there/set/data-00000", 150, 350))) == RECORDS[150:350]
-
-
-def test_a_task_reads_its_chunks_alone(bucket: Any, data: bytes) -> None:
-    bucket.put_object(Bucket=BUCKET, Key="data", Body=data)
-    asked: list[str] = []
-    s3.client().meta.events.register("before-send.s3.GetObject", lambda request, **_: note(asked, request))
-    with open_reader("s3://there/data") as reader:
-        (shard,) = reader.shards()
         asked.clear()
-        assert list(reader.read(Shard(shard.name, 12_345, 12_346))) == RECORDS[12_345:12_346]
+        assert list(reader.read(Shard("s3://there/set/data-00000", 12_345, 12_346))) == RECORDS[12_345:12_346]
     (range_,) = asked
     first, last = range_.removeprefix("bytes=").split("-")
     assert int(last) - int(first) < 12_000
