@@ -23,16 +23,6 @@ def test_tasks_are_handed_out_in_order_until_there_are_none() -> None:
     assert (queue.todo, queue.done, queue.finished) == (0, 0, False)
 
 
-def test_a_task_is_done_once_by_its_owner() -> None:
-    queue = taken(Queue.of(range(1, 3)), A, B)
-    assert queue.finish(1, B) is None
-    done = queue.finish(1, A)
-    assert done is not None
-    assert done.done_tasks() == [1]
-    assert done.finish(1, A) is None
-    assert done.status(1) is Status.DONE
-
-
 def test_another_process_of_the_same_worker_is_not_the_owner() -> None:
     queue = taken(Queue.of(range(1, 3)), A)
     assert queue.finish(1, Owner(A.worker, "another")) is None
