@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import boto3
+from localcloud.host import cgroups
 
 Inventory = dict[str, frozenset[str]]
 
@@ -114,8 +115,7 @@ def host_leftovers(instance: str, state: Path) -> list[str]:
     left += [f"link {line}" for line in links.stdout.splitlines() if f"lc{instance}" in line]
     mounts = Path("/proc/self/mounts").read_text().splitlines()
     left += [f"mount {m}" for m in mounts if str(state) in m or f"lc-{instance}" in m]
-    cgroups = Path("/sys/fs/cgroup").glob(f"*/lc-{instance}*")
-    left += [f"cgroup {path}" for path in cgroups]
+    left += [f"cgroup {path}" for path in cgroups.folders(f"lc-{instance}")]
     return left + [f"process {line}" for line in processes_of(instance, state)]
 
 

@@ -1,4 +1,4 @@
-"""The command line's promises that need neither root nor a daemon."""
+"""The command line's promises that need no daemon."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import fcntl
 import json
 import socket
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from localcloud import cli, preflight
-from localcloud.errors import CloudError, DiskFull, KernelFeature, NotRoot, PortInUse, ToolMissing
+from localcloud import cli, daemon, preflight
+from localcloud.errors import CloudError, DiskFull, NotRoot, PortInUse, ToolMissing
 from localcloud.instance import Instance
 
 
@@ -140,20 +141,52 @@ def test_a_tool_that_was_not_built_is_named(monkeypatch: pytest.MonkeyPatch, tmp
         preflight.check_tools()
 
 
+@pytest.mark.e2e
+def test_the_check_needs_nothing_but_the_standard_library() -> None:
+    source = Path(cli.__file__).parents[1]
+    run = f"import sys; sys.path.insert(0, {str(source)!r}); from localcloud.cli import main; sys.exit(main(['check']))"
+    environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", run], env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "this machine can run the one-machine cloud\n", "")
+
+
+@pytest.mark.e2e
 @pytest.mark.parametrize(
-    ("failing", "text"),
-    [("modprobe", "overlay"), ("add", "namespaces"), ("veth", "veth"), ("nft", "nftables")],
+    ("capability", "text"),
+    [
+        pytest.param("net_admin", "CAP_NET_ADMIN (for network interfaces", id="network"),
+        pytest.param("sys_admin", "CAP_SYS_ADMIN (for namespaces, mounts", id="system"),
+    ],
 )
-def test_a_kernel_feature_that_is_missing_is_named(
-    monkeypatch: pytest.MonkeyPatch, instance: Instance, failing: str, text: str
+def test_a_capability_that_root_lacks_is_named_before_anything_is_tried(
+    tmp_path: Path, capability: str, text: str
 ) -> None:
-    kinds = {"modprobe": "modprobe", "veth": "veth", "nft": "nft"}
+    dropped = ["setpriv", f"--bounding-set=-{capability}", f"--inh-caps=-{capability}"]
+    command = [*dropped, sys.executable, "-m", "localcloud", "check"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert text in done.stderr
+    assert "virtual machine" in done.stderr
+    assert done.stderr.count("\n") == 1
 
-    def fails(command: list[str]) -> bool:
-        kind = next((kind for kind, word in kinds.items() if word in command), "add")
-        return kind == failing
 
-    monkeypatch.setattr(preflight, "_fails", fails)
-    monkeypatch.setattr("subprocess.run", lambda *_, **__: None)
-    with pytest.raises(KernelFeature, match=text):
-        preflight.check_kernel(instance, "nodev\text4\n" if failing == "modprobe" else "nodev\toverlay\n")
+@pytest.mark.e2e
+def test_read_only_cgroups_are_named() -> None:
+    read_only = 'for folder in /sys/fs/cgroup /sys/fs/cgroup/*/; do mount -o remount,bind,ro "$folder" || :; done'
+    command = ["unshare", "--mount", "sh", "-c", f'{read_only} 2>/dev/null; exec "$0" -m localcloud check']
+    done = subprocess.run([*command, sys.executable], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "/sys/fs/cgroup is read-only" in done.stderr
+    assert "virtual machine" in done.stderr
+
+
+@pytest.mark.parametrize("pid", [0, -1, 1])
+def test_a_record_that_names_no_process_of_its_own_gets_no_signal(
+    instance: Instance, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], pid: int
+) -> None:
+    monkeypatch.setattr("os.kill", lambda *signal: pytest.fail(f"signalled {signal}"))
+    daemon.record_path(instance).write_text(json.dumps({"pid": pid}))
+    with (instance.state / "daemon.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert cli.main(["stop", "--state", str(instance.state)]) == 1
+    assert "a daemon is starting" in capsys.readouterr().err

@@ -5,6 +5,7 @@ control     how these reach the daemon
 daemon      the process that runs everything; supervise: its child processes; namespace: its PID namespace
 instance    the state directory: names, addresses, the operator's key
 preflight, cleanup   checks before a start; removal of what a killed daemon leaves
+host/       what both know of this machine: rights, inotify, cgroups
 contexts    the kubeconfig; tools: `LOCALCLOUD_TOOLS`; errors: the exceptions
 aws/        AWS's APIs on one endpoint
 kube/       control planes, nodes, their network, addons

@@ -17,10 +17,10 @@ import subprocess
 import time
 from pathlib import Path
 
+from localcloud.host import cgroups
 from localcloud.instance import Instance
 
 NETNS_DIR = Path("/run/netns")
-CGROUP_ROOT = Path("/sys/fs/cgroup")
 DEATH_SECONDS = 5.0
 POLL_SECONDS = 0.05
 
@@ -57,19 +57,13 @@ def mounts(instance: Instance, table: str) -> list[str]:
     return sorted((point for point in points if point.startswith(ours)), key=len, reverse=True)
 
 
-def cgroups(instance: Instance) -> list[Path]:
-    """Return our cgroups in every hierarchy, innermost first."""
-    roots = [root for pattern in ("*/", "") for root in CGROUP_ROOT.glob(f"{pattern}{instance.cgroup}")]
-    found = {Path(folder) for root in roots for folder, _, _ in os.walk(root)}
-    return sorted(found, key=lambda path: len(path.parts), reverse=True)
-
-
 def _kill_inhabitants(instance: Instance) -> list[str]:
     """Kill all processes in our namespaces and cgroups, including those that localcloud didn't start."""
     killed: set[int] = set()
     deadline = time.monotonic() + DEATH_SECONDS
     while inhabitants := _inhabitants(instance):
-        for pid in inhabitants:
+        cgroups.kill(instance.cgroup)
+        for pid in inhabitants - {cgroups.OUTSIDE}:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         killed |= inhabitants
@@ -80,10 +74,7 @@ def _kill_inhabitants(instance: Instance) -> list[str]:
 
 
 def _inhabitants(instance: Instance) -> set[int]:
-    found: set[int] = set()
-    for folder in cgroups(instance):
-        with contextlib.suppress(OSError):
-            found |= {int(pid) for pid in (folder / "cgroup.procs").read_text().split()}
+    found = cgroups.processes(instance.cgroup)
     ours = set()
     for path in namespaces(instance):
         with contextlib.suppress(OSError):
@@ -92,7 +83,7 @@ def _inhabitants(instance: Instance) -> set[int]:
         with contextlib.suppress(OSError):
             if (entry / "ns/net").stat().st_ino in ours:
                 found.add(int(entry.name))
-    return {pid for pid in found if pid != os.getpid() and _living(pid)}
+    return {pid for pid in found if pid == cgroups.OUTSIDE or (pid != os.getpid() and _living(pid))}
 
 
 def _living(pid: int) -> bool:
@@ -109,11 +100,9 @@ def _unmount(instance: Instance) -> list[str]:
 
 
 def _remove_cgroups(instance: Instance) -> list[str]:
-    folders = cgroups(instance)
-    for folder in folders:
-        with contextlib.suppress(OSError):
-            folder.rmdir()
-    return [f"{len(folders)} cgroups"] if folders else []
+    found = cgroups.folders(instance.cgroup)
+    cgroups.destroy(instance.cgroup)
+    return [f"{len(found)} cgroups"] if found else []
 
 
 def _remove_namespaces(instance: Instance) -> list[str]:

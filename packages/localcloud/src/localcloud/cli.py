@@ -1,6 +1,6 @@
 """The command line: `python -m localcloud COMMAND [--state DIR]`.
 
-start, stop, status, logs, env and reset are here; interrupt and capacity, which change a running cloud, in `operate`.
+interrupt and capacity, which change a running cloud, are in `operate`; the others are here.
 """
 
 from __future__ import annotations
@@ -47,6 +47,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         print(f"localcloud: {error}", file=sys.stderr)
         return 1
+
+
+def check(arguments: argparse.Namespace) -> int:
+    """Check that a cloud can run on this machine, before anything is installed or built."""
+    preflight.check_machine()
+    print("this machine can run the one-machine cloud")
+    return 0
 
 
 def start(arguments: argparse.Namespace) -> int:
@@ -218,7 +225,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     shared = argparse.ArgumentParser(add_help=False)
     shared.add_argument("--state", type=Path, default=default_state(), help="state directory (default: %(default)s)")
-    for command in (start, stop, status, logs, env, reset, operate.interrupt, operate.capacity, serve):
+    for command in (check, start, stop, status, logs, env, reset, operate.interrupt, operate.capacity, serve):
         text = (command.__doc__ or "").partition(".")[0]
         sub = commands.add_parser(command.__name__, help=text, description=text, parents=[shared])
         sub.set_defaults(command=command)
@@ -288,7 +295,10 @@ def _daemon_pid(instance: Instance) -> int | None:
     if not _locked(instance):
         return None
     try:
-        return int(json.loads(daemon.record_path(instance).read_text())["pid"])
+        pid = int(json.loads(daemon.record_path(instance).read_text())["pid"])
+        if pid <= 1:  # a signal to 0 or -1 would go to many processes
+            raise ValueError(f"process {pid}")
+        return pid
     except (OSError, ValueError, KeyError) as error:
         raise CloudError(f"a daemon is starting for {instance.state}: try again in a few seconds") from error
 

@@ -15,6 +15,7 @@ import os
 import queue
 import shutil
 import signal
+import socket
 import threading
 import time
 import uuid
@@ -96,33 +97,37 @@ class _Cloud:
         self.incarnation = str(uuid.uuid4())
         self._instance = instance
         self._publishing = threading.Lock()
+        self._ending = threading.Event()
         self._network = Network(instance)
         self._network.create()
         moto_rules.install()
         account, region = instance.account, instance.region
         principals = MotoPrincipals(account, region)
         principals.create_operator(instance.credentials())
-        context, authority = webhooks.server_tls(instance.host_address)
+        context, authority = webhooks.server_tls(instance.cloud_address)
 
         def hook(kind: str, cluster: str) -> Any:
-            return webhook(f"https://{instance.host_address}:{port}/{kind}/{cluster}", authority)
+            return webhook(f"https://{instance.cloud_address}:{port}/{kind}/{cluster}", authority)
 
         contexts.publish(instance, {})  # those of a daemon that was killed
         settings = Settings(account, region, hook, self._publish)
         driver_key = principals.create_agent("efs-csi-driver", EFS_DRIVER_ACTIONS)
         machine = KubeMachine(instance, supervisor, driver_key)
         self.eks = Eks(settings, MotoEc2(account, region), principals, machine)
-        listener = _server(instance.host_address, 0, webhooks.application(self.eks, instance.cloud_endpoint), context)
-        port = listener.server_port
-        self._network.allow(port)
+        hooks = webhooks.application(self.eks, instance.cloud_endpoint)
+        listener = _server(self._network.listen, hooks, context)
+        port = listener.port
         gateway = self._gateway(principals)
         self._servers = [
             listener,
-            _server("127.0.0.1", instance.port, gateway),
-            _server(instance.host_address, instance.port, gateway),
+            _server(lambda: socket.create_server(("127.0.0.1", instance.port)), gateway),
+            _server(lambda: self._network.listen(instance.port), gateway),
         ]
+        self._network.check((port, instance.port))  # the kernel accepts connections already; the status comes after it
         for server in self._servers:
             threading.Thread(target=server.serve_forever, daemon=True).start()
+        self._guard = threading.Thread(target=self._network.guard, args=[self._ending], daemon=True)
+        self._guard.start()
 
     def _gateway(self, principals: Any) -> Any:
         from localcloud.aws import commands
@@ -155,6 +160,8 @@ class _Cloud:
             server.server_close()
         reconcile.shut_down(self.eks)
         self._servers[0].shutdown()
+        self._ending.set()
+        self._guard.join()
         self._network.destroy()
         contexts.publish(self._instance, {})
 
@@ -249,17 +256,29 @@ def _is_status(method: str, path: str) -> bool:
     return method == "GET" and path == STATUS_PATH
 
 
-def _server(address: str, port: int, app: Any, context: Any = None) -> Any:
+def _server(listen: Callable[[], socket.socket], app: Any, context: Any = None) -> Any:
+    """Return an HTTP server on the socket that `listen` opens."""
     from moto.moto_server.werkzeug_app import MotoRequestHandler
     from werkzeug.serving import make_server
 
     try:
-        return make_server(address, port, app, threaded=True, request_handler=MotoRequestHandler, ssl_context=context)
-    except (OSError, SystemExit) as error:
+        opened = listen()
+    except OSError as error:
         raise PortInUse(
-            f"{address}:{port} is in use by another process: stop it, or change the port in the state "
+            f"a port of the cloud is in use by another process ({error}): stop it, or change the port in the state "
             "directory's instance.json"
         ) from error
+    with opened:  # the server has a duplicate
+        address, port = opened.getsockname()
+        return make_server(
+            address,
+            port,
+            app,
+            threaded=True,
+            request_handler=MotoRequestHandler,
+            ssl_context=context,
+            fd=opened.fileno(),
+        )
 
 
 @contextlib.contextmanager

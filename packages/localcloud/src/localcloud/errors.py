@@ -4,9 +4,10 @@ The tree:
 
     CloudError
     ├── NotRoot            namespaces, mounts and cgroups need root
+    ├── MissingRight       root lacks capabilities, as in a container
     ├── PortInUse          another process listens on the instance's port
     ├── DiskFull           the state directory's file system has no room
-    ├── KernelFeature      namespaces, veth, overlay or nft missing from the kernel
+    ├── KernelFeature      namespaces, mounts, veth, overlay, nft, cgroups or inotify: missing, refused or too few
     ├── ToolMissing        LOCALCLOUD_TOOLS is not set, or something is missing there
     ├── ForeignState       the state directory was not made by localcloud
     ├── StaleState         the state directory was made by another version of localcloud
@@ -25,6 +26,10 @@ class NotRoot(CloudError):
     """The user lacks the rights to make namespaces."""
 
 
+class MissingRight(CloudError):
+    """Root lacks capabilities, as in a container."""
+
+
 class PortInUse(CloudError):
     """Another process listens on the instance's port."""
 
@@ -34,7 +39,7 @@ class DiskFull(CloudError):
 
 
 class KernelFeature(CloudError):
-    """The kernel lacks a feature that nodes need."""
+    """The kernel lacks or refuses something that nodes need."""
 
 
 class ToolMissing(CloudError):

@@ -59,7 +59,7 @@ class Instance:
         id: Six hexadecimal digits that prefix every name it makes on the host.
         state: The directory that owns it.
         subnet: n of 198.18.n.0/30, the link between the host and the cloud's namespace.
-        port: TCP port of the AWS endpoint, on loopback and on `host_address`.
+        port: TCP port of the AWS endpoint, on loopback and on `cloud_address`.
     """
 
     id: str
@@ -159,12 +159,12 @@ class Instance:
 
     @property
     def host_address(self) -> str:
-        """The host's side of the link; nodes and pods reach the AWS endpoint here."""
+        """The host's side of the link; nodes and pods reach nothing here."""
         return f"{NETWORK}.{self.subnet}.1"
 
     @property
     def cloud_address(self) -> str:
-        """The cloud namespace's side of the link; API servers listen here."""
+        """The cloud namespace's side of the link; API servers, the AWS endpoint and the webhooks listen here."""
         return f"{NETWORK}.{self.subnet}.2"
 
     @property
@@ -195,7 +195,7 @@ class Instance:
     @property
     def cloud_endpoint(self) -> str:
         """The same AWS endpoint as nodes and pods see it."""
-        return f"http://{self.host_address}:{self.port}"
+        return f"http://{self.cloud_address}:{self.port}"
 
 
 def default_state() -> Path:

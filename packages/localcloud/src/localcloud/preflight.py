@@ -1,15 +1,21 @@
-"""Checks that a cloud can start on this machine; each failure is one line with its remedy."""
+"""Checks that a cloud can start on this machine; each failure is one line with its remedy.
+
+    check_machine()     # `localcloud check`: before anything is installed or built
+    check(instance)     # `localcloud start`: all of it
+
+Standard library only.
+"""
 
 from __future__ import annotations
 
 import os
 import shutil
 import socket
-import subprocess
 from pathlib import Path
 
 from localcloud import tools
-from localcloud.errors import CloudError, DiskFull, KernelFeature, NotRoot, PortInUse
+from localcloud.errors import CloudError, DiskFull, NotRoot, PortInUse
+from localcloud.host import cgroups, inotify, rights
 from localcloud.instance import Instance
 
 FREE_BYTES = 2 * 1024**3
@@ -24,9 +30,26 @@ def check(instance: Instance) -> None:
     """
     check_root(os.geteuid())
     check_tools()
+    check_machine()
     check_disk(shutil.disk_usage(instance.state).free, instance.state)
     check_port(instance)
-    check_kernel(instance, Path("/proc/filesystems").read_text())
+
+
+def check_machine() -> None:
+    """Raise for the first thing that this machine lacks and that no installation brings.
+
+    It needs no program: what it can't try without `ip` or `nft` is tried again by the start.
+
+    Raises:
+        NotRoot: The user isn't root.
+        MissingRight: Root lacks a capability.
+        KernelFeature: Namespaces, mounts, networks, cgroups or inotify.
+    """
+    check_root(os.geteuid())
+    rights.check_capabilities(Path("/proc/self/status").read_text())
+    rights.check_kernel(Path("/proc/filesystems").read_text(), rights.refusal)
+    cgroups.check(f"lc-check-{os.getpid()}")
+    inotify.check(inotify.limits(), inotify.used(), inotify.needed(v2=cgroups.is_v2()))
 
 
 def check_root(uid: int) -> None:
@@ -63,27 +86,3 @@ def check_port(instance: Instance) -> None:
                 f"port {instance.port} on 127.0.0.1 is in use by another process: stop it, "
                 f"or change the port in {instance.state}/instance.json"
             ) from error
-
-
-def check_kernel(instance: Instance, filesystems: str) -> None:
-    """Try overlay mounts, network namespaces, veth pairs and nft once each."""
-    if "\toverlay\n" not in filesystems and _fails(["modprobe", "overlay"]):
-        raise KernelFeature("the kernel has no overlay file system: load it (`modprobe overlay`) or use another kernel")
-    probe = f"{instance.netns}-probe"
-    try:
-        if _fails(["ip", "netns", "add", probe]):
-            raise KernelFeature("network namespaces can't be made here: run on a host or VM that allows `ip netns add`")
-        inside = ["ip", "netns", "exec", probe]
-        if _fails([*inside, "ip", "link", "add", "probe0", "type", "veth", "peer", "name", "probe1"]):
-            raise KernelFeature("the kernel has no veth interfaces: load them (`modprobe veth`) or use another kernel")
-        if _fails([*inside, "nft", "add", "table", "inet", "probe"]):
-            raise KernelFeature("the kernel has no nftables: load it (`modprobe nf_tables`) or use another kernel")
-    finally:
-        subprocess.run(["ip", "netns", "delete", probe], capture_output=True, check=False)
-
-
-def _fails(command: list[str]) -> bool:
-    try:
-        return subprocess.run(command, capture_output=True, check=False).returncode != 0
-    except OSError:
-        return True

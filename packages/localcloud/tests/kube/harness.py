@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import socket
 import subprocess
 import threading
 import time
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from localcloud import kube, tools
+from localcloud.host import cgroups
 from localcloud.instance import Instance
 from localcloud.kube.commands import run
 from localcloud.supervise import Supervisor
@@ -73,8 +75,7 @@ def running_cluster(folder: Path, version: str) -> Iterator[Cluster]:
     plane = kube.ControlPlane(instance, supervisor, kube.ControlPlaneSpec("demo", version, 0))
     made = Cluster(instance, supervisor, plane, kube.Addons(plane), [])
     network.create()
-    aws = ThreadingHTTPServer((instance.host_address, instance.port), FakeAws)
-    threading.Thread(target=aws.serve_forever, daemon=True).start()
+    aws = fake_aws(network.listen(instance.port))
     try:
         plane.start(time.monotonic() + READY_SECONDS)
         for name, versions in made.addons.VERSIONS.items():
@@ -92,6 +93,15 @@ def running_cluster(folder: Path, version: str) -> Iterator[Cluster]:
         network.destroy()
         aws.shutdown()
         aws.server_close()
+
+
+def fake_aws(listening: socket.socket) -> ThreadingHTTPServer:
+    """Serve a `FakeAws` on a socket until the caller ends it."""
+    server = ThreadingHTTPServer(listening.getsockname(), FakeAws, bind_and_activate=False)
+    server.socket.close()
+    server.socket = listening
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server
 
 
 def wait_for(what: str, condition: Callable[[], bool]) -> float:
@@ -131,13 +141,13 @@ class FakeAws(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
 
-def traces(instance: Instance) -> list[str]:
+def traces(instance: Instance, cgroup_root: Path = cgroups.CGROUP_ROOT) -> list[str]:
     """Return what an instance has on the host: mounts, namespaces, links, cgroups and the processes in them."""
     found = [line for line in Path("/proc/self/mounts").read_text().splitlines() if instance.netns in line]
     found += [line for line in Path("/proc/self/mounts").read_text().splitlines() if str(instance.state) in line]
     found += [str(path) for path in Path("/run/netns").glob(f"{instance.netns}*")]
     found += [str(path) for path in Path("/sys/class/net").glob(f"{instance.veth}*")]
-    found += [str(path) for path in Path("/sys/fs/cgroup").glob(f"*/{instance.cgroup}")]
+    found += [str(path) for path in cgroups.folders(instance.cgroup, cgroup_root)]
     found += [line for line in run(["nft", "list", "tables"]).splitlines() if instance.netns in line]
     for entry in Path("/proc").glob("[0-9]*/cmdline"):
         try:

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 from localcloud import kube, tools
+from localcloud.host import cgroups
 from localcloud.instance import Instance
 from localcloud.kube.draining import pods_on
-from localcloud.kube.nodes import cgroups
 
 from packages.localcloud.tests.kube.harness import (
     DRIVER_KEY,

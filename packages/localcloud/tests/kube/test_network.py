@@ -13,14 +13,24 @@ from pathlib import Path
 import pytest
 from localcloud import cleanup, kube
 from localcloud.instance import Instance
+from localcloud.kube import network
 from localcloud.kube.commands import run, succeeds
-from localcloud.kube.network import NodeLink, firewall
+from localcloud.kube.network import NETNS_DIR, NodeLink, firewall, inside
 
-from packages.localcloud.tests.kube.harness import FakeAws, traces
+from packages.localcloud.tests.kube.harness import FakeAws, fake_aws, traces, wait_for
 
 pytestmark = pytest.mark.e2e
 
-OUTSIDER = "lctest-outsider"
+OUTSIDER, HOST = "lctest-outsider", "lctest-host"
+DENY = """
+table inet filter {{
+  chain input {{
+    type filter hook input priority filter; policy drop;
+    iifname "lo" accept
+    {more}
+  }}
+}}
+"""
 OUTSIDE_HOST, OUTSIDE = "198.51.100.1", "198.51.100.2"  # in TEST-NET-2
 CONNECT = "import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])), 3); print('connected')"
 SEND = "import socket, sys; socket.socket(type=socket.SOCK_DGRAM).sendto(b'hello', (sys.argv[1], int(sys.argv[2])))"
@@ -38,6 +48,17 @@ def served(address: str, port: int = 0) -> Iterator[int]:
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         yield server.server_port
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+@contextlib.contextmanager
+def endpoint(cloud: Instance) -> Iterator[None]:
+    """Serve the AWS endpoint of a cloud as its daemon does."""
+    server = fake_aws(kube.Network(cloud).listen(cloud.port))
+    try:
+        yield
     finally:
         server.shutdown()
         server.server_close()
@@ -78,26 +99,110 @@ def outsider() -> Iterator[str]:
         run(["ip", "netns", "delete", OUTSIDER])
 
 
-def test_pods_reach_the_aws_endpoint_and_opened_ports_of_the_host_but_no_other_port(
+def test_pods_reach_what_the_daemon_serves_in_the_cloud_but_no_port_of_the_host(
     make_cloud: Callable[[str], Instance],
 ) -> None:
     cloud = make_cloud("cloud")
     node = f"{cloud.netns}-i-1"
-    with served(cloud.host_address, cloud.port), served("0.0.0.0") as private, served("0.0.0.0") as webhook:
-        kube.Network(cloud).allow(webhook)
+    with endpoint(cloud), served("0.0.0.0") as private:
+        socket.create_connection((cloud.cloud_address, cloud.port), 10).close()
         for netns in (node, cloud.netns):
-            assert connects(netns, cloud.host_address, cloud.port)
-            assert connects(netns, cloud.host_address, webhook)
+            assert connects(netns, cloud.cloud_address, cloud.port)
             assert not connects(netns, cloud.host_address, private)
+
+
+def host_with(firewall: str) -> Iterator[Path]:
+    """Yield the network namespace of another host, which has these rules; its clouds are made inside it."""
+    run(["ip", "netns", "add", HOST])
+    try:
+        run(["ip", "-n", HOST, "link", "set", "lo", "up"])
+        run(["ip", "netns", "exec", HOST, "nft", "-f", "-"], stdin=firewall)
+        yield NETNS_DIR / HOST
+    finally:
+        run(["ip", "netns", "delete", HOST])
+
+
+@pytest.fixture
+def deny_host() -> Iterator[Path]:
+    """A host with ufw's default: incoming packets are dropped, unless they answer."""
+    yield from host_with(DENY.format(more="ct state established,related accept"))
+
+
+@pytest.fixture
+def silent_host() -> Iterator[Path]:
+    """A host that drops answers too."""
+    yield from host_with(DENY.format(more=""))
+
+
+@pytest.fixture
+def cloud_on(tmp_path: Path) -> Iterator[Callable[[Path], Instance]]:
+    """Create the network of a cloud, with one node, on another host."""
+    instance = Instance.create(tmp_path / "cloud")
+    link = NodeLink.of(instance, "i-1", "10.0.0.5", "100.64.0.0/24")
+
+    def make(host: Path) -> Instance:
+        inside(host, kube.Network(instance).create)
+        inside(host, lambda: kube.Network(instance).attach_node(link))
+        return instance
+
+    yield make
+    cleanup.sweep(instance)
+
+
+def test_a_firewall_that_drops_incoming_packets_keeps_no_pod_from_the_aws_endpoint(
+    deny_host: Path, cloud_on: Callable[[Path], Instance]
+) -> None:
+    cloud = cloud_on(deny_host)
+    with endpoint(cloud):
+        assert connects(f"{cloud.netns}-i-1", cloud.cloud_address, cloud.port)
+        assert cloud.cloud_endpoint == f"http://{cloud.cloud_address}:{cloud.port}"
+        inside(deny_host, lambda: kube.Network(cloud).check([cloud.port]))
+
+
+def test_a_firewall_that_drops_answers_is_named_with_the_command_that_helps(
+    silent_host: Path, cloud_on: Callable[[Path], Instance], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(network, "CONNECT_SECONDS", 0.5)
+    cloud = cloud_on(silent_host)
+    with endpoint(cloud), pytest.raises(kube.KubeError, match=f"ufw allow in on {cloud.veth}"):
+        inside(silent_host, lambda: kube.Network(cloud).check([cloud.port]))
+
+
+def test_the_check_names_a_port_that_nothing_serves(make_cloud: Callable[[str], Instance]) -> None:
+    cloud = make_cloud("cloud")
+    with pytest.raises(kube.KubeError, match=rf"nodes and pods can't connect to .*:{cloud.port}"):
+        kube.Network(cloud).check([cloud.port])
+
+
+def test_rules_that_a_restart_of_nftables_flushed_are_put_back(
+    deny_host: Path,
+    cloud_on: Callable[[Path], Instance],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(network, "GUARD_SECONDS", 0.05)
+    cloud, ended = cloud_on(deny_host), threading.Event()
+    tables = ["ip", "netns", "exec", HOST, "nft", "list", "tables"]
+    run(["ip", "netns", "exec", HOST, "nft", "flush", "ruleset"])
+    assert cloud.netns not in run(tables)
+    guard = threading.Thread(target=inside, args=[deny_host, lambda: kube.Network(cloud).guard(ended)])
+    guard.start()
+    try:
+        wait_for("the rules", lambda: cloud.netns in run(tables))
+    finally:
+        ended.set()
+        guard.join()
+    assert f"the nft table {cloud.netns} was removed" in caplog.text
 
 
 def test_another_machine_reaches_neither_the_endpoint_nor_the_cloud(
     make_cloud: Callable[[str], Instance], outsider: str
 ) -> None:
     cloud = make_cloud("cloud")
-    with served(cloud.host_address, cloud.port), served("0.0.0.0") as public:
+    with endpoint(cloud), served("0.0.0.0") as public:
         assert connects(outsider, OUTSIDE_HOST, public)
-        assert not connects(outsider, cloud.host_address, cloud.port)
+        assert not connects(outsider, cloud.host_address, public)
+        assert not connects(outsider, cloud.cloud_address, cloud.port)
     with listening(cloud) as (port, received):
         forwarded = ["ip", "netns", "exec", outsider, "python3", "-c", SEND, cloud.cloud_address, str(port)]
         run(forwarded)
@@ -144,10 +249,10 @@ def test_two_clouds_do_not_reach_each_other_and_stop_independently(
     make_cloud: Callable[[str], Instance],
 ) -> None:
     one, two = make_cloud("one"), make_cloud("two")
-    with served(one.host_address, one.port), served(two.host_address, two.port):
-        assert not connects(f"{one.netns}-i-1", two.host_address, two.port)
+    with endpoint(one), endpoint(two):
+        assert not connects(f"{one.netns}-i-1", two.cloud_address, two.port)
         cleanup.sweep(one)
-        assert connects(f"{two.netns}-i-1", two.host_address, two.port)
+        assert connects(f"{two.netns}-i-1", two.cloud_address, two.port)
 
 
 def test_a_sweep_removes_the_rules_of_a_killed_cloud_and_no_others(make_cloud: Callable[[str], Instance]) -> None:
@@ -161,12 +266,12 @@ def test_a_sweep_removes_the_rules_of_a_killed_cloud_and_no_others(make_cloud: C
         run(["nft", "delete", "table", "inet", "lctest-of-the-host"])
 
 
-def test_creating_the_network_again_keeps_the_opened_ports(make_cloud: Callable[[str], Instance]) -> None:
+def test_creating_the_network_again_changes_no_rule(make_cloud: Callable[[str], Instance]) -> None:
     cloud = make_cloud("cloud")
-    network = kube.Network(cloud)
-    network.allow(9443)
-    network.create()
-    assert "9443" in run(["nft", "list", "set", "inet", cloud.netns, "host_ports"])
+    table = ["nft", "list", "table", "inet", cloud.netns]
+    before = run(table)
+    kube.Network(cloud).create()
+    assert run(table) == before
 
 
 def test_the_rules_name_only_this_clouds_link_and_addresses(tmp_path: Path) -> None:

@@ -10,23 +10,41 @@ has that address on its loopback, so it answers ARP for it on every link; it rou
 node's link. Deleting the namespaces deletes their links, routes and nft rules.
 
 The host has one nft table per cloud, with the name of its namespace. It concerns packets to and from the link only:
-others than the host itself are kept out of the cloud, and the cloud reaches the ports of the host that `allow` opened.
+others than the host itself are kept out of the cloud, and the cloud reaches no port of the host. What the daemon serves
+to nodes and pods it serves inside the namespace (`listen`), so that no other firewall of the host can drop it.
 """
 
 from __future__ import annotations
 
+import ctypes
+import functools
 import hashlib
+import logging
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
+from localcloud.host import cgroups
 from localcloud.instance import Instance
 from localcloud.kube.commands import run, succeeds
-from localcloud.kube.nodes import cgroups
+from localcloud.kube.errors import KubeError
 
 NETNS_DIR = Path("/run/netns")
 GATEWAY = "169.254.1.1"
 POD_IDENTITY_ADDRESS = "169.254.170.23"
 UPLINK = "uplink"
+CLONE_NEWNET = 0x40000000
+CONNECT_SECONDS = 5.0
+GUARD_SECONDS = 5.0
+
+log = logging.getLogger(__name__)
+_libc = ctypes.CDLL(None, use_errno=True)
+T = TypeVar("T")
 
 # The host has a route to the cloud's own address, but none to nodes and pods, so what leaves gets that address.
 MASQUERADE = f"""
@@ -43,9 +61,6 @@ table ip localcloud {{
 # first of its connection can only be the answer to a connection that the host has opened.
 FIREWALL = """
 table inet {table} {{
-  set host_ports {{
-    type inet_service
-  }}
   chain input {{
     type filter hook input priority filter - 10; policy accept;
     iifname "lo" accept
@@ -53,7 +68,6 @@ table inet {table} {{
     ip daddr {subnet} drop
   }}
   chain from_cloud {{
-    ip daddr {host} tcp dport @host_ports accept
     tcp flags & (syn | ack) == syn reject with tcp reset
     meta l4proto tcp accept
     icmp type {{ echo-reply, destination-unreachable, time-exceeded }} accept
@@ -105,7 +119,6 @@ def firewall(instance: Instance) -> str:
     return FIREWALL.format(
         table=instance.netns,
         link=instance.veth,
-        host=instance.host_address,
         subnet=f"198.18.{instance.subnet}.0/30",
     )
 
@@ -136,13 +149,49 @@ class Network:
         inside = ["nsenter", f"--net={NETNS_DIR / instance.netns}", "nft"]
         if not succeeds([*inside, "list", "table", "ip", "localcloud"]):
             run([*inside, "-f", "-"], stdin=MASQUERADE)
-        if not succeeds(["nft", "list", "table", "inet", instance.netns]):
-            run(["nft", "-f", "-"], stdin=firewall(instance))
-            self.allow(instance.port)
+        self.protect()
 
-    def allow(self, port: int) -> None:
-        """Let nodes and pods connect to a TCP port of `host_address`; the AWS endpoint's is open from the start."""
-        run(["nft", "add", "element", "inet", self._instance.netns, "host_ports", f"{{ {port} }}"])
+    def protect(self) -> bool:
+        """Put the host's rules in place; return False if they were there."""
+        if succeeds(["nft", "list", "table", "inet", self._instance.netns]):
+            return False
+        run(["nft", "-f", "-"], stdin=firewall(self._instance))
+        return True
+
+    def guard(self, ended: threading.Event) -> None:
+        """Put the host's rules back whenever something has removed them, until `ended` is set."""
+        table = self._instance.netns
+        while not ended.wait(GUARD_SECONDS):
+            try:
+                if self.protect():
+                    log.warning("the nft table %s was removed, as `systemctl restart nftables` does: it is back", table)
+            except KubeError as error:
+                log.error("the nft table %s was removed and can't be put back: %s", table, error)
+
+    def listen(self, port: int = 0) -> socket.socket:
+        """Open a TCP port (0: a free one) of the cloud's address for nodes, pods, API servers and this machine."""
+        return inside(
+            NETNS_DIR / self._instance.netns, lambda: socket.create_server((self._instance.cloud_address, port))
+        )
+
+    def check(self, ports: Iterable[int]) -> None:
+        """Connect to these ports of the cloud's address, from this machine and from inside the cloud.
+
+        Raises:
+            KubeError: No connection; the message has the command that helps.
+        """
+        instance = self._instance
+        for port in ports:
+            address = (instance.cloud_address, port)
+            inside(NETNS_DIR / instance.netns, functools.partial(_connect, address, "nodes and pods"))
+            try:
+                _connect(address, "this machine")
+            except KubeError as error:
+                raise KubeError(
+                    f"{error}: its firewall drops packets of the interface {instance.veth}; with ufw, run "
+                    f"`ufw allow in on {instance.veth} && ufw allow out on {instance.veth}`; with other firewalls, "
+                    "accept what comes in and goes out there"
+                ) from error
 
     def destroy(self) -> list[str]:
         """Remove the link, the namespace, the host's rules, and the cgroup that the nodes' cgroups were in.
@@ -191,6 +240,33 @@ class Network:
         succeeds(["ip", "-n", self._instance.netns, "link", "delete", link.interface])
         if (NETNS_DIR / link.netns).exists():
             run(["ip", "netns", "delete", link.netns])
+
+
+def inside(netns: Path, work: Callable[[], T]) -> T:
+    """Do something inside a network namespace; a socket that is opened there stays there.
+
+    A namespace can be entered by a single thread. This one ends with its work, and never comes back.
+    """
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(_enter_and_do, netns, work).result()
+
+
+def _enter_and_do(netns: Path, work: Callable[[], T]) -> T:
+    descriptor = os.open(netns, os.O_RDONLY)
+    try:
+        if _libc.setns(descriptor, CLONE_NEWNET) != 0:
+            number = ctypes.get_errno()
+            raise OSError(number, f"enter {netns}: {os.strerror(number)}")
+    finally:
+        os.close(descriptor)
+    return work()
+
+
+def _connect(address: tuple[str, int], who: str) -> None:
+    try:
+        socket.create_connection(address, CONNECT_SECONDS).close()
+    except OSError as error:
+        raise KubeError(f"{who} can't connect to {address[0]}:{address[1]} ({error})") from error
 
 
 def batch(netns: str, *lines: str) -> None:

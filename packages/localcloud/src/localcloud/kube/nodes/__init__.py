@@ -4,7 +4,5 @@ node      starts and ends a node; read it first
 config    the configuration of kubelet, containerd, CNI and kube-proxy
 rootfs    the node's root: its own folders, and the folders of the host that are mounted in it
 init      process 1 of a node: assembles the root, then keeps the services running
-cgroups   a node's cgroups, in the hierarchies of v1 or v2
-devices   the devices that a node's processes may open
 pod_identity_agent   a service on each node with this addon: gives pods the credentials of their roles
 """

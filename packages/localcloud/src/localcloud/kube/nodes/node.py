@@ -22,13 +22,14 @@ from pathlib import Path
 from typing import Any
 
 from localcloud import tools
+from localcloud.host import cgroups, devices
 from localcloud.instance import Instance
 from localcloud.kube.commands import run
 from localcloud.kube.control_plane import ControlPlane
 from localcloud.kube.errors import ApiError, KubeError
 from localcloud.kube.kubeconfig import client_kubeconfig
 from localcloud.kube.network import NETNS_DIR, POD_IDENTITY_ADDRESS, Network, NodeLink
-from localcloud.kube.nodes import cgroups, config, devices, rootfs
+from localcloud.kube.nodes import config, rootfs
 from localcloud.kube.nodes.config import DriverKey, Machine, NodeSpec
 from localcloud.kube.pki import write_private
 from localcloud.supervise import Supervisor

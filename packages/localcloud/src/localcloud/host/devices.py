@@ -15,7 +15,7 @@ import platform
 import struct
 from pathlib import Path
 
-from localcloud.kube.errors import KubeError
+from localcloud.errors import KernelFeature
 
 # Character devices, as major and minor number; None allows all minors of a major.
 ALLOWED: tuple[tuple[int, int | None], ...] = (
@@ -40,7 +40,7 @@ def restrict(cgroup: Path) -> None:
     """Let processes in a cgroup of v2 and below open and make the devices of `ALLOWED` only.
 
     Raises:
-        KubeError: The kernel refuses the program.
+        KernelFeature: The kernel refuses the program.
     """
     instructions = program(ALLOWED)
     code, licence = ctypes.create_string_buffer(instructions), ctypes.create_string_buffer(b"GPL")
@@ -90,5 +90,5 @@ def _bpf(command: int, attributes: bytes) -> int:
     done: int = _libc.syscall(number, command, attributes, len(attributes)) if number else -1
     if done < 0:
         reason = os.strerror(ctypes.get_errno())
-        raise KubeError(f"devices of nodes can't be restricted ({reason}): use a kernel with CONFIG_CGROUP_BPF")
+        raise KernelFeature(f"devices of nodes can't be restricted ({reason}): use a kernel with CONFIG_CGROUP_BPF")
     return done
