@@ -227,6 +227,8 @@ class FakeNode:
     fails: bool = False
     running: bool = False
     ended: str | None = None
+    log: str = ""
+    """The failure in its logs; it isn't Ready if there is one."""
 
     def start(self) -> None:
         if self.fails:
@@ -242,8 +244,11 @@ class FakeNode:
     def alive(self) -> bool:
         return self.running
 
+    def failure(self) -> str:
+        return self.log
+
     def ready(self) -> bool:
-        return self.running
+        return self.running and not self.log
 
 
 @dataclass

@@ -64,6 +64,9 @@ class Node(Protocol):
     def alive(self) -> bool:
         """Return whether the node runs."""
 
+    def failure(self) -> str:
+        """Return why the node doesn't get Ready, as its logs say; empty if they don't."""
+
     def ready(self) -> bool:
         """Return whether the node is Ready in Kubernetes."""
 

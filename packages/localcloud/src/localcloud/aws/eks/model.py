@@ -120,6 +120,14 @@ class Worker:
 
 
 @dataclass(frozen=True)
+class NodeFailure:
+    """Why a node failed before it was Ready: the end of its log."""
+
+    instance_id: str
+    reason: str
+
+
+@dataclass(frozen=True)
 class Addon:
     """An installed addon."""
 

@@ -131,7 +131,11 @@ def conclude(state: ClusterState, found: GroupState, now: float) -> None:
                 state.groups.pop(group.name, None)
             return
         late = now - found.started_at > JOIN_SECONDS
-        health = rules.health(group, workers, launch_failure=found.launch_failure, late=late)
+        if rules.settled(group, workers):
+            found.node_failure = None
+        health = rules.health(
+            group, workers, launch_failure=found.launch_failure, node_failure=found.node_failure, late=late
+        )
         if health != (group.status, group.issues):
             found.group = replace(group, status=health[0], issues=health[1], modified_at=time.time())
         if health[0] != "UPDATING":
@@ -146,7 +150,8 @@ def fail_update(state: ClusterState, found: GroupState) -> None:
     The code and the message are EKS's own: https://github.com/aws-ia/terraform-aws-eks-blueprints/issues/1873
     """
     group, before = found.group, found.before or found.group
-    reason = f": {found.launch_failure}" if found.launch_failure else ""
+    failure = found.launch_failure or (found.node_failure and found.node_failure.reason)
+    reason = f": {failure}" if failure else ""
     message = f"Couldn't proceed with upgrade process as new nodes are not joining node group {group.name}{reason}"
     log.warning("node group %s: %s", group.name, message)
     error = {"errorCode": "NodeCreationFailure", "errorMessage": message, "resourceIds": [group.name]}
@@ -158,7 +163,7 @@ def fail_update(state: ClusterState, found: GroupState) -> None:
         status="ACTIVE",
         modified_at=time.time(),
     )
-    found.launch_failure = None  # of a node that the group no longer needs
+    found.launch_failure = found.node_failure = None  # of a node that the group no longer needs
     end_update(state, found, "Failed", error)
 
 

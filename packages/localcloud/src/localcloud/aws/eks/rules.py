@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from localcloud.aws.eks.model import Json, Nodegroup, Phase, Worker
+from localcloud.aws.eks.model import Json, NodeFailure, Nodegroup, Phase, Worker
 
 # Every few seconds the cloud controller manager checks whether the instance of an unresponsive node still exists.
 NODE_OBJECT_SECONDS = 5.0
@@ -227,25 +227,29 @@ def settled(group: Nodegroup, workers: Sequence[Worker]) -> bool:
 
 
 def health(
-    group: Nodegroup, workers: Sequence[Worker], *, launch_failure: str | None, late: bool
+    group: Nodegroup,
+    workers: Sequence[Worker],
+    *,
+    launch_failure: str | None,
+    node_failure: NodeFailure | None,
+    late: bool,
 ) -> tuple[str, tuple[Json, ...]]:
     """Return the status and the health issues of a node group that is not being deleted.
 
-    A group that can't launch its instances is CREATE_FAILED if it never had them all. Otherwise it is DEGRADED until it
-    can launch one again: scaling it down doesn't help (aws/containers-roadmap#2326).
+    A group that can't launch its instances, or whose nodes fail, is CREATE_FAILED if it never had them all. Otherwise
+    it is DEGRADED until it can launch one again: scaling it down doesn't help (aws/containers-roadmap#2326).
     https://docs.aws.amazon.com/eks/latest/APIReference/API_Issue.html
 
     Args:
         launch_failure: Why the last launch failed, if it did.
+        node_failure: Why the last node failed that was not Ready before, if one did.
         late: Whether the time is over in which a new group must have its nodes.
     """
     if settled(group, workers) and launch_failure is None:
         healthy = group.status in ("CREATING", "ACTIVE", "DEGRADED", "UPDATING")
         return ("ACTIVE", ()) if healthy else (group.status, group.issues)
-    if launch_failure is not None and group.status in ("CREATING", "ACTIVE", "DEGRADED"):
-        market = "Spot" if group.capacity_type == "SPOT" else "On-Demand"
-        message = f"Could not launch {market} Instances. {launch_failure} Launching EC2 instance failed."
-        issue = {"code": "AsgInstanceLaunchFailures", "message": message, "resourceIds": [group.auto_scaling_group]}
+    issue = _issue(group, launch_failure, node_failure)
+    if issue is not None and group.status in ("CREATING", "ACTIVE", "DEGRADED"):
         creating = "CREATE_FAILED" if late else "CREATING"
         return creating if group.status == "CREATING" else "DEGRADED", (issue,)
     if group.status == "CREATING" and late:
@@ -253,3 +257,14 @@ def health(
         message = "Unhealthy nodes in the kubernetes cluster: they didn't join, or have no network (vpc-cni)"
         return "CREATE_FAILED", ({"code": "NodeCreationFailure", "message": message, "resourceIds": names},)
     return group.status, group.issues
+
+
+def _issue(group: Nodegroup, launch_failure: str | None, node_failure: NodeFailure | None) -> Json | None:
+    if launch_failure is not None:
+        market = "Spot" if group.capacity_type == "SPOT" else "On-Demand"
+        message = f"Could not launch {market} Instances. {launch_failure} Launching EC2 instance failed."
+        return {"code": "AsgInstanceLaunchFailures", "message": message, "resourceIds": [group.auto_scaling_group]}
+    if node_failure is not None:
+        message = f"Instances failed to join the kubernetes cluster: {node_failure.reason}"
+        return {"code": "NodeCreationFailure", "message": message, "resourceIds": [node_failure.instance_id]}
+    return None

@@ -26,6 +26,7 @@ from localcloud.aws.eks.model import (
     Cluster,
     Creation,
     Json,
+    NodeFailure,
     Nodegroup,
     Tags,
     Update,
@@ -45,6 +46,8 @@ class NodeSet:
     workers: dict[str, Worker] = field(default_factory=dict)
     nodes: dict[str, Node] = field(default_factory=dict)
     launch_after: float = 0.0
+    node_failure: NodeFailure | None = None
+    """The last failure of a node that was not Ready before; None once all nodes are."""
 
 
 @dataclass

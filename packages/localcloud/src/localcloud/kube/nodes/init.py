@@ -5,8 +5,9 @@
 The node's root is a folder of its own. The plan says what of the host is mounted into it, and what of that read-only;
 then pivot_root makes the folder `/` and the host's root is unmounted, so that no path leads back to it. The services
 are described by one JSON file each: a service starts when its file appears and stops when the file goes. A byte
-written to the node's FIFO means "look again". When this process dies, the kernel kills everything in the PID
-namespace and drops the mounts: a power cut.
+written to the node's FIFO means "look again". A service that ends by itself starts again, and a line on stdout says how
+often it has ended, and its last error. When this process dies, the kernel kills everything in the PID namespace and
+drops the mounts: a power cut.
 
 Uses nothing but the standard library, so that a node starts in milliseconds.
 """
@@ -17,6 +18,7 @@ import contextlib
 import ctypes
 import json
 import os
+import re
 import select
 import signal
 import stat
@@ -38,6 +40,8 @@ RESTART_SECONDS = 1.0
 AFTER_SECONDS = 15.0
 AFTER_POLL_SECONDS = 0.02
 STOP_SECONDS = 3.0
+TAIL_BYTES = 16384
+ERROR_LINE = re.compile(r"^[EF]\d{4} |\blevel=(error|fatal|panic)\b")  # of Kubernetes' and containerd's logs
 BROUGHT = Path("/run/localcloud")
 CGROUP_ROOT = Path("sys/fs/cgroup")
 NUMA_NODES = Path("/sys/devices/system/node")
@@ -206,6 +210,7 @@ class Service:
     description: dict[str, Any]
     process: subprocess.Popen[bytes] | None = None
     not_before: float = 0.0
+    endings: int = 0
 
 
 class Services:
@@ -227,6 +232,8 @@ class Services:
                 continue
             now = time.monotonic()
             if service.process is not None:
+                service.endings += 1
+                print(ending(name, service.endings, service.process.returncode, description["log"]), flush=True)
                 service.process, service.not_before = None, now + RESTART_SECONDS
             if now < service.not_before:
                 wake = min(wake or service.not_before, service.not_before)
@@ -252,6 +259,20 @@ class Services:
             with contextlib.suppress(OSError):
                 wanted[path.stem] = json.loads(path.read_text())
         return wanted
+
+
+def ending(name: str, times: int, status: int, log: str) -> str:
+    """Return the line about a service that has ended by itself."""
+    with Path(log).open("rb") as file:
+        file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL_BYTES))
+        text = file.read().decode(errors="replace")
+    return f"{name} has ended {times} times, now with status {status}: {last_error(text)}"
+
+
+def last_error(text: str) -> str:
+    """Return the last line of a log that reports an error; its last line if none does."""
+    lines = [line for line in reversed(text.splitlines()) if line.strip()]
+    return next(filter(ERROR_LINE.search, lines), lines[0] if lines else "its log is empty")
 
 
 def _start(description: dict[str, Any]) -> subprocess.Popen[bytes]:
@@ -304,6 +325,7 @@ def main(plan_path: str) -> None:
     """Become the node."""
     plan = json.loads(Path(plan_path).read_text())
     set_up(plan)
+    print(f"{plan['hostname']} runs", flush=True)
     serve(BROUGHT / "services", BROUGHT / "control")
 
 

@@ -15,6 +15,7 @@ import hashlib
 import json
 import os
 import platform
+import re
 import shutil
 import sys
 import threading
@@ -35,6 +36,9 @@ from localcloud.kube.pki import write_private
 from localcloud.supervise import Supervisor
 
 HERE = Path(__file__).resolve().parent
+FAILURE_LINES = 5
+ENDINGS = 3  # a service may end before what it needs is there
+ENDED = re.compile(r"(?P<name>[\w-]+) has ended (?P<times>\d+) times, .*")
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 CNI_FILE = "10-aws.conflist"
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -104,6 +108,14 @@ class Node:
     def alive(self) -> bool:
         """Whether the node's init runs."""
         return self._supervisor.alive(self._process)
+
+    def failure(self) -> str:
+        """Return why the node doesn't get Ready: the end of its log, if it or a service of it ends again and again."""
+        lines = self._supervisor.last_lines(self._process, FAILURE_LINES)
+        if not self.alive():
+            return lines or "its log is empty"
+        ended = ENDED.match(lines.rpartition("\n")[2])
+        return ended[0] if ended and int(ended["times"]) >= ENDINGS else ""
 
     def ready(self) -> bool:
         """Whether Kubernetes calls the node Ready."""

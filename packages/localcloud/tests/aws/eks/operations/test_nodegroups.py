@@ -149,6 +149,51 @@ def test_a_group_without_capacity_is_degraded_until_there_is_some(world: World) 
     assert len(world.ec2.running()) == 2
 
 
+def issues(world: World) -> str:
+    group = world.call("DescribeNodegroup", clusterName="demo", nodegroupName="workers")["nodegroup"]
+    return str(group["health"]["issues"])
+
+
+def test_a_node_that_dies_at_once_is_launched_again_after_a_delay_and_its_log_is_in_the_health(world: World) -> None:
+    world.nodegroup(1)
+    world.turn()
+    (node,) = world.machine.nodes.values()
+    node.running, node.log = False, "OSError: mount overlay: Invalid argument"
+    world.turn(5)
+    assert len(world.ec2.launched) == 1
+    assert health(world) == ("CREATING", ["NodeCreationFailure"])
+    assert "Instances failed to join the kubernetes cluster: OSError: mount overlay: Invalid argument" in issues(world)
+    world.turn(3, later_seconds=11)
+    assert len(world.ec2.launched) == 2
+    assert health(world) == ("ACTIVE", [])
+
+
+def test_the_last_error_of_a_kubelet_that_ends_again_and_again_is_in_the_health_until_the_node_is_ready(
+    world: World,
+) -> None:
+    world.nodegroup(1)
+    world.turn(2)
+    world.call("UpdateNodegroupConfig", clusterName="demo", nodegroupName="workers", scalingConfig={"desiredSize": 2})
+    world.turn()
+    identity, node = list(world.machine.nodes.items())[-1]
+    node.log = "kubelet has ended 3 times, now with status 1: inotify_init: too many open files"
+    world.turn()
+    assert health(world) == ("DEGRADED", ["NodeCreationFailure"])
+    assert "too many open files" in issues(world)
+    assert identity in issues(world)
+    node.log = ""
+    world.turn()
+    assert health(world) == ("ACTIVE", [])
+
+
+def test_a_node_that_can_not_be_started_is_named_in_the_health(world: World) -> None:
+    world.machine.next_node_fails = True
+    world.nodegroup(1)
+    world.turn(3)
+    assert health(world) == ("CREATING", ["NodeCreationFailure"])
+    assert "containerd died" in issues(world)
+
+
 def test_a_new_group_without_capacity_fails_with_the_reason_accepts_no_update_and_can_be_deleted(world: World) -> None:
     world.ec2.without_capacity = {("m5.large", "subnet-a"), ("m5.large", "subnet-b")}
     world.nodegroup(1, capacityType="SPOT")

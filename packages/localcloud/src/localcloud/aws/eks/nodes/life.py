@@ -17,7 +17,7 @@ from typing import Any
 from localcloud.aws import eks_images
 from localcloud.aws.ec2 import Ec2Instance
 from localcloud.aws.eks import rules
-from localcloud.aws.eks.model import Phase, Worker
+from localcloud.aws.eks.model import NodeFailure, Phase, Worker
 from localcloud.aws.eks.nodes.config import NodeConfig
 from localcloud.aws.eks.specs import node_spec
 from localcloud.aws.eks.state import ClusterState, Eks, NodeSet
@@ -74,10 +74,23 @@ def observe(state: ClusterState, found: NodeSet, running: Collection[str]) -> No
         if node is None or worker.phase is not Phase.UP or identity not in running:
             continue
         if not node.alive():
-            log.warning("node %s: its processes have ended while its instance runs", worker.node_name)
+            reason = node.failure()
+            log.warning("node %s: its processes have ended while its instance runs: %s", worker.node_name, reason)
+            if not worker.ready:
+                failed(found, worker, reason)
             record(state, found, replace(worker, phase=Phase.FAILED, ready=False, died_at=time.monotonic()))
-        elif not worker.ready and node.ready():
-            record(state, found, replace(worker, ready=True))
+        elif not worker.ready:
+            if node.ready():
+                record(state, found, replace(worker, ready=True))
+            elif reason := node.failure():
+                found.node_failure = NodeFailure(identity, reason)
+
+
+def failed(found: NodeSet, worker: Worker, reason: str) -> float:
+    """Remember why a node failed before it was Ready: the next launch waits RETRY_SECONDS. Return the time."""
+    now = time.monotonic()
+    found.node_failure, found.launch_after = NodeFailure(worker.instance_id, reason), now + RETRY_SECONDS
+    return now
 
 
 def boot(state: ClusterState, found: NodeSet, worker: Worker, again: bool = False) -> None:
@@ -94,8 +107,7 @@ def boot(state: ClusterState, found: NodeSet, worker: Worker, again: bool = Fals
     except Exception as error:
         log.error("node %s failed to start: %s", worker.node_name, error, exc_info=not isinstance(error, CloudError))
         phase = Phase.FAILED
-        failed_at = time.monotonic()
-        found.launch_after = failed_at + RETRY_SECONDS
+        failed_at = failed(found, worker, str(error))
     if not _advance(state, found, worker, Phase.STARTING, phase, failed_at):
         node.power_off()
     state.wake.set()
