@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import tarfile
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from scripts.toolchain.image_build import containerd_config
 from scripts.toolchain.images import Image, write_archive, write_layer
 
 
@@ -63,3 +65,10 @@ def test_a_layer_has_folders_before_files_and_the_right_modes(tmp_path: Path) ->
     with tarfile.open(write_layer(tmp_path / "layer.tar", {"/usr/bin/x": binary}, ("/tmp",))) as tar:
         modes = [(entry.name, oct(entry.mode)) for entry in tar]
     assert modes == [("tmp", "0o1777"), ("usr", "0o755"), ("usr/bin", "0o755"), ("usr/bin/x", "0o755")]
+
+
+def test_the_containerd_that_imports_images_keeps_to_its_own_folders(tmp_path: Path) -> None:
+    own = tomllib.loads(containerd_config(tmp_path / "root", tmp_path / "run"))
+    used = [own["root"], own["state"], own["grpc"]["address"], own["plugins"]["io.containerd.internal.v1.opt"]["path"]]
+    assert all(path.startswith(str(tmp_path)) for path in used)
+    assert "io.containerd.grpc.v1.cri" in own["disabled_plugins"]  # which would read the host's CNI configuration

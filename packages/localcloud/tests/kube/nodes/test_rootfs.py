@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 
 from localcloud.kube.nodes import config, rootfs
@@ -55,3 +56,18 @@ def test_a_node_has_no_users_of_the_host_and_an_empty_home(tmp_path: Path) -> No
     assert list((tmp_path / "root").iterdir()) == list((tmp_path / "home").iterdir()) == []
     assert not (tmp_path / "etc" / "shadow").exists()
     assert "10.0.0.5 ip-10-0-0-5" in (tmp_path / "etc" / "hosts").read_text()
+
+
+def test_a_nodes_containerd_shares_nothing_with_one_of_the_host(tmp_path: Path) -> None:
+    plan, own = planned(tmp_path), tomllib.loads(config.containerd_config())
+    plugins = own["plugins"]
+    cri = plugins["io.containerd.grpc.v1.cri"]
+    paths = [own["root"], own["state"], own["grpc"]["address"], plugins["io.containerd.internal.v1.opt"]["path"]]
+    paths += [cri["cni"]["conf_dir"], cri["containerd"]["runtimes"]["runc"]["base_runtime_spec"], "/etc/containerd"]
+    mounted = [*plan["read_only"], *plan["read_write"], *([lower, target] for lower, _, _, target in plan["overlays"])]
+    for source, target in mounted:
+        assert not source.startswith(
+            ("/run/containerd", "/var/lib/containerd", "/etc/containerd", "/etc/cni", "/opt/cni")
+        )
+        if any(Path(path).is_relative_to(target) or Path(target).is_relative_to(path) for path in paths):
+            assert source.startswith(str(tmp_path))  # the node's own folder, or the image's

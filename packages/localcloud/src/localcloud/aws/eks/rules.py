@@ -236,8 +236,8 @@ def health(
 ) -> tuple[str, tuple[Json, ...]]:
     """Return the status and the health issues of a node group that is not being deleted.
 
-    A group that can't launch its instances, or whose nodes fail, is CREATE_FAILED if it never had them all. Otherwise
-    it is DEGRADED until it can launch one again: scaling it down doesn't help (aws/containers-roadmap#2326).
+    A group that can't launch its instances, or has a node that fails, is CREATE_FAILED if it never had them all.
+    Otherwise it is DEGRADED until it can launch one again: scaling it down doesn't help (aws/containers-roadmap#2326).
     https://docs.aws.amazon.com/eks/latest/APIReference/API_Issue.html
 
     Args:
