@@ -141,13 +141,20 @@ def test_a_tool_that_was_not_built_is_named(monkeypatch: pytest.MonkeyPatch, tmp
         preflight.check_tools()
 
 
-@pytest.mark.e2e
-def test_the_check_needs_nothing_but_the_standard_library() -> None:
-    source = Path(cli.__file__).parents[1]
-    run = f"import sys; sys.path.insert(0, {str(source)!r}); from localcloud.cli import main; sys.exit(main(['check']))"
+def checked(state: Path, *before: str) -> subprocess.CompletedProcess[str]:
+    """Run `localcloud check` without a library of others, started by the command `before`."""
+    source = str(Path(cli.__file__).parents[1])
+    code = "import sys; sys.path.insert(0, sys.argv[1]); from localcloud.cli import main; sys.exit(main(sys.argv[2:]))"
+    command = [*before, sys.executable, "-I", "-S", "-c", code, source, "check", "--state", str(state)]
     environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
-    done = subprocess.run([sys.executable, "-I", "-S", "-c", run], env=environment, capture_output=True, text=True)
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.e2e
+def test_the_check_needs_nothing_but_the_standard_library(tmp_path: Path) -> None:
+    done = checked(tmp_path / "state")
     assert (done.returncode, done.stdout, done.stderr) == (0, "this machine can run the one-machine cloud\n", "")
+    assert not (tmp_path / "state").exists()
 
 
 @pytest.mark.e2e
@@ -161,9 +168,7 @@ def test_the_check_needs_nothing_but_the_standard_library() -> None:
 def test_a_capability_that_root_lacks_is_named_before_anything_is_tried(
     tmp_path: Path, capability: str, text: str
 ) -> None:
-    dropped = ["setpriv", f"--bounding-set=-{capability}", f"--inh-caps=-{capability}"]
-    command = [*dropped, sys.executable, "-m", "localcloud", "check"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = checked(tmp_path, "setpriv", f"--bounding-set=-{capability}", f"--inh-caps=-{capability}")
     assert done.returncode == 1
     assert text in done.stderr
     assert "virtual machine" in done.stderr
@@ -171,13 +176,22 @@ def test_a_capability_that_root_lacks_is_named_before_anything_is_tried(
 
 
 @pytest.mark.e2e
-def test_read_only_cgroups_are_named() -> None:
+def test_read_only_cgroups_are_named(tmp_path: Path) -> None:
     read_only = 'for folder in /sys/fs/cgroup /sys/fs/cgroup/*/; do mount -o remount,bind,ro "$folder" || :; done'
-    command = ["unshare", "--mount", "sh", "-c", f'{read_only} 2>/dev/null; exec "$0" -m localcloud check']
-    done = subprocess.run([*command, sys.executable], capture_output=True, text=True, check=False)
+    done = checked(tmp_path, "unshare", "--mount", "sh", "-c", f'{read_only} 2>/dev/null; exec "$@"', "sh")
     assert done.returncode == 1
     assert "/sys/fs/cgroup is read-only" in done.stderr
     assert "virtual machine" in done.stderr
+
+
+def test_a_machine_on_which_the_cloud_runs_is_not_checked_for_another_one(
+    instance: Instance, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(preflight, "check_machine", lambda: pytest.fail("checked"))
+    with (instance.state / "daemon.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert cli.main(["check", "--state", str(instance.state)]) == 0
+    assert capsys.readouterr().out == f"localcloud runs in {instance.state}\n"
 
 
 @pytest.mark.parametrize("pid", [0, -1, 1])

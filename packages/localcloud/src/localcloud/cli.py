@@ -6,6 +6,7 @@ interrupt and capacity, which change a running cloud, are in `operate`; the othe
 from __future__ import annotations
 
 import argparse
+import contextlib
 import fcntl
 import json
 import os
@@ -51,6 +52,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def check(arguments: argparse.Namespace) -> int:
     """Check that a cloud can run on this machine, before anything is installed or built."""
+    with contextlib.suppress(NotRunning):
+        if _locked(Instance.load(arguments.state)):
+            print(f"localcloud runs in {arguments.state}")
+            return 0
     preflight.check_machine()
     print("this machine can run the one-machine cloud")
     return 0

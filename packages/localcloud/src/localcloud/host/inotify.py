@@ -16,8 +16,8 @@ from localcloud.errors import KernelFeature
 
 LIMITS = Path("/proc/sys/fs/inotify")
 DESCRIPTOR = "anon_inode:inotify"
-NODES, PODS = 4, 20
-"""The size that a start checks for; the stack that `make up` deploys is smaller."""
+NODES, PODS = 3, 12
+"""The size that a start checks for: that of the stack that `make up` deploys."""
 INSTANCES_PER_NODE, INSTANCES_PER_POD = 8, 2
 WATCHES_PER_NODE, WATCHES_PER_POD = 200, 40
 SPARE = 2
