@@ -29,8 +29,15 @@ SHOWN_MODULES = 20
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let the processes that tests start import the packages of this checkout, as these here do."""
+    """Let the processes that tests start import the packages of this checkout, as these here do.
+
+    Tests reach nothing but this machine, and some start parts of a cloud without its daemon, so that neither a proxy nor
+    a umask of the shell may get there.
+    """
     os.environ["PYTHONPATH"] = os.pathsep.join(map(str, config.getini("pythonpath")))
+    os.umask(0o022)
+    for name in [name for name in os.environ if name.lower().endswith("_proxy")]:
+        del os.environ[name]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

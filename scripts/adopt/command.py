@@ -19,6 +19,8 @@ from scripts.session import Session, UpError, aws_options
 FAILED = ("FAILED", "CREATE_FAILED")
 GONE = ("ResourceNotFoundException", "NotFound")
 """What the codes of AWS's errors have in them that say that a thing, or what it would be in, doesn't exist."""
+AUTONAMED = "pulumi.com/autonamed"
+"""The Kubernetes plug-in's annotation of an object that has no name in the program."""
 GROUP = "aws:eks/nodeGroup:NodeGroup"
 """A second one costs much, and AWS makes it without an error when `pulumi up` is run again."""
 
@@ -105,11 +107,25 @@ def adopt(session: Session, stack: Sequence[str], *, unanswered: bool = False) -
         session.ask("pulumi", "refresh", "--yes", "--skip-preview", *stack, *targets)
     for each in pending:
         if each not in known:
-            print(
-                "nobody can tell whether it was made; look for it in AWS (`python -m scripts.sweep` helps) and take it "
-                f"over with `pulumi import`: {each['urn']}",
-                flush=True,
-            )
+            print(f"not recorded whether it was made: {each['urn']}; {advice(each)}", flush=True)
+
+
+def advice(resource: Resource) -> str:
+    """Return what to do about a resource that `pulumi up` may have made before it was killed.
+
+    The stack's Kubernetes provider has `upsertExistingObjects`, so that it takes over an object of the same name.
+    """
+    if not str(resource["type"]).startswith("kubernetes:"):
+        return "look for it in AWS (`python -m scripts.sweep` helps) and take it over with `pulumi import`"
+    metadata = resource["inputs"].get("metadata") or {}
+    if (metadata.get("annotations") or {}).get(AUTONAMED) != "true":
+        return "the next `pulumi up` takes the object over if it is in the cluster, so nothing is to be done"
+    kind, name = str(resource["type"]).rpartition(":")[2], metadata.get("name")
+    place = f" --namespace {metadata['namespace']}" if metadata.get("namespace") else ""
+    return (
+        f"the next `pulumi up` makes another object under another name: delete this one, if it is in the cluster, with "
+        f"`kubectl delete {kind} {name}{place}`"
+    )
 
 
 def _foreseen(session: Session, stack: Sequence[str]) -> list[Resource]:

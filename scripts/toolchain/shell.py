@@ -32,8 +32,8 @@ _LOCAL = "127.0.0.1,localhost"
 TORCHX_PACKAGE = paths.CHECKOUT / "packages" / "torchx" / "pyproject.toml"
 # Commands that use the cluster, by the packages that are run.
 _OURS = {"tidewater": "tidewater.cli", "elasticdl": "elasticdl"}
-# These would select another stack, or another secret, than the ones set up here.
-_MISLEADING = ("PULUMI_STACK", "PULUMI_CONFIG_PASSPHRASE_FILE")
+# Variables of a person's own accounts, backends and stacks, which would lead elsewhere. Those that are set here stay.
+_MISLEADING = ("AWS_", "PULUMI_")
 # For the commands that run a package of this checkout.
 _IMPORTS = f"export PYTHONPATH={shlex.quote(paths.IMPORTS)}${{PYTHONPATH:+:$PYTHONPATH}}\n"
 
@@ -98,7 +98,7 @@ def prepare(state: Path, standins: str | None = None) -> Place:
         _write_command(commands / name, text)
     cloud = _cloud(state, python)
     if cloud:  # before, the state directory isn't localcloud's yet
-        (state / "pulumi").mkdir(exist_ok=True)
+        (state / "pulumi").mkdir(mode=0o700, exist_ok=True)  # it has the stack's secrets, under a known passphrase
     return Place(state, commands, home, tools, python, cloud, ours)
 
 
@@ -134,7 +134,7 @@ def environment(environ: Mapping[str, str], place: Place) -> Change:
         # Without sidecar files, which are not written atomically: one cut short by a kill makes the state unreadable.
         "PULUMI_BACKEND_URL": f"file://{place.state / 'pulumi'}?metadata=skip",
         "PULUMI_HOME": str(place.home),
-        "PULUMI_CONFIG_PASSPHRASE": environ.get("PULUMI_CONFIG_PASSPHRASE", PASSPHRASE),
+        "PULUMI_CONFIG_PASSPHRASE": PASSPHRASE,
         "PULUMI_SKIP_UPDATE_CHECK": "true",
         "KUBECONFIG": str(place.state / "kubeconfig"),
         **cloud,
@@ -143,12 +143,17 @@ def environment(environ: Mapping[str, str], place: Place) -> Change:
         # A state or an official component may ask for an older version of a provider than the installed SDK does;
         # with this switch the engine takes the plug-in of a later version, which is the stand-in.
         wanted["PULUMI_ENABLE_LEGACY_PLUGIN_SEARCH"] = "true"
-    # A proxy for the internet must not be asked for addresses of this machine.
-    for name in ("NO_PROXY", "no_proxy"):
-        wanted[name] = ",".join([*(part for part in environ.get(name, "").split(",") if part), local])
-    # Profiles, sessions, certificates and endpoints of a person's real AWS account would override the keys above.
-    unset = {name for name in environ if name.startswith("AWS_") and name not in wanted}
-    return Change(wanted, frozenset(unset | (set(_MISLEADING) & set(environ))))
+    wanted |= dict.fromkeys(("NO_PROXY", "no_proxy"), without_proxy(environ, local))
+    return Change(wanted, frozenset(name for name in environ if name.startswith(_MISLEADING) and name not in wanted))
+
+
+def without_proxy(environ: Mapping[str, str], local: str) -> str:
+    """Return the hosts for which no proxy is asked: a person's own and those of this machine.
+
+    Go reads NO_PROXY first and Python no_proxy, so both get all hosts of both. "*" alone means every host.
+    """
+    parts = [part for name in ("NO_PROXY", "no_proxy") for part in environ.get(name, "").split(",") if part.strip()]
+    return "*" if "*" in parts else ",".join(dict.fromkeys([*parts, *local.split(",")]))
 
 
 def script(change: Change, environ: Mapping[str, str]) -> str:

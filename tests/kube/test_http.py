@@ -147,3 +147,12 @@ def test_a_socks_proxy_of_the_environment_is_named(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("ALL_PROXY", "socks5://proxy:1")
     with pytest.raises(NoKubeconfig, match=r"\$ALL_PROXY .* SOCKS proxy"):
         client(Connection("c", "training", PLAIN))
+
+
+@pytest.mark.parametrize("name", ["NO_PROXY", "no_proxy"])
+def test_a_server_that_needs_no_proxy_needs_no_package_for_one(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    without_socks(monkeypatch)
+    monkeypatch.setenv("ALL_PROXY", "socks5://proxy:1")
+    monkeypatch.setenv(name, "intra,127.0.0.1")
+    client(Connection("c", "training", PLAIN)).close()
+    client(Connection("c", "training", {"server": "https://api.intra:6443"})).close()

@@ -16,6 +16,7 @@ from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.request import proxy_bypass_environment
 
 import httpx2
 
@@ -61,12 +62,15 @@ def client(connection: Connection, *, interactive: bool = True) -> httpx2.Client
     """
     proxy = str(connection.cluster.get("proxy-url") or "")
     try:
+        # httpx2 prepares the environment's proxies also for a server that NO_PROXY names; a SOCKS proxy fails there.
+        direct = not proxy and bool(proxy_bypass_environment(httpx2.URL(connection.server).host))
         return httpx2.Client(
             base_url=connection.server,
             verify=tls.context(connection.cluster, connection.user),
             auth=login.auth(connection.user, connection.cluster, interactive=interactive),
             headers=login.impersonation(connection.user),
             proxy=proxy or None,
+            trust_env=not direct,
             timeout=httpx2.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS),
             limits=httpx2.Limits(),  # one connection per followed worker, however many there are
         )

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 import socket
 import subprocess
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from localcloud import cli, daemon, preflight
+from localcloud import cli, daemon, environment, preflight
 from localcloud.errors import CloudError, DiskFull, NotRoot, PortInUse, ToolMissing
 from localcloud.instance import Instance
 
@@ -69,16 +72,98 @@ def test_reset_empties_a_state_of_another_version(instance: Instance) -> None:
     assert list(instance.state.iterdir()) == []
 
 
-def test_env_gives_a_shell_what_it_needs(instance: Instance, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("environ", "hosts"),
+    [
+        pytest.param({}, "", id="none"),
+        pytest.param({"NO_PROXY": "intra"}, "intra,", id="upper case"),
+        pytest.param({"no_proxy": "intra"}, "intra,", id="lower case"),
+    ],
+)
+def test_env_gives_a_shell_what_it_needs(
+    environ: dict[str, str], hosts: str, instance: Instance, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert cli.main(["env", "--state", str(instance.state)]) == 0
-    shown = 'echo "$AWS_ENDPOINT_URL $AWS_ACCESS_KEY_ID $AWS_SECRET_ACCESS_KEY $KUBECONFIG $NO_PROXY"'
+    shown = 'echo "$AWS_ENDPOINT_URL $AWS_ACCESS_KEY_ID $AWS_SECRET_ACCESS_KEY $KUBECONFIG $NO_PROXY $no_proxy"'
     script = f"{capsys.readouterr().out}\n{shown}"
-    said = subprocess.run(["sh", "-c", script], env={"NO_PROXY": "intra"}, capture_output=True, text=True, check=True)
+    said = subprocess.run(["sh", "-euc", script], env=environ, capture_output=True, text=True, check=True)
     operator = instance.credentials()
+    without_proxy = f"{hosts}127.0.0.1,localhost,{instance.host_address},{instance.cloud_address}"
     assert said.stdout.split() == [
         *(instance.endpoint, operator.access_key, operator.secret_key, str(instance.state / "kubeconfig")),
-        f"intra,127.0.0.1,localhost,{instance.host_address},{instance.cloud_address}",
+        *(without_proxy, without_proxy),
     ]
+
+
+def test_a_shell_that_asks_no_proxy_at_all_stays_so(instance: Instance, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["env", "--state", str(instance.state)]) == 0
+    script = f'{capsys.readouterr().out}\nprintf %s "$NO_PROXY"'
+    said = subprocess.run(["sh", "-euc", script], env={"NO_PROXY": "*"}, capture_output=True, text=True, check=True)
+    assert said.stdout == "*"
+
+
+OF_A_PERSON = {
+    **dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"), "http://p:1"),
+    **{"AWS_PROFILE": "prod", "ETCD_NAME": "mine", "KUBECONFIG": "/h/config", "HOME": "/h", "LANG": "de_DE.UTF-8"},
+    **{"SSL_CERT_FILE": "/h/ca.pem", "GODEBUG": "x509sha1=1", "NO_PROXY": "intra", "CONTAINERD_NAMESPACE": "mine"},
+}
+
+
+def test_the_daemon_has_nothing_of_the_shell_but_where_its_programs_are(
+    instance: Instance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program, log = tmp_path / "python", instance.state / "logs" / "daemon.log"
+    program.write_text("#!/bin/sh\nexec env -0\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+    for name, value in {**OF_A_PERSON, "PATH": "/opt/bin", "LOCALCLOUD_TOOLS": "/t", "PYTHONPATH": "/p"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
+    assert cli._spawn(instance, log).wait(60) == 0
+    found = dict(line.split("=", 1) for line in log.read_text().split("\0") if line and not line.startswith("PWD="))
+    sources = str(Path(cli.__file__).parents[1])
+    assert found == {
+        "PATH": f"/opt/bin:{environment.PATH}",
+        "HOME": "/root",
+        "LANG": "C.UTF-8",
+        "LOCALCLOUD_TOOLS": "/t",
+        "PYTHONPATH": f"{sources}:/p",
+    }
+
+
+def test_a_command_reaches_the_daemon_although_the_shell_has_a_proxy(
+    instance: Instance, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Daemon(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(json.dumps({"id": instance.id, "clusters": []}).encode())
+
+    for name, value in OF_A_PERSON.items():
+        monkeypatch.setenv(name, value)
+    server = ThreadingHTTPServer(("127.0.0.1", instance.port), Daemon)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        assert cli.main(["status", "--state", str(instance.state)]) == 0
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert instance.endpoint in capsys.readouterr().out
+
+
+def test_the_daemon_has_a_umask_of_its_own(instance: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A person's may be 027 or 077, with which pods that aren't root can't read their images."""
+    during: list[int] = []
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    monkeypatch.setattr("localcloud.namespace.enter", lambda: None)
+    monkeypatch.setattr("localcloud.daemon.serve", lambda instance, pid: during.append(os.umask(0o022)))
+    before = os.umask(0o077)
+    try:
+        assert cli.main(["serve", "--state", str(instance.state)]) == 0
+    finally:
+        os.umask(before)
+    assert during == [0o022]
 
 
 def test_status_without_a_daemon_says_how_to_start_one(instance: Instance, capsys: pytest.CaptureFixture[str]) -> None:

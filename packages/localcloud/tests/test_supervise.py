@@ -54,6 +54,18 @@ def test_stop_ends_the_children_of_the_process_too(supervisor: Supervisor, tmp_p
         time.sleep(0.01)
 
 
+def test_a_process_of_the_cloud_has_no_variable_of_the_shell(
+    supervisor: Supervisor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An API server would ask a proxy for its kubelets, and etcd refuses flags that ETCD_* contradicts."""
+    for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "ETCD_NAME", "AWS_PROFILE", "KUBECONFIG"):
+        monkeypatch.setenv(name, "http://proxy:3128")
+    process = supervisor.spawn("env", ["env"])
+    assert process.child.wait(60) == 0
+    assert "proxy:3128" not in process.log.read_text()
+    assert "PATH=" in process.log.read_text()
+
+
 def test_stopping_an_unknown_name_is_no_error(supervisor: Supervisor) -> None:
     supervisor.stop("nobody")
 

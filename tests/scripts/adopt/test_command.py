@@ -145,7 +145,34 @@ def test_a_resource_without_a_place_of_its_own_is_left_to_the_person(capsys: pyt
     session = FakeSession(pending=(CLUSTER, VPC), listed=("c",))
     adopt(session, [])
     assert session.taken == ["c"]
-    assert "urn::vpc" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "urn::vpc" in said
+    assert "python -m scripts.sweep" in said
+
+
+@pytest.mark.parametrize(
+    ("metadata", "remedy"),
+    [
+        pytest.param({"name": "digits"}, "the next `pulumi up` takes the object over", id="named by the program"),
+        pytest.param({}, "the next `pulumi up` takes the object over", id="a list of objects"),
+        pytest.param(
+            {"name": "digits-3f2a91bc", "namespace": "training", "annotations": {"pulumi.com/autonamed": "true"}},
+            "`kubectl delete Job digits-3f2a91bc --namespace training`",
+            id="named by Pulumi",
+        ),
+    ],
+)
+def test_an_object_of_kubernetes_is_not_looked_for_in_aws(
+    metadata: Mapping[str, Any], remedy: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = resource("kubernetes:batch/v1:Job", "digits", metadata=metadata)
+    session = FakeSession(pending=(job,))
+    adopt(session, [])
+    said = capsys.readouterr().out
+    assert "urn::digits" in said
+    assert remedy in said
+    assert not {"AWS", "sweep", "import"} & set(said.replace("`", " ").replace(".", " ").split())
+    assert session.asked == ["pulumi stack export"]
 
 
 @pytest.mark.parametrize("pending", [(), (VPC,)], ids=["nothing was interrupted", "nothing that has a place"])

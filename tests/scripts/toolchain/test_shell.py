@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import stat
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ import yaml
 from localcloud import cli
 from localcloud.instance import Instance
 
+from scripts import toolchain
 from scripts.toolchain import paths, shell
 from scripts.toolchain.errors import StepFailed
 from scripts.toolchain.shell import Place
@@ -51,13 +53,68 @@ def test_tools_use_the_local_cloud(place: Place) -> None:
     assert after["LOCALCLOUD_PYTHON"] == str(place.python)
     assert after["LOCALCLOUD_TOOLS"] == str(place.tools)
     assert (after["AWS_ACCESS_KEY_ID"], after["AWS_SECRET_ACCESS_KEY"]) == ("AKIA", "random")
-    assert after["NO_PROXY"] == after["no_proxy"].join(["intra,", ""]) == "intra,127.0.0.1,localhost,198.18.7.1"
+    assert after["NO_PROXY"] == after["no_proxy"] == "intra,127.0.0.1,localhost,198.18.7.1"
 
 
 def test_a_users_real_aws_settings_are_removed(place: Place) -> None:
     after = shell.environment(PERSON, place).applied_to(PERSON)
     assert "AWS_PROFILE" not in after
     assert "AWS_ENDPOINT_URL_S3" not in after
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        pytest.param({}, "127.0.0.1,l", id="none"),
+        pytest.param({"no_proxy": "intra"}, "intra,127.0.0.1,l", id="only the spelling that Python reads first"),
+        pytest.param({"NO_PROXY": "a,b", "no_proxy": "b,c"}, "a,b,c,127.0.0.1,l", id="two lists"),
+        pytest.param({"NO_PROXY": "*"}, "*", id="no proxy at all, which Python takes only alone"),
+        pytest.param({"NO_PROXY": "a,127.0.0.1,l"}, "a,127.0.0.1,l", id="activated twice"),
+    ],
+)
+def test_both_spellings_of_no_proxy_have_the_persons_hosts_and_this_machines(
+    environ: dict[str, str], expected: str, place: Place
+) -> None:
+    at = replace(place, cloud={"NO_PROXY": "127.0.0.1,l"})
+    after = shell.environment(environ, at).applied_to(environ)
+    assert (after["NO_PROXY"], after["no_proxy"]) == (expected, expected)
+
+
+OF_ANOTHER_BACKEND = {
+    "PULUMI_CONFIG_PASSPHRASE": "mine",
+    "PULUMI_CONFIG_PASSPHRASE_FILE": "/h/passphrase",
+    "PULUMI_BACKEND_URL": "s3://states",
+    "PULUMI_ACCESS_TOKEN": "pul-1234",
+    "PULUMI_STACK": "prod",
+    "PULUMI_HOME": "/h/pulumi",
+    "PULUMI_SKIP_CHECKPOINTS": "true",
+    "PULUMI_K8S_DELETE_UNREACHABLE": "true",
+}
+
+
+def test_a_users_own_pulumi_settings_lead_no_command_elsewhere(place: Place) -> None:
+    after = shell.environment({**PERSON, **OF_ANOTHER_BACKEND, "KUBECONFIG": "/h/.kube/config"}, place).applied_to(
+        {**PERSON, **OF_ANOTHER_BACKEND, "KUBECONFIG": "/h/.kube/config"}
+    )
+    alone = shell.environment(PERSON, place).applied_to(PERSON)
+    assert {name: after[name] for name in after if name.startswith(("PULUMI_", "KUBE"))} == {
+        name: alone[name] for name in alone if name.startswith(("PULUMI_", "KUBE"))
+    }
+
+
+def test_the_passphrase_is_that_of_the_local_stack(place: Place, tmp_path: Path) -> None:
+    """Pulumi itself reads Pulumi.local.yaml with it, whatever passphrase and backend a person has."""
+    environ = {**os.environ, **OF_ANOTHER_BACKEND}
+    at = replace(place, state=tmp_path, home=tmp_path / "home")
+    after = shell.environment(environ, at).applied_to(environ)
+    (tmp_path / "pulumi").mkdir()
+    for name in ("Pulumi.yaml", "Pulumi.local.yaml"):
+        shutil.copy(paths.CHECKOUT / name, tmp_path / name)
+    for command in (["stack", "init", "local"], ["config", "set", "--secret", "tidewater:x", "y"]):
+        done = subprocess.run(
+            [toolchain.binary("pulumi"), *command], cwd=tmp_path, env=after, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
 
 
 def test_before_the_first_start_no_endpoint_is_set(place: Place) -> None:
@@ -116,7 +173,7 @@ def test_after_a_start_address_and_keys_are_read_from_the_cloud(state: Path) -> 
     made = Instance.create(state)
     cloud = shell.prepare(state).cloud
     assert cloud == json.loads(json.dumps(cli.exports(made)))
-    assert (state / "pulumi").is_dir()
+    assert stat.S_IMODE((state / "pulumi").stat().st_mode) == 0o700, "it has the stack's secrets"
 
 
 def test_a_folder_of_another_program_is_refused_and_not_changed(state: Path) -> None:

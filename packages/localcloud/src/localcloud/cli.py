@@ -17,17 +17,17 @@ import subprocess
 import sys
 import time
 import urllib.error
-import urllib.request
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from localcloud import cleanup, daemon, namespace, operate, preflight
+from localcloud import cleanup, control, daemon, environment, namespace, operate, preflight
 from localcloud.errors import CloudError, NotRunning, StaleState
 from localcloud.instance import Instance, default_state
 
 START_SECONDS = 60.0
 STOP_SECONDS = 90.0
+STATUS_SECONDS = 5.0
 LOCK_SECONDS = 5.0
 POLL_SECONDS = 0.1
 KEPT_ON_RESET = ("instance.json",)
@@ -193,6 +193,7 @@ def serve(arguments: argparse.Namespace) -> int:
     """Run the daemon in the foreground."""
     instance = Instance.load(arguments.state)
     preflight.check_root(os.geteuid())
+    os.umask(environment.UMASK)
     pid = os.getpid()
     namespace.enter()
     daemon.serve(instance, pid)
@@ -216,13 +217,13 @@ def exports(instance: Instance) -> dict[str, str]:
 
 
 def _shell(instance: Instance) -> str:
-    """Return `exports` as shell commands; they append to NO_PROXY."""
+    """Return `exports` as shell commands; they append to NO_PROXY. Of its two spellings a program reads one."""
     values = exports(instance)
     own = values.pop("NO_PROXY")
     lines = [f"export {name}={shlex.quote(value)}" for name, value in values.items()]
-    return "\n".join(
-        [*lines, f'export NO_PROXY="${{NO_PROXY:+$NO_PROXY,}}{own}" no_proxy="${{no_proxy:+$no_proxy,}}{own}"']
-    )
+    lines.append('no_proxy="${NO_PROXY:-${no_proxy-}}"')
+    lines.append(f'[ "$no_proxy" = "*" ] || no_proxy="${{no_proxy:+$no_proxy,}}{own}"')
+    return "\n".join([*lines, 'export NO_PROXY="$no_proxy" no_proxy'])
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -245,9 +246,8 @@ def _parser() -> argparse.ArgumentParser:
 
 def _spawn(instance: Instance, log: Path) -> subprocess.Popen[bytes]:
     log.parent.mkdir(parents=True, exist_ok=True)
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
     root = str(Path(__file__).resolve().parent.parent)
-    environment["PYTHONPATH"] = os.pathsep.join(part for part in (root, environment.get("PYTHONPATH")) if part)
+    imports = os.pathsep.join(part for part in (root, os.environ.get("PYTHONPATH")) if part)
     command = [sys.executable, "-m", "localcloud", "serve", "--state", str(instance.state)]
     with log.open("wb") as output:
         return subprocess.Popen(
@@ -255,7 +255,7 @@ def _spawn(instance: Instance, log: Path) -> subprocess.Popen[bytes]:
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            env=environment,
+            env={**environment.of_host(os.environ), "PYTHONPATH": imports},
             cwd="/",
             start_new_session=True,
         )
@@ -264,7 +264,7 @@ def _spawn(instance: Instance, log: Path) -> subprocess.Popen[bytes]:
 def _status(instance: Instance) -> dict[str, Any] | None:
     """Return the daemon's report, or None if this instance's daemon doesn't answer."""
     try:
-        with urllib.request.urlopen(instance.endpoint + daemon.STATUS_PATH, timeout=5) as answer:
+        with control.send(instance.endpoint + daemon.STATUS_PATH, STATUS_SECONDS) as answer:
             report: dict[str, Any] = json.loads(answer.read())
     except (urllib.error.URLError, OSError, ValueError):
         return None

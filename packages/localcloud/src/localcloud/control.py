@@ -47,7 +47,7 @@ def call(instance: Instance, command: str, params: Mapping[str, Any]) -> Any:
     SigV4Auth(Credentials(keys.access_key, keys.secret_key), SERVICE, instance.region).add_auth(signed)
     request = urllib.request.Request(url, body, dict(signed.headers.items()), method="POST")
     try:
-        with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as answer:
+        with send(request, TIMEOUT_SECONDS) as answer:
             return json.loads(answer.read())
     except urllib.error.HTTPError as error:
         raise CloudError(_message(error)) from error
@@ -55,6 +55,11 @@ def call(instance: Instance, command: str, params: Mapping[str, Any]) -> Any:
         raise CloudError(f"no answer within {TIMEOUT_SECONDS:.0f} s: `localcloud logs daemon` may say why") from error
     except OSError as error:
         raise NotRunning(f"no localcloud runs for {instance.state}: start it with `localcloud start`") from error
+
+
+def send(request: urllib.request.Request | str, timeout_seconds: float) -> Any:
+    """Send a request to the daemon; return its answer. The daemon is on this machine, so no proxy is asked."""
+    return urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=timeout_seconds)
 
 
 def application(principals: Any, commands: Mapping[str, Command]) -> Callable[[dict[str, Any], Any], Any]:

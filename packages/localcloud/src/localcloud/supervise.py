@@ -21,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from localcloud import environment
 from localcloud.errors import ProcessFailed
 from localcloud.instance import Instance
 
@@ -74,7 +75,7 @@ class Supervisor:
         """Start `argv` detached under `name`; its output is appended to `state/logs/<name>.log`.
 
         Args:
-            env: The whole environment; ours when None.
+            env: The whole environment; `environment.of_host` when None.
             netns: Run inside the cloud's network namespace.
 
         Raises:
@@ -157,7 +158,7 @@ def _popen(name: str, command: list[str], env: Mapping[str, str] | None, log: Pa
         try:
             return subprocess.Popen(
                 command,
-                env=None if env is None else dict(env),
+                env=environment.of_host(os.environ) if env is None else env,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

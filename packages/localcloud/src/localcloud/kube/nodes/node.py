@@ -22,7 +22,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from localcloud import tools
+from localcloud import environment, tools
 from localcloud.host import cgroups, devices
 from localcloud.instance import Instance
 from localcloud.kube.commands import run
@@ -41,8 +41,6 @@ ENDINGS = 3  # a service may end before what it needs is there
 ENDED = re.compile(r"(?P<name>[\w-]+) has ended (?P<times>\d+) times, .*")
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 CNI_FILE = "10-aws.conflist"
-PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-ENVIRONMENT = {"PATH": PATH, "HOME": "/root", "LANG": "C.UTF-8"}
 
 
 class Node:
@@ -258,10 +256,8 @@ class Node:
         namespaces = ["unshare", "--mount", "--pid", "--uts", "--ipc", "--fork", "--kill-child"]
         init = [sys.executable, "-I", str(HERE / "init.py"), str(path)]
         netns = NETNS_DIR / self._link().netns
-        # An environment of its own: the daemon's may have a person's keys in it.
-        self._supervisor.spawn(
-            self._process, ["nsenter", f"--net={netns}", "--", *namespaces, "--", *init], env=ENVIRONMENT
-        )
+        command = ["nsenter", f"--net={netns}", "--", *namespaces, "--", *init]
+        self._supervisor.spawn(self._process, command, env=environment.BARE)
 
     def _poke(self) -> None:
         """Tell init to look at its services again, if it runs."""

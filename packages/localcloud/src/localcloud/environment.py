@@ -1,0 +1,31 @@
+"""The environment of what runs in the cloud. It is made anew, so that no variable of a person's shell gets there.
+
+    Popen(command, env=environment.of_host(os.environ))     # the daemon, and what it starts on the host
+    Popen(command, env=environment.BARE)                    # process 1 of a node, whose services inherit it
+
+Many programs of the cloud read variables that a shell may have: every Go program its proxies, etcd ETCD_*, moto and
+boto3 AWS_*. An API server that asks a company's proxy for its kubelets shows no logs, for example.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+BARE: Mapping[str, str] = {"PATH": PATH, "HOME": "/root", "LANG": "C.UTF-8"}
+KEPT = ("LOCALCLOUD_TOOLS", "PYTHONPATH", "LD_LIBRARY_PATH")
+"""What the daemon needs of the shell that starts it: where its programs are, and what its Python needs."""
+UMASK = 0o022
+"""Pods that aren't root read files that the daemon and its programs create. Files with secrets have modes of their own.
+"""
+
+
+def of_host(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of a process on the host, of what `environ` has.
+
+    A person's PATH may name the folder of containerd, and may lack those of the administrator's programs.
+    """
+    kept = {name: environ[name] for name in KEPT if name in environ}
+    folders = [environ["PATH"], PATH] if environ.get("PATH") else [PATH]
+    return {**BARE, "PATH": os.pathsep.join(folders), **kept}
