@@ -104,8 +104,15 @@ def test_a_shell_that_asks_no_proxy_at_all_stays_so(instance: Instance, capsys: 
 
 OF_A_PERSON = {
     **dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"), "http://p:1"),
-    **{"AWS_PROFILE": "prod", "ETCD_NAME": "mine", "KUBECONFIG": "/h/config", "HOME": "/h", "LANG": "de_DE.UTF-8"},
-    **{"SSL_CERT_FILE": "/h/ca.pem", "GODEBUG": "x509sha1=1", "NO_PROXY": "intra", "CONTAINERD_NAMESPACE": "mine"},
+    "AWS_PROFILE": "prod",
+    "ETCD_NAME": "mine",
+    "KUBECONFIG": "/h/config",
+    "HOME": "/h",
+    "LANG": "de_DE.UTF-8",
+    "SSL_CERT_FILE": "/h/ca.pem",
+    "GODEBUG": "x509sha1=1",
+    "NO_PROXY": "intra",
+    "CONTAINERD_NAMESPACE": "mine",
 }
 
 
