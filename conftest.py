@@ -31,8 +31,8 @@ SHOWN_MODULES = 20
 def pytest_configure(config: pytest.Config) -> None:
     """Let the processes that tests start import the packages of this checkout, as these here do.
 
-    Tests reach nothing but this machine, and some start parts of a cloud without its daemon: neither a proxy nor a umask
-    of the shell may get there.
+    Tests reach nothing but this machine, and some start parts of a cloud without its daemon: neither a proxy nor a
+    umask of the shell may get there.
     """
     os.environ["PYTHONPATH"] = os.pathsep.join(map(str, config.getini("pythonpath")))
     os.umask(0o022)

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from scripts.toolchain import downloads
 from scripts.toolchain.errors import StepFailed, Stopped
 
 HEARTBEAT_SECONDS = 20.0
@@ -21,6 +22,19 @@ _POLL_SECONDS = 0.5
 _TAIL_LINES = 12
 _LINE_LENGTH = 240
 _REMEDIES = (
+    (
+        (
+            *("UnknownIssuer", "certificate signed by unknown authority", "certificate issuer is unknown"),
+            *("unable to get local issuer certificate", "self-signed certificate", "self signed certificate"),
+        ),
+        "this machine doesn't know the authority that signed a server's certificate, as where a company inspects TLS: "
+        "copy the authority's certificate to /usr/local/share/ca-certificates/NAME.crt, run update-ca-certificates, "
+        "then run it again",
+    ),
+    (
+        ("Missing dependencies for SOCKS support",),
+        "pip can't use a SOCKS proxy: set HTTPS_PROXY to an HTTP proxy, then run it again",
+    ),
     (
         (
             *(
@@ -110,7 +124,7 @@ def run(
     cwd: Path | None = None,
     stdin: str = "",
 ) -> None:
-    """Runs `command` to its end, its output added to `log`; `env` adds to the environment.
+    """Runs `command` to its end, its output added to `log`; `env` adds to the environment for downloads.
 
     Raises:
         StepFailed: it can't be started or ended with an error; carries the log's last lines.
@@ -126,7 +140,7 @@ def run(
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, **(env or {})},
+                env={**downloads.environment(os.environ), **(env or {})},
                 cwd=cwd,
                 start_new_session=True,
             )

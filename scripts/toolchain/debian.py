@@ -70,15 +70,11 @@ def _install(console: Console, log: Path) -> None:
     if shutil.which("apt-get") is None:
         raise StepFailed(f"this isn't Debian 12 (no apt-get): install {_reasons(wanted)} by other means, then go on")
     console.say(f"installing {', '.join(wanted)}")
+    # One command: the first part only warns of a source that it can't read, and the second one fails for lack of it.
+    options = "-q -o DPkg::Lock::Timeout=300"
+    script = f'apt-get update {options} && apt-get install -y --no-install-recommends {options} "$@"'
     quiet = {"DEBIAN_FRONTEND": "noninteractive"}
-    wait = ["-q", "-o", "DPkg::Lock::Timeout=300"]
-    run(["apt-get", "update", *wait], log=log, console=console, env=quiet)
-    run(
-        ["apt-get", "install", "-y", "--no-install-recommends", *wait, *wanted],
-        log=log,
-        console=console,
-        env=quiet,
-    )
+    run(["sh", "-c", script, "sh", *wanted], log=log, console=console, env=quiet)
     if still := missing():
         raise StepFailed(f"apt-get installed {', '.join(still)}, but what they bring isn't there; see {log}")
 

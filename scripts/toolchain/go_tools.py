@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from scripts.toolchain import debian, found, paths
+from scripts.toolchain import debian, downloads, found, paths
 from scripts.toolchain.commands import Console, run
 from scripts.toolchain.errors import StepFailed
 from scripts.toolchain.steps import Step, draft_of, scratch_of
@@ -41,7 +42,9 @@ def check_go(module: Path) -> None:
     wanted = next(line.split()[1] for line in (module / "go.mod").read_text().splitlines() if line.startswith("go "))
     if shutil.which("go") is None:
         raise StepFailed(f"Go isn't on PATH: install Go {wanted} or later (Debian 12's own is too old)")
-    asked = subprocess.run(["go", "env", "GOVERSION"], cwd=module, capture_output=True, text=True, check=False)
+    # A Go that is too old may download a newer one.
+    env = downloads.environment(os.environ)
+    asked = subprocess.run(["go", "env", "GOVERSION"], cwd=module, env=env, capture_output=True, text=True, check=False)
     if asked.returncode != 0:
         why = asked.stderr.strip().splitlines()[-1:] or ["no reason given"]
         raise StepFailed(
