@@ -1,6 +1,6 @@
 # `make up` and `make test` set the machine up first; nothing has to be installed by hand but Python 3.11, Go and make.
 
-PYTHON := $(shell command -v python3.11 || echo python3)
+PYTHON := $(or $(shell command -v python3.11 || command -v python3),$(error install Python 3.11 (apt-get install python3.11)))
 STACK = "$$($(PYTHON) -m scripts.toolchain python)"
 TESTS = $(STACK) -m pytest
 # TorchX needs an older urllib3 than the program, whose bundle the tests make: its scheduler's tests run in an environment of their own.
@@ -10,10 +10,13 @@ TWO_AT_A_TIME = -n 2 --dist loadfile --no-loadscope-reorder
 # A fresh clone's type check would otherwise read torch's and boto3's sources again.
 export MYPY_CACHE_DIR ?= $(or $(TIDEWATER_CACHE),$(HOME)/.cache/tidewater)/mypy
 .DEFAULT_GOAL := help
-.PHONY: help install install-tests monitoring torchx up down test check unit e2e test-localcloud test-elasticdl test-torchx soak lint format bench bench-elastic bench-controller bench-nodes bench-elasticdl gpu
+.PHONY: help machine install install-tests monitoring torchx up down test check unit e2e test-localcloud test-elasticdl test-torchx soak lint format bench bench-elastic bench-controller bench-nodes bench-elasticdl gpu
 
 help: ## this list
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /  make \1\t/' | expand -t 24
+
+machine: ## check that this machine has what the set-up and the one-machine cloud need (seconds)
+	@$(PYTHON) -m scripts.toolchain check
 
 install: ## set this machine up: tools, Python packages, the nodes' image (20 minutes or more at first, then nothing)
 	@$(PYTHON) -m scripts.toolchain install
@@ -27,7 +30,7 @@ monitoring: ## build Prometheus too, for `monitoring: prometheus` (before `make 
 torchx: install ## make TorchX's environment, for the command `torchx` that `activate` gives
 	@$(PYTHON) -m scripts.toolchain torchx
 
-up: install ## start the one-machine cloud, deploy the stack on it, wait until it trains
+up: machine install ## start the one-machine cloud, deploy the stack on it, wait until it trains
 	@$(STACK) -m scripts.up
 
 down: install ## destroy the stack and stop the one-machine cloud
@@ -42,18 +45,18 @@ format: install ## put the code into ruff's format
 	@$(STACK) -m ruff check --fix .
 	@$(STACK) -m ruff format .
 
-test: install-tests lint ## every check and every test but those of `make soak`: those of TorchX, the quick ones, the others, two modules at a time
+test: machine install-tests lint ## every check and every test but those of `make soak`: those of TorchX, the quick ones, the others, two modules at a time
 	@$(TESTS_OF_TORCHX) $(TWO_AT_A_TIME) --junitxml=build/tests-torchx.xml
 	@$(TESTS) $(TWO_AT_A_TIME) --junitxml=build/tests.xml; status=$$?; $(STACK) -m tests.suite.selection record; exit $$status
 
-check: install-tests lint ## every check, and the tests that a change since the last good run on this machine can reach
+check: machine install-tests lint ## every check, and the tests that a change since the last good run on this machine can reach
 	@$(STACK) -m tests.suite.selection check $(TWO_AT_A_TIME)
 
 unit: install-tests ## the tests that need neither root nor minutes
 	@$(TESTS_OF_TORCHX) $(TWO_AT_A_TIME) -m "not e2e and not soak"
 	@$(TESTS) $(TWO_AT_A_TIME) -m "not e2e and not soak"
 
-e2e: install-tests ## the tests that start real processes
+e2e: machine install-tests ## the tests that start real processes
 	@$(TESTS_OF_TORCHX) $(TWO_AT_A_TIME) -m "e2e and not soak"
 	@$(TESTS) $(TWO_AT_A_TIME) -m "e2e and not soak"
 

@@ -11,3 +11,13 @@ progress     waits until the workers train
 sweep/       `python -m scripts.sweep`: what a destroyed stack has left in its AWS account
 toolchain/   what `make install` builds or finds: tools, Python packages, images
 """
+
+import sys
+
+if sys.version_info < (3, 11):  # noqa: UP036
+    # Here, since any Python 3 can read this file: the others would end with a traceback.
+    version = ".".join(map(str, sys.version_info[:2]))
+    sys.exit(
+        "error: " + sys.executable + " is Python " + version + " and this needs 3.11: install python3.11 "
+        "(apt-get install python3.11) or name one with `make PYTHON=/path/to/python3.11`"
+    )

@@ -125,9 +125,9 @@ def node_image() -> Path:
     A node's own root is `cp -al` of it, but for `NODE_IMAGE_DATABASES` (paths in it), which
     containerd writes in place and a node must not share.
     """
-    from scripts.toolchain import image_build  # here, as it is only needed here
+    from scripts.toolchain.node_image import build  # here, as it is only needed here
 
-    return _existing(image_build.folder() / "containerd", "the nodes' image")
+    return _existing(build.folder() / "containerd", "the nodes' image")
 
 
 def localcloud_tools() -> Path:

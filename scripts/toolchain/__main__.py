@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
 
 from scripts import toolchain
-from scripts.toolchain import debian, go_tools, image_build, python_packages, shell, steps
+from scripts.toolchain import debian, go_tools, machine, python_packages, shell, steps
 from scripts.toolchain.commands import Console, duration
 from scripts.toolchain.errors import SetupError
+from scripts.toolchain.node_image import build
 from scripts.toolchain.table import BENCH_TOOLS, MONITORING_TOOLS, PREVIOUS_TOOLS, TOOLS
 
+UMASK = 0o022
+"""Pods that aren't root read what is installed, whatever umask the shell has."""
 _PYTHONS = {"stack": toolchain.stack_python, "torchx": toolchain.torchx_python}
 
 
@@ -25,7 +29,7 @@ def all_steps(*, monitoring: bool = False, torchx: bool = False) -> list[steps.S
         *go_tools.steps(TOOLS),
         go_tools.charts_step(),
         *(go_tools.steps(MONITORING_TOOLS) if monitoring else ()),
-        image_build.step(),
+        build.step(),
     ]
 
 
@@ -34,6 +38,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python3 -m scripts.toolchain", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("install", help="make what `make up` needs and isn't there yet: many minutes the first time")
+    commands.add_parser("check", help="check that this machine has what `install` and the one-machine cloud need")
     commands.add_parser("bench", help="make the environment of the elastic benchmark, after `install`")
     commands.add_parser("bench-controller", help="build what the controller's benchmark compares with, after `install`")
     commands.add_parser("previous", help="build the version of Kubernetes before, from which upgrades are rehearsed")
@@ -71,7 +76,13 @@ def _run(parsed: argparse.Namespace) -> None:
     }
     if command in made:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
-        steps.install(made[command](), Console())
+        os.umask(UMASK)
+        wanted = made[command]()
+        if not all(step.done() for step in wanted):
+            machine.check(wanted)
+        steps.install(wanted, Console())
+    elif command == "check":
+        machine.check(all_steps())
     elif command == "python":
         print(_PYTHONS[parsed.environment]())
     elif command == "shell":

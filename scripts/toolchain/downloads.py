@@ -3,7 +3,7 @@
     subprocess.run(["go", "env", "GOVERSION"], env=downloads.environment(os.environ))
 
 Each of them reads other variables than the others: apt only `http_proxy` and `https_proxy`, Go not `ALL_PROXY`, and uv
-brings the certificates of Mozilla, unless it is told to read the system's store.
+brings the certificates of Mozilla unless a variable asks for the system's store.
 """
 
 from __future__ import annotations

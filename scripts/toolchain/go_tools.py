@@ -9,13 +9,15 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from scripts.toolchain import debian, downloads, found, paths
+from scripts.toolchain import debian, downloads, found, paths, python_packages
 from scripts.toolchain.commands import Console, run
 from scripts.toolchain.errors import StepFailed
 from scripts.toolchain.steps import Step, draft_of, scratch_of
 from scripts.toolchain.table import CHARTS, TOOLS, Tool
 
-_DISK_GIB = 4.0  # for what Go downloads and compiles, and keeps
+# For what Go downloads and compiles, and keeps.
+_DISK_GIB = {"kubernetes": 3.0, "kubernetes_previous": 3.0}
+_DISK_GIB_OF_OTHERS = 1.0
 
 
 def steps(tools: Mapping[str, Tool]) -> list[Step]:
@@ -33,23 +35,43 @@ def charts_step() -> Step:
     return Step("Karpenter charts", done=lambda: made().is_dir(), run=_copy_charts, disk_gib=0.1, after=("karpenter",))
 
 
+def module_of(step: Step) -> Path | None:
+    """Return the folder with the go.mod from which a step builds; None if it builds no tools."""
+    module = paths.HERE / step.name.replace(" ", "_")
+    return module if (module / "go.mod").is_file() else None
+
+
+def go_of(module: Path) -> tuple[int, ...]:
+    """Return the oldest version of Go that builds `module`."""
+    lines = (module / "go.mod").read_text().splitlines()
+    return _numbers(next(line.split()[1] for line in lines if line.startswith("go ")))
+
+
 def check_go(module: Path) -> None:
     """Refuses to begin without a Go that can build `module`.
 
     Raises:
         StepFailed: there is none, or it is older than the module's go line.
     """
-    wanted = next(line.split()[1] for line in (module / "go.mod").read_text().splitlines() if line.startswith("go "))
+    wanted = ".".join(map(str, go_of(module)))
     if shutil.which("go") is None:
-        raise StepFailed(f"Go isn't on PATH: install Go {wanted} or later (Debian 12's own is too old)")
+        raise StepFailed(
+            f"Go isn't on PATH: install Go {wanted} or later (Debian 12's own is too old), or keep your PATH "
+            'under sudo (`sudo env "PATH=$PATH" make …`)'
+        )
     # A Go that is too old may download a newer one.
     env = downloads.environment(os.environ)
     asked = subprocess.run(["go", "env", "GOVERSION"], cwd=module, env=env, capture_output=True, text=True, check=False)
-    if asked.returncode != 0:
-        why = asked.stderr.strip().splitlines()[-1:] or ["no reason given"]
-        raise StepFailed(
-            f"this needs Go {wanted} or later, and the one on PATH refuses ({why[0]}): install a newer one"
-        )
+    version = asked.stdout.strip()
+    if asked.returncode != 0 or _numbers(version) < go_of(module):
+        why = asked.stderr.strip().splitlines()[-1:] or [f"it is {version or 'without a version'}"]
+        raise StepFailed(f"this needs Go {wanted} or later, and the one on PATH isn't ({why[0]}): install a newer one")
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """Return the numbers of a version such as go1.26.5, 1.25 or go1.27rc1."""
+    found = re.search(r"(\d+)\.(\d+)(?:\.(\d+))?", version)
+    return tuple(int(number) for number in found.groups() if number) if found else ()
 
 
 def _step(module: str, tools: Sequence[Tool]) -> Step:
@@ -59,8 +81,10 @@ def _step(module: str, tools: Sequence[Tool]) -> Step:
     def build(console: Console, log: Path) -> None:
         _build(absent(), console, log)
 
-    name, after = module.replace("_", " "), (debian.STEP,)
-    return Step(name, done=lambda: not absent(), run=build, disk_gib=_DISK_GIB, after=after)
+    name, disk = module.replace("_", " "), _DISK_GIB.get(module, _DISK_GIB_OF_OTHERS)
+    # uv is the smallest download: where there is no network, it says so before anything is compiled.
+    after = (debian.STEP, python_packages.UV)
+    return Step(name, done=lambda: not absent(), run=build, disk_gib=disk, after=after)
 
 
 def _build(tools: Sequence[Tool], console: Console, log: Path) -> None:

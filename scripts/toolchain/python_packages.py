@@ -17,9 +17,10 @@ from pathlib import Path
 from scripts.toolchain import debian, paths
 from scripts.toolchain.commands import Console, run
 from scripts.toolchain.errors import StepFailed
-from scripts.toolchain.steps import Step, draft_of
+from scripts.toolchain.steps import Step, draft_of, make_readable, readable
 from scripts.toolchain.table import PYTHON
 
+UV = "uv"
 _TRAINER, _STACK = "trainer packages", "Python environment"
 _GRPC_COMPILER = paths.CHECKOUT / "packages/elasticdl/src/elasticdl/rpc/generate.py"
 
@@ -28,9 +29,9 @@ def steps() -> list[Step]:
     """uv, then the pods' packages, then the environment that refers to them."""
     trainer = paths.trainer_folder
     return [
-        Step("uv", done=lambda: _uv().is_file(), run=_install_uv, disk_gib=0.2, after=(debian.STEP,)),
-        Step(_TRAINER, done=lambda: trainer().is_dir(), run=_install_trainer, disk_gib=7, after=("uv",)),
-        Step(_STACK, done=stack_is_there, run=_install_stack, disk_gib=2, after=("uv", _TRAINER)),
+        Step(UV, done=lambda: _uv().is_file(), run=_install_uv, disk_gib=0.2, after=(debian.STEP,)),
+        Step(_TRAINER, done=lambda: readable(trainer()), run=_install_trainer, disk_gib=6.5, after=(UV,)),
+        Step(_STACK, done=stack_is_there, run=_install_stack, disk_gib=1.5, after=(UV, _TRAINER)),
         Step("gRPC code", done=grpc_code_is_there, run=lambda _console, _log: compile_grpc_code(), after=(_STACK,)),
     ]
 
@@ -102,6 +103,7 @@ def _install_uv(console: Console, log: Path) -> None:
         try:
             run([sys.executable, "-m", "venv", seed], log=log, console=console)
             pip: list[str | Path] = [seed / "bin" / "python", "-m", "pip", "install", "--disable-pip-version-check"]
+            pip += ["--retries", "2", "--timeout", "10"]  # without a network it says so within seconds
             locked = ["--require-hashes", "-r", str(paths.REQUIREMENTS / "uv.txt")]
             run([*pip, "--target", draft, *locked], log=log, console=console)
         finally:
@@ -112,6 +114,7 @@ def _install_trainer(console: Console, log: Path) -> None:
     check_python(sys.version_info[:2], sys.executable)
     with draft_of(paths.trainer_folder()) as draft:
         _pip_install(["--python", sys.executable, "--target", draft], ["trainer"], log, console)
+        make_readable(draft)
 
 
 def _install_stack(console: Console, log: Path) -> None:

@@ -14,6 +14,7 @@ import fcntl
 import json
 import os
 import shutil
+import stat
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -25,8 +26,9 @@ from scripts.toolchain import paths
 from scripts.toolchain.commands import HEARTBEAT_SECONDS, Console, duration
 from scripts.toolchain.errors import StepFailed
 
-_GIB = 1 << 30
-_GIB_OF_MEMORY = 4  # for each step: what compiling the largest package, or linking Pulumi, needs
+GIB = 1 << 30
+_FOR_ALL = stat.S_IROTH | stat.S_IXOTH
+_MEMORY_GIB = 4  # for each step: what compiling the largest package, or linking Pulumi, needs
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,7 @@ def install(steps: Sequence[Step], console: Console) -> None:
 
 def at_once(cores: int, available_bytes: int) -> int:
     """Return how many steps may run at the same time: one for each core, if each has enough memory."""
-    return max(1, min(cores, available_bytes // (_GIB_OF_MEMORY * _GIB)))
+    return max(1, min(cores, available_bytes // (_MEMORY_GIB * GIB)))
 
 
 def startable(waiting: Sequence[Step], running: Collection[Step], free_bytes: int) -> Step | None:
@@ -80,7 +82,7 @@ def startable(waiting: Sequence[Step], running: Collection[Step], free_bytes: in
     unfinished = {step.name for step in (*waiting, *running)}
     needed = sum(step.disk_gib for step in running)
     for step in waiting:
-        if unfinished.isdisjoint(step.after) and (not running or free_bytes >= (needed + step.disk_gib) * _GIB):
+        if unfinished.isdisjoint(step.after) and (not running or free_bytes >= (needed + step.disk_gib) * GIB):
             return step
     return None
 
@@ -120,9 +122,9 @@ def check_disk(step: Step, free_bytes: int, cache: Path) -> None:
     Raises:
         StepFailed: less is free than the step may need.
     """
-    if free_bytes < step.disk_gib * _GIB:
+    if free_bytes < step.disk_gib * GIB:
         raise StepFailed(
-            f"{step.name} may need {step.disk_gib:g} GiB in {cache} and {free_bytes / _GIB:.1f} GiB are free: "
+            f"{step.name} may need {step.disk_gib:g} GiB in {cache} and {free_bytes / GIB:.1f} GiB are free: "
             "free some space or set TIDEWATER_CACHE to a folder on a larger disk"
         )
 
@@ -181,6 +183,19 @@ def scratch_of(target: Path) -> Iterator[Path]:
         yield path
     finally:
         _remove(path)
+
+
+def readable(folder: Path) -> bool:
+    """Return whether a result is there for pods that aren't root. Under a umask of 027 or 077 it was made in vain."""
+    return folder.is_dir() and folder.stat().st_mode & _FOR_ALL == _FOR_ALL
+
+
+def make_readable(folder: Path) -> None:
+    """Let everyone read a folder and what is in it. Files of uv's cache keep the modes that they have there."""
+    for path in (folder, *folder.rglob("*")):
+        if not path.is_symlink():
+            mode = path.stat().st_mode
+            path.chmod(mode | (_FOR_ALL if path.is_dir() or mode & stat.S_IXUSR else stat.S_IROTH))
 
 
 def _locked(descriptor: int) -> bool:

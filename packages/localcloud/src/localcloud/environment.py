@@ -1,7 +1,7 @@
 """The environment of what runs in the cloud. It is made anew, so that no variable of a person's shell gets there.
 
     Popen(command, env=environment.of_host(os.environ))     # the daemon, and what it starts on the host
-    Popen(command, env=environment.BARE)                    # process 1 of a node, whose services inherit it
+    Popen(command, env=environment.BARE)                    # process 1 of a node; its services inherit it
 
 Many programs of the cloud read variables that a shell may have: every Go program its proxies, etcd ETCD_*, moto and
 boto3 AWS_*. An API server that asks a company's proxy for its kubelets shows no logs, for example.

@@ -6,7 +6,6 @@ fraction of a second. The images are a small Debian (from Debian's own packages)
 
 from __future__ import annotations
 
-import os
 import shlex
 import shutil
 import subprocess
@@ -18,8 +17,8 @@ from scripts.toolchain import debian, paths
 from scripts.toolchain.commands import Console, run
 from scripts.toolchain.errors import StepFailed, ToolMissing
 from scripts.toolchain.found import locate
-from scripts.toolchain.images import Image, write_archive, write_layer
-from scripts.toolchain.steps import Step, draft_of
+from scripts.toolchain.node_image.archive import Image, write_archive, write_layer
+from scripts.toolchain.steps import Step, draft_of, readable
 from scripts.toolchain.table import (
     COREDNS,
     DEBIAN,
@@ -50,7 +49,7 @@ _START_SECONDS = 30.0
 def step() -> Step:
     """The nodes' image, of what was built before. With Prometheus in the list it has that too, so it comes after it."""
     inside = ("etcd", "coredns", "karpenter", "prometheus")
-    return Step("node image", done=lambda: folder().is_dir(), run=_build, disk_gib=2, after=(debian.STEP, *inside))
+    return Step("node image", done=lambda: readable(folder()), run=_build, disk_gib=1.5, after=(debian.STEP, *inside))
 
 
 def folder() -> Path:
@@ -131,8 +130,6 @@ def containerd_config(root: Path, run_folder: Path) -> str:
 
 
 def _build(console: Console, log: Path) -> None:
-    if os.geteuid() != 0:
-        raise StepFailed("only root can unpack container images: run it as root (sudo make …)")
     with draft_of(folder()) as draft, tempfile.TemporaryDirectory(prefix="tidewater-image-") as name:
         work = Path(name)
         draft.mkdir()
