@@ -25,7 +25,7 @@ def environment(environ: Mapping[str, str], store: Path = STORE) -> dict[str, st
         result["UV_SYSTEM_CERTS"] = "true"
     if not any(name in environ for name in _OF_PIP):
         bundle = environ.get("SSL_CERT_FILE") or (str(store) if store.is_file() else "")
-        result |= {"PIP_CERT": bundle} if bundle else {}
+        result |= {"REQUESTS_CA_BUNDLE": bundle} if bundle else {}  # pip prefers the `cert` of its configuration
     return result
 
 

@@ -51,7 +51,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "charts" / "karpenter" / "templates" / "role.yaml").write_text("kind: Role\n")
     go = tmp_path / "bin" / "go"
     go.parent.mkdir()
-    go.write_text(f"#!/bin/sh\n[ $1 != list ] || echo {folder}\n")
+    go.write_text(f"#!/bin/sh\n[ $1 != list ] || echo {folder}\n[ $1 != env ] || echo go1.99.0\n")
     go.chmod(0o755)
     monkeypatch.setenv("PATH", f"{go.parent}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("TIDEWATER_CACHE", str(tmp_path / "cache"))
@@ -76,7 +76,7 @@ def test_a_module_without_a_chart_is_an_error_and_leaves_nothing(module: Path, t
 
 
 def test_a_go_that_knows_no_source_is_an_error(module: Path, tmp_path: Path) -> None:
-    (tmp_path / "bin" / "go").write_text("#!/bin/sh\n[ $1 != list ]\n")
+    (tmp_path / "bin" / "go").write_text("#!/bin/sh\n[ $1 != env ] || echo go1.99.0\n[ $1 != list ]\n")
     with pytest.raises(StepFailed, match=r"source of karpenter v1\.14\.0: see .*/log"):
         go_tools.charts_step().run(Console(lambda line: None), tmp_path / "log")
 

@@ -1,0 +1,34 @@
+"""What the shell's PATH and umask do to the cloud, and what they don't."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+from localcloud import contexts, environment
+from localcloud.instance import Instance
+from localcloud.kube.pki import Authority
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
+def test_files_with_secrets_have_modes_of_their_own(umask: int, tmp_path: Path) -> None:
+    before = os.umask(umask)
+    try:
+        instance = Instance.create(tmp_path / "state")
+        contexts.publish(instance, {"demo": contexts.Cluster("https://198.18.0.2:6443", "certificate")})
+        _, key = Authority.create("demo").pair.write(tmp_path / "pki", "ca")
+    finally:
+        os.umask(before)
+    for path in (instance.credentials_file, instance.kubeconfig, key):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
+
+
+@pytest.mark.parametrize("given", [{}, {"PATH": ""}, {"PATH": "/opt/bin"}], ids=["none", "empty", "a person's"])
+def test_programs_of_the_administrator_are_found_whatever_path_the_shell_has(given: dict[str, str]) -> None:
+    """`su` without a dash keeps a person's PATH, without the folders of nft and conntrack."""
+    folders = environment.of_host(given)["PATH"].split(":")
+    assert "/usr/sbin" in folders
+    assert "" not in folders, "the working directory"
+    assert folders[0] == given.get("PATH", "") or not given.get("PATH")
