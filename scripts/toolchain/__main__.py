@@ -77,6 +77,7 @@ def _run(parsed: argparse.Namespace) -> None:
     if command in made:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         os.umask(UMASK)
+        os.environ["PATH"] = debian.path_of_root(os.environ.get("PATH", os.defpath))
         wanted = made[command]()
         if not all(step.done() for step in wanted):
             machine.check(wanted)

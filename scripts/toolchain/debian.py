@@ -13,8 +13,8 @@ from scripts.toolchain.errors import StepFailed
 from scripts.toolchain.steps import Step
 
 STEP = "Debian packages"
-# Daemons' folders, which a person's PATH may lack.
-_FOLDERS = os.pathsep.join(("/usr/local/sbin", "/usr/sbin", "/sbin"))
+FOLDERS = ("/usr/local/sbin", "/usr/sbin", "/sbin")
+"""Of daemons and of programs that dpkg starts. A person's PATH lacks them, and after `su` root has that PATH."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Package:
         """Whether it (or another that brings the same) is installed."""
         if self.sign.startswith("/"):
             return Path(self.sign).exists()
-        return shutil.which(self.sign, path=f"{os.environ.get('PATH', '')}{os.pathsep}{_FOLDERS}") is not None
+        return shutil.which(self.sign, path=path_of_root(os.environ.get("PATH", os.defpath))) is not None
 
 
 PACKAGES = (
@@ -49,6 +49,11 @@ PACKAGES = (
     Package("procps", "ps", "lists processes"),
     Package("git", "git", "copies the checkout in the tests"),
 )
+
+
+def path_of_root(path: str) -> str:
+    """Return PATH with the folders of `FOLDERS` in addition."""
+    return os.pathsep.join(dict.fromkeys([*path.split(os.pathsep), *FOLDERS]))
 
 
 def missing() -> list[str]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 from pathlib import Path
 
 import pytest
-from localcloud import contexts, environment
+from localcloud import cli, contexts, environment
 from localcloud.instance import Instance
 from localcloud.kube.pki import Authority
 
@@ -25,10 +26,21 @@ def test_files_with_secrets_have_modes_of_their_own(umask: int, tmp_path: Path) 
         assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
 
 
-@pytest.mark.parametrize("given", [{}, {"PATH": ""}, {"PATH": "/opt/bin"}], ids=["none", "empty", "a person's"])
-def test_programs_of_the_administrator_are_found_whatever_path_the_shell_has(given: dict[str, str]) -> None:
-    """`su` without a dash keeps a person's PATH, without the folders of nft and conntrack."""
-    folders = environment.of_host(given)["PATH"].split(":")
+@pytest.mark.parametrize(
+    ("path", "first"), [("", "/usr/local/sbin"), ("/opt/bin:", "/opt/bin"), ("/usr/bin:/bin", "/usr/bin")]
+)
+def test_programs_of_the_administrator_are_found_whatever_path_the_shell_has(path: str, first: str) -> None:
+    """`su` keeps a person's PATH, without the folders of nft and conntrack."""
+    folders = environment.path_of_host(path).split(":")
+    assert folders[0] == first
     assert "/usr/sbin" in folders
+    assert len(folders) == len(set(folders))
     assert "" not in folders, "the working directory"
-    assert folders[0] == given.get("PATH", "") or not given.get("PATH")
+
+
+def test_a_start_finds_them_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[str | None] = []
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("localcloud.preflight.check_machine", lambda: found.append(shutil.which("ip")))
+    assert cli.main(["check"]) == 0
+    assert found != [None]

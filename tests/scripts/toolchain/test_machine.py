@@ -117,16 +117,24 @@ def test_nothing_is_installed_where_the_check_fails(
         )
 
 
-def test_an_installation_has_a_umask_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A person's may be 027 or 077, with which pods that aren't root couldn't read what is made."""
-    made: list[int] = []
-    monkeypatch.setattr(steps, "install", lambda listed, console: made.append(os.umask(0o022)))
+def test_an_installation_has_a_umask_of_its_own_and_roots_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A person's umask may be 027 or 077, with which pods that aren't root couldn't read what is made.
+
+    After `su` root has a person's PATH, with which dpkg ends with an error.
+    """
+    made: list[tuple[int, bool]] = []
+    monkeypatch.setattr(
+        steps,
+        "install",
+        lambda listed, console: made.append((os.umask(0o022), "/sbin" in os.environ["PATH"].split(":"))),
+    )
+    monkeypatch.setenv("PATH", "/usr/local/bin:/usr/bin:/bin")
     before = os.umask(0o077)
     try:
         assert command.main(["install"]) == 0
     finally:
         os.umask(before)
-    assert made == [0o022]
+    assert made == [(0o022, True)]
 
 
 @pytest.mark.parametrize(("mode", "done"), [(0o755, True), (0o750, False), (0o700, False)], ids=["022", "027", "077"])

@@ -37,6 +37,7 @@ OF_THE_ACCOUNT = ("efs", "clusters", "nodes")
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command (of the process, if `argv` is None); an error of ours is one line on stderr."""
     arguments = _parser().parse_args(argv)
+    os.environ["PATH"] = environment.path_of_host(os.environ.get("PATH", ""))
     try:
         command: Callable[[argparse.Namespace], int] = arguments.command
         return command(arguments)

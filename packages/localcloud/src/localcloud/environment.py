@@ -24,8 +24,13 @@ UMASK = 0o022
 def of_host(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of a process on the host, of what `environ` has.
 
-    A person's PATH may name the folder of containerd, and may lack those of the administrator's programs.
+    A person's PATH may name a folder with containerd. After `su` it lacks those of the administrator's programs.
     """
     kept = {name: environ[name] for name in KEPT if name in environ}
-    folders = [environ["PATH"], PATH] if environ.get("PATH") else [PATH]
-    return {**BARE, "PATH": os.pathsep.join(folders), **kept}
+    return {**BARE, "PATH": path_of_host(environ.get("PATH", "")), **kept}
+
+
+def path_of_host(path: str) -> str:
+    """Return PATH with the standard folders in addition."""
+    folders = [folder for folder in path.split(os.pathsep) if folder]
+    return os.pathsep.join(dict.fromkeys([*folders, *PATH.split(os.pathsep)]))
