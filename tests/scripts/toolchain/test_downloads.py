@@ -125,7 +125,7 @@ def said(tool: str, registry: str, folder: Path, *under: str, **environ: str) ->
         "GOMODCACHE": str(folder / "modules"),
     }
     base = Path(sys.base_prefix, "bin", f"python{sys.version_info[0]}.{sys.version_info[1]}")
-    command = [*under, base, "-c", STEP, tool, python_packages._uv(), folder / "log"]
+    command: list[str | Path] = [*under, base, "-c", STEP, tool, python_packages._uv(), folder / "log"]
     done = subprocess.run(
         command, cwd=paths.CHECKOUT, env={**shell, **environ}, capture_output=True, text=True, timeout=300, check=False
     )
