@@ -125,7 +125,7 @@ def node_image() -> Path:
     A node's own root is `cp -al` of it, but for `NODE_IMAGE_DATABASES` (paths in it), which
     containerd writes in place and a node must not share.
     """
-    from scripts.toolchain.node_image import build  # here, as it is only needed here
+    from scripts.toolchain.image import build  # here, as it is only needed here
 
     return _existing(build.folder() / "containerd", "the nodes' image")
 

@@ -12,7 +12,7 @@ from scripts import toolchain
 from scripts.toolchain import debian, go_tools, machine, python_packages, shell, steps
 from scripts.toolchain.commands import Console, duration
 from scripts.toolchain.errors import SetupError
-from scripts.toolchain.node_image import build
+from scripts.toolchain.image import build
 from scripts.toolchain.table import BENCH_TOOLS, MONITORING_TOOLS, PREVIOUS_TOOLS, TOOLS
 
 UMASK = 0o022

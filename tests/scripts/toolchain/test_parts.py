@@ -10,7 +10,7 @@ import yaml
 
 from scripts.toolchain import go_tools, paths
 from scripts.toolchain.commands import Console
-from scripts.toolchain.node_image import build
+from scripts.toolchain.image import build
 from scripts.toolchain.table import DEVICE_PLUGIN, MONITORING_TOOLS, TOOLS
 
 

@@ -17,7 +17,7 @@ from scripts.toolchain import debian, paths
 from scripts.toolchain.commands import Console, run
 from scripts.toolchain.errors import StepFailed, ToolMissing
 from scripts.toolchain.found import locate
-from scripts.toolchain.node_image.archive import Image, write_archive, write_layer
+from scripts.toolchain.image.archive import Image, write_archive, write_layer
 from scripts.toolchain.steps import Step, draft_of, readable
 from scripts.toolchain.table import (
     COREDNS,

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from scripts.toolchain.node_image.archive import Image, write_archive, write_layer
-from scripts.toolchain.node_image.build import containerd_config
+from scripts.toolchain.image.archive import Image, write_archive, write_layer
+from scripts.toolchain.image.build import containerd_config
 
 
 @pytest.fixture
