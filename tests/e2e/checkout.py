@@ -44,6 +44,18 @@ LONG_TRAINING = "--epochs 1500 --min-step-seconds 0.25 --report-every 1 --checkp
 PATIENCE_SECONDS = 300
 """So long a test waits for what takes seconds: other modules' clouds may be busy on the same machine."""
 
+COMPANYS_SHELL = {
+    **dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy"), "http://127.0.0.1:9"),
+    "PULUMI_CONFIG_PASSPHRASE": "of another backend",
+    "PULUMI_BACKEND_URL": "s3://of-a-company",
+    "PULUMI_STACK": "prod",
+    "AWS_PROFILE": "prod",
+    "ETCD_NAME": "of-a-company",
+    "KUBECONFIG": "/nonexistent/of-a-company",
+}
+"""Variables of a person in a company: none of them may reach the cloud or its clients. Nothing listens at the proxy."""
+COMPANYS_UMASK = 0o077
+
 T = TypeVar("T")
 
 
@@ -118,7 +130,8 @@ class Checkout:
             made = subprocess.run(
                 ["bash", "-c", f". ./activate >/dev/null && exec {shlex.join(print_it)}"],
                 cwd=self.path,
-                env=self.environment(),
+                env={**self.environment(), **COMPANYS_SHELL},
+                umask=COMPANYS_UMASK,
                 text=True,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
@@ -136,6 +149,7 @@ class Checkout:
             ["bash", "-c", command],
             cwd=self.path,
             env=environment,
+            umask=COMPANYS_UMASK,
             text=True,
             stdin=subprocess.DEVNULL,
             start_new_session=True,
@@ -194,7 +208,8 @@ class Checkout:
         done = subprocess.run(
             ["make", target],
             cwd=self.path,
-            env=self.environment(),
+            env={**self.environment(), **COMPANYS_SHELL},
+            umask=COMPANYS_UMASK,
             text=True,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
