@@ -13,8 +13,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from localcloud import cli, daemon, environment, preflight
+from localcloud import cli, daemon, preflight
 from localcloud.errors import CloudError, DiskFull, NotRoot, PortInUse, ToolMissing
+from localcloud.host import environment
 from localcloud.instance import Instance
 
 

@@ -21,8 +21,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from localcloud import cleanup, control, daemon, environment, namespace, operate, preflight
+from localcloud import cleanup, control, daemon, namespace, operate, preflight
 from localcloud.errors import CloudError, NotRunning, StaleState
+from localcloud.host import environment
 from localcloud.instance import Instance, default_state
 
 START_SECONDS = 60.0

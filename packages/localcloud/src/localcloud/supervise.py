@@ -21,8 +21,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from localcloud import environment
 from localcloud.errors import ProcessFailed
+from localcloud.host import environment
 from localcloud.instance import Instance
 
 POLL_SECONDS = 0.02

@@ -22,8 +22,8 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from localcloud import environment, tools
-from localcloud.host import cgroups, devices
+from localcloud import tools
+from localcloud.host import cgroups, devices, environment
 from localcloud.instance import Instance
 from localcloud.kube.commands import run
 from localcloud.kube.control_plane import ControlPlane

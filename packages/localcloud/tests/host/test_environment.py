@@ -8,7 +8,8 @@ import stat
 from pathlib import Path
 
 import pytest
-from localcloud import cli, contexts, environment
+from localcloud import cli, contexts
+from localcloud.host import environment
 from localcloud.instance import Instance
 from localcloud.kube.pki import Authority
 
