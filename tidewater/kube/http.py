@@ -16,7 +16,7 @@ from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.request import proxy_bypass_environment
+from urllib.request import proxy_bypass
 
 import httpx2
 
@@ -63,7 +63,7 @@ def client(connection: Connection, *, interactive: bool = True) -> httpx2.Client
     proxy = str(connection.cluster.get("proxy-url") or "")
     try:
         # httpx2 prepares the environment's proxies also for a server that NO_PROXY names; a SOCKS proxy fails there.
-        direct = not proxy and bool(proxy_bypass_environment(httpx2.URL(connection.server).host))
+        direct = not proxy and bool(proxy_bypass(httpx2.URL(connection.server).host))
         return httpx2.Client(
             base_url=connection.server,
             verify=tls.context(connection.cluster, connection.user),

@@ -58,7 +58,7 @@ def running(master: Master) -> Iterator[tuple[grpc.Server, int]]:
     server.stop(0).wait()
 
 
-def reporter(channel: grpc.Channel, say: Callable[[str], object] = str, timeout: float = 30) -> Reporter:
+def reporter(channel: grpc.Channel, say: Callable[[str], None] = print, timeout: float = 30) -> Reporter:
     stub = services.MasterStub(channel)
     found = Reporter(lambda version: stub.ReportVersion(pb.VersionReport(version=version), timeout=timeout), say=say)
     found.start()

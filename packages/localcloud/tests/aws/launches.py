@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
-from localcloud.aws.ec2 import AMI as IMAGE
+from localcloud.aws import ec2 as simulated
 
 from packages.localcloud.tests.aws.account import Clients
 from packages.localcloud.tests.aws.fakes import ACCOUNT, REGION
 
+IMAGE = simulated.AMI
 ONE: dict[str, Any] = {"ImageId": IMAGE, "InstanceType": "m5.large", "MinCount": 1, "MaxCount": 1}
 """The parameters of a launch of one instance."""
 

@@ -41,7 +41,7 @@ def entry(world: World, **params: Any) -> None:
 
 def associate(world: World, policy: str, **scope: Any) -> None:
     """Associate the entry with a policy, by default on the whole cluster."""
-    asked = {"clusterName": "demo", "principalArn": USER, "policyArn": policy}
+    asked: dict[str, Any] = {"clusterName": "demo", "principalArn": USER, "policyArn": policy}
     world.call("AssociateAccessPolicy", **asked, accessScope={"type": "cluster", **scope})
 
 
