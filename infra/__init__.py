@@ -11,7 +11,6 @@ policies         policy documents, as pure functions
 cluster          the EKS control plane, and the addons that nodes need
 logs             the control plane's log group
 node_groups      managed node groups for the system and for the workers
-node_images      EKS' images for them, of the release that the settings name
 image_cache      rules that let nodes pull images through ECR, and the images' names there
 karpenter        what Karpenter needs: roles, pod identity, and the queue of interruption notices
 shared_storage   the EFS file system

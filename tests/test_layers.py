@@ -203,7 +203,7 @@ def test_imports_follow_the_table() -> None:
         ("tidewater/controller/main.py", "tidewater.elastic.session.state"),
         ("tidewater/controller/main.py", "tidewater.kube.server"),
         ("tidewater/kube/server.py", "tidewater.elasticjob.names"),
-        ("tidewater/cli/install.py", "tidewater.controller.main"),
+        ("tidewater/cli/app.py", "tidewater.controller.main"),
         ("tidewater/cli/session.py", "settings"),
         ("tidewater/cli/app.py", "tidewater_torchx.job"),
         ("packages/torchx/src/tidewater_torchx/job.py", "tidewater.controller.decide"),

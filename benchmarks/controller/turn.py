@@ -7,23 +7,25 @@ The controller is running and waits for jobs when the first is submitted, so its
 
 from __future__ import annotations
 
+import contextlib
+import json
 import math
+import re
 import signal
 import statistics
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from localcloud.kube.errors import ApiError
 
 from benchmarks.controller import jobs, results
-from benchmarks.controller.audit import LEASES, WATCH, Call, Tail, working
 from benchmarks.controller.plan import REST_FROM, Pace
 from benchmarks.controller.systems import System
-from benchmarks.controller.usage import memory
 from benchmarks.controller.watch import PodWatch
 from benchmarks.harness.command import TurnFailed
 from tests.control_plane import Plane
@@ -45,6 +47,12 @@ INTERNAL_ERROR = 500
 MERGE_PATCH = "application/merge-patch+json"
 CALLS_SHOWN = 0.005
 """Kinds of calls that are rarer than this for each job are not listed: a controller's start, a renewal."""
+_FIELD = re.compile(r"^(Rss|Pss): +(\d+) kB$", re.MULTILINE)
+_KIB_PER_MIB = 1024
+WATCH = "watch"
+LEASES = "leases"
+OTHER = "other paths"
+"""In place of a resource, for discovery and the like."""
 
 
 class TurnRun:
@@ -242,3 +250,83 @@ def at_rest(calls: Counter[Call], seconds: float) -> dict[str, float]:
         results.REST_LEASE: lease / seconds,
         results.REST_WATCHES: watches / seconds,
     }
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Resident memory. RSS counts a page of several processes in each of them; PSS divides it among them."""
+
+    rss_mib: float
+    pss_mib: float
+
+
+def parse(rollup: str) -> Memory:
+    """Return what a text of /proc/PID/smaps_rollup says.
+
+    Raises:
+        ValueError: It lacks one of the two fields.
+    """
+    found = {name: int(size) / _KIB_PER_MIB for name, size in _FIELD.findall(rollup)}
+    if missing := {"Rss", "Pss"} - found.keys():
+        raise ValueError(f"smaps_rollup without {', '.join(sorted(missing))}: {rollup[:200]!r}")
+    return Memory(found["Rss"], found["Pss"])
+
+
+def memory(pids: Sequence[int]) -> Memory:
+    """Return the memory of all these processes together, without ended ones."""
+    each = []
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            each.append(parse(Path(f"/proc/{pid}/smaps_rollup").read_text()))
+    return Memory(sum(one.rss_mib for one in each), sum(one.pss_mib for one in each))
+
+
+@dataclass(frozen=True)
+class Call:
+    """A kind of calls."""
+
+    verb: str
+    resource: str
+    """With its subresource: `pods`, `pytorchjobs/status`."""
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.resource}"
+
+
+def call_of(event: Mapping[str, Any], user: str) -> Call | None:
+    """Return the call that an audit event reports; None if it is another user's, or the end of a watch."""
+    if event["user"]["username"] != user:
+        return None
+    verb = event["verb"]
+    if event["stage"] != ("ResponseStarted" if verb == WATCH else "ResponseComplete"):
+        return None
+    reference = event.get("objectRef", {})
+    parts = [reference[key] for key in ("resource", "subresource") if reference.get(key)]
+    return Call(verb, "/".join(parts) or OTHER)
+
+
+def working(calls: Counter[Call]) -> Counter[Call]:
+    """Return the calls that are neither watches nor about the Lease."""
+    return Counter({call: n for call, n in calls.items() if call.verb != WATCH and call.resource != LEASES})
+
+
+class Tail:
+    """Count the API calls of one user that the API server's audit log has got since it was last read.
+
+    The metrics of the API server (`apiserver_request_total`) don't name the client. The log has the users of the
+    controllers only, without bodies, which costs the API server a few microseconds a call.
+    """
+
+    def __init__(self, log: Path, user: str) -> None:
+        self._log, self._user = log, user
+        self._position = log.stat().st_size if log.exists() else 0
+
+    def take(self) -> Counter[Call]:
+        """Return the calls since the last time, or since this object was made."""
+        with self._log.open("rb") as file:
+            file.seek(self._position)
+            text = file.read()
+        whole = text[: text.rfind(b"\n") + 1]
+        self._position += len(whole)
+        found = (call_of(json.loads(line), self._user) for line in whole.splitlines())
+        return Counter(call for call in found if call is not None)

@@ -11,7 +11,7 @@ from typing import Any
 import pulumi
 import pytest
 
-from infra import node_images
+from infra import node_groups
 from infra.node_groups import NODE_MINUTES, UPDATE_MINUTES, most_unavailable
 from tests import graph
 from tidewater.contract import labels
@@ -182,7 +182,7 @@ def test_all_node_groups_have_the_image_of_the_release_that_is_set(file: str) ->
 
 
 def test_the_release_is_looked_up_for_the_variant_and_the_version_of_kubernetes() -> None:
-    assert node_images.parameter("1.35", "nvidia", "v20260930") == (
+    assert node_groups.parameter("1.35", "nvidia", "v20260930") == (
         "/aws/service/eks/optimized-ami/1.35/amazon-linux-2023/x86_64/nvidia/"
         "amazon-eks-node-al2023-x86_64-nvidia-1.35-v20260930/release_version"
     )

@@ -4,14 +4,13 @@
     tidewater job logs digits -f
 
 __main__   `python -m tidewater.cli`
-app        the root command, its options, and how an error reaches the user
+app        the root command, `tidewater install`, and how an error reaches the user
 errors     every error that a command may end with, and the exit codes
 session    what a command has at hand
 options    commands with options in groups
 job/       `tidewater job …`
 top/       `tidewater top`: a live view of jobs
 doctor/    `tidewater doctor`: what is missing or wrong, and how to fix it
-install    `tidewater install`: the manifests of CRD and controller
 show       tables, colours, ages, JSON and YAML
 kubeyaml   YAML as kubectl reads it
 durations  10m, 1h30m

@@ -12,18 +12,21 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.text import Text
 from typer.core import TyperGroup
 
-from tidewater.cli import install
 from tidewater.cli.doctor import app as doctor
-from tidewater.cli.errors import exit_code
+from tidewater.cli.errors import UsageError, exit_code
 from tidewater.cli.job import commands
+from tidewater.cli.options import command
+from tidewater.cli.show import yaml_of
 from tidewater.cli.top import app as top
+from tidewater.elasticjob.install import Installation, Program, definition, manifests
+from tidewater.elasticjob.install.pods import IMAGE, NAMESPACE
 from tidewater.kube.errors import ErrorWithRemedy
 
 HELP = {"help_option_names": ["-h", "--help"]}
@@ -55,12 +58,44 @@ app = typer.Typer(
 app.add_typer(commands.app, name="job")
 top.register(app)
 doctor.register(app)
-install.register(app)
 
 
 @app.callback()
 def tidewater() -> None:
     """Make the root a group, also if it had one command only."""
+
+
+@command(app, "install")
+def install(
+    namespace: Annotated[
+        str, typer.Option("--namespace", "-n", help="Namespace of the controller; it works for all namespaces.")
+    ] = NAMESPACE,
+    image: Annotated[
+        str,
+        typer.Option(
+            help="Image with Python 3.11 or later; if it lacks the controller's packages, they are installed at start.",
+            show_default=False,
+        ),
+    ] = "",
+    replicas: Annotated[int, typer.Option(min=1, help="Copies of the controller; one leads, the others wait.")] = 2,
+    crd_only: Annotated[bool, typer.Option("--crd-only", help="Print the CRD and nothing else.")] = False,
+) -> None:
+    """Print CRD, rights and Deployment of the controller: tidewater install | kubectl apply -f -"""
+    # The same objects that the Pulumi program makes; this needs neither a cluster nor a kubeconfig.
+    if crd_only:
+        typer.echo(rendered([definition()]))
+        return
+    try:
+        program = Program.read()
+    except FileNotFoundError as error:
+        raise UsageError(f"the controller can't be packed: {error}", "Install tidewater from its repository.") from None
+    wanted = Installation(program=program, namespace=namespace, image=image or IMAGE, replicas=replicas)
+    typer.echo(rendered(manifests(wanted)))
+
+
+def rendered(objects: list[dict[str, Any]]) -> str:
+    """Return objects as one stream of YAML documents, in their order, without the last end of line."""
+    return "\n---\n".join(yaml_of(each) for each in objects)
 
 
 def report(error: ErrorWithRemedy) -> None:

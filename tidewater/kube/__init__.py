@@ -7,7 +7,6 @@ cluster     `Cluster`: what programs ask of an API server, as a Protocol that te
 server      `Server`: a `Cluster` over HTTP
 http        sends requests as the user of a connection, and turns what goes wrong into errors
 login       how a user logs in: login plug-ins, tokens, passwords
-tls         which certificates are accepted, and which one is shown
 kubeconfig  which files, merged as kubectl merges them, and the context
 kinds       kinds of objects, and their paths
 errors      what a request may fail with

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -9,9 +10,11 @@ import typer
 from typer.testing import CliRunner
 
 from tests.cli.doctor.places import Surroundings
-from tidewater.cli.doctor.app import entry, register, summary
-from tidewater.cli.doctor.checks import CHECKS
-from tidewater.cli.doctor.results import Check, fine, fix, note
+from tests.cli.top.fakes import forbidden
+from tidewater.cli.doctor.app import CHECKS, entry, register, results_of, summary
+from tidewater.cli.doctor.place import Place
+from tidewater.cli.doctor.results import Check, Outcome, Result, fine, fix, note
+from tidewater.cli.errors import CliError
 from tidewater.cli.session import Tools
 from tidewater.kube.errors import Unreachable
 
@@ -55,3 +58,68 @@ def test_a_cluster_that_cannot_be_reached_is_one_thing_to_fix_and_not_ten(
     assert "→ Is it running?" in shown.stdout
     assert "- CRD          not checked, see API server" in shown.stdout
     assert shown.stdout.splitlines()[-1].startswith("1 thing to fix")
+
+
+def outcomes(checks: list[Check], place: Place) -> dict[str, Result]:
+    return {check.name: result for check, result in results_of(checks, place)}
+
+
+def test_results_come_in_the_order_of_the_list_although_a_later_check_ends_first(here: Surroundings) -> None:
+    second_has_ended = threading.Event()
+
+    def first(place: Place) -> Result:
+        return fine("waited") if second_has_ended.wait(60) else fix("alone", "")
+
+    def second(place: Place) -> Result:
+        second_has_ended.set()
+        return fine("done")
+
+    found = outcomes([Check("s", "first", first, seconds=60), Check("s", "second", second)], here.place)
+    assert list(found) == ["first", "second"]
+    assert found["first"].text == "waited"
+
+
+def test_a_check_that_hangs_is_skipped_after_its_own_time(here: Surroundings) -> None:
+    never = threading.Event()
+
+    def hangs(place: Place) -> Result:
+        never.wait(60)
+        return fine("")
+
+    found = outcomes([Check("s", "hangs", hangs, seconds=0.01), Check("s", "next", lambda place: fine(""))], here.place)
+    never.set()
+    assert (found["hangs"].outcome, found["next"].outcome) == (Outcome.SKIPPED, Outcome.FINE)
+    assert "within 0.01 s" in found["hangs"].text
+
+
+@pytest.mark.parametrize(
+    ("result", "outcome"),
+    [
+        pytest.param(fix("broken", "fix it"), Outcome.SKIPPED, id="fix"),
+        pytest.param(note("half"), Outcome.FINE, id="note"),
+        pytest.param(fine("whole"), Outcome.FINE, id="fine"),
+    ],
+)
+def test_what_depends_on_a_broken_thing_is_not_checked(here: Surroundings, result: Result, outcome: Outcome) -> None:
+    checks = [Check("s", "a", lambda place: result), Check("s", "b", lambda place: fine(""), needs="a")]
+    assert outcomes(checks, here.place)["b"].outcome is outcome
+
+
+def test_a_missing_right_is_no_failure_and_another_error_is_one_with_its_remedy(here: Surroundings) -> None:
+    def refused(place: Place) -> Result:
+        raise forbidden("nodes")
+
+    def broken(place: Place) -> Result:
+        raise CliError("no answer", "ask again")
+
+    found = outcomes([Check("s", "refused", refused), Check("s", "broken", broken)], here.place)
+    assert found["refused"].outcome is Outcome.SKIPPED
+    assert found["broken"] == fix("no answer", "ask again")
+
+
+def test_a_defect_of_a_check_is_not_hidden(here: Surroundings) -> None:
+    def defective(place: Place) -> Result:
+        raise KeyError("status")
+
+    with pytest.raises(KeyError):
+        outcomes([Check("s", "defective", defective)], here.place)

@@ -10,8 +10,8 @@ import pytest
 from tests.cli.doctor.places import Surroundings
 from tests.cli.top.fakes import FakeClock, forbidden
 from tidewater.cli.doctor import cluster, operator
+from tidewater.cli.doctor.app import results_of
 from tidewater.cli.doctor.results import Check, Outcome
-from tidewater.cli.doctor.run import results_of
 from tidewater.contract import labels
 from tidewater.elasticjob import crd, names
 

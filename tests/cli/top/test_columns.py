@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
-from tidewater.cli.top.columns import Shape, fitted, widths
+from tidewater.cli.top.view import Shape, fitted, widths
 
 SHAPE = Shape(leave=("KIND", "NODE"), flexible="NODE")
 CONTENTS = {"WORKER": 15, "KIND": 5, "STEP": 6, "NODE": 40}

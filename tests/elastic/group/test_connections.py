@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tidewater.elastic.group.connections import listening, sever
+from tidewater.elastic.group.gloo import listening, sever
 
 
 @pytest.fixture(params=[(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")], ids=["IPv4", "IPv6"])

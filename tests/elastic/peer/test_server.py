@@ -23,7 +23,7 @@ from tidewater.elastic.membership.traits import Traits
 from tidewater.elastic.peer import server as peer_server
 from tidewater.elastic.peer.handshake import HELLO, Identity, connect, exactly
 from tidewater.elastic.peer.server import PeerServer, ask_traits, fetch, is_gone, look
-from tidewater.elastic.peer.tensors import chunks
+from tidewater.elastic.peer.transfer import chunks
 from tidewater.elastic.tree import Tree
 
 UUID = 7

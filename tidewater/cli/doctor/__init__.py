@@ -2,14 +2,12 @@
 
 results    what a check says: fine, worth knowing, to be fixed, or skipped
 place      what the checks look at: tools, environment, the cluster
-checks     the list of all checks
 machine    Python, pulumi, kubectl, aws, the kubeconfig
 account    AWS: credentials, region, quotas of GPU instances
 cluster    the API server, the user's rights, nodes, GPUs, the EFS driver
 operator   ElasticJob itself: the CRD, the controller and its leader
 jobs       etcd of the jobs, and pods that wait and why
-run        runs the checks at the same time, each with its own time limit
-app        the command
+app        the command: the list of all checks, run at the same time, each with its own time limit
 
 A check is a function of the place. It changes nothing, and a check that can't be done is no failure.
 """

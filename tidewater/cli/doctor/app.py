@@ -6,22 +6,25 @@ Exit code 1 if something must be fixed, else 0; also if a check could not be don
 from __future__ import annotations
 
 import os
+import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
-from tidewater.cli.doctor.checks import CHECKS
+from tidewater.cli.doctor import account, cluster, jobs, machine, operator
 from tidewater.cli.doctor.place import Place, RealTools
-from tidewater.cli.doctor.results import Check, Outcome, Result
-from tidewater.cli.doctor.run import results_of
-from tidewater.cli.errors import EXIT_ERROR
+from tidewater.cli.doctor.results import Check, Outcome, Result, fix, skipped
+from tidewater.cli.errors import EXIT_ERROR, TimeoutReached
 from tidewater.cli.options import command
+from tidewater.cli.parallel import at_once
 from tidewater.cli.session import Session
 from tidewater.cli.show import plural
+from tidewater.kube.errors import ErrorWithRemedy, Forbidden
 
 _MARKS = {
     Outcome.FINE: ("✓", "green"),
@@ -31,6 +34,29 @@ _MARKS = {
 }
 _TEXT_STYLES = {Outcome.FINE: "", Outcome.NOTE: "", Outcome.FIX: "bold", Outcome.SKIPPED: "dim"}
 _NAME_COLUMNS = 13
+MACHINE, ACCOUNT, CLUSTER, ELASTICJOB = "This machine", "This AWS account", "This cluster", "ElasticJob"
+
+CHECKS = (
+    Check(MACHINE, "python", machine.python),
+    Check(MACHINE, "pulumi", machine.pulumi, seconds=10),
+    Check(MACHINE, "kubectl", machine.kubectl, seconds=10),
+    Check(MACHINE, "aws", machine.aws, seconds=10),
+    Check(MACHINE, "kubeconfig", machine.kubeconfig_names_a_cluster),
+    Check(ACCOUNT, "credentials", account.credentials, seconds=15),
+    Check(ACCOUNT, "region", account.region, seconds=10),
+    Check(ACCOUNT, "GPU quotas", account.quotas, needs="credentials", seconds=15),
+    Check(CLUSTER, "API server", cluster.api_server, needs="kubeconfig", seconds=15),
+    Check(CLUSTER, "your rights", cluster.rights, needs="API server"),
+    Check(CLUSTER, "nodes", cluster.nodes, needs="API server"),
+    Check(CLUSTER, "GPUs", cluster.gpus, needs="API server"),
+    Check(CLUSTER, "EFS driver", cluster.efs, needs="API server"),
+    Check(ELASTICJOB, "CRD", operator.definition, needs="API server"),
+    Check(ELASTICJOB, "controller", operator.controller, needs="API server"),
+    Check(ELASTICJOB, "leader", operator.leader, needs="controller", seconds=20),
+    Check(ELASTICJOB, "etcd", jobs.etcd, needs="CRD", seconds=10),
+    Check(ELASTICJOB, "jobs", jobs.waiting, needs="CRD", seconds=10),
+)
+Ends = Mapping[str, "Future[Result]"]
 
 
 def register(app: typer.Typer) -> None:
@@ -96,3 +122,38 @@ def summary(results: Sequence[Result]) -> str:
     if counts[Outcome.FIX]:
         return f"{plural(counts[Outcome.FIX], 'thing')} to fix, {counts[Outcome.NOTE]} worth knowing."
     return f"Nothing to fix, {plural(counts[Outcome.NOTE], 'thing')} worth knowing."
+
+
+def results_of(checks: Sequence[Check], place: Place) -> Iterator[tuple[Check, Result]]:
+    """Yield the checks with their results, in the order of the list, each as soon as it and those before it have ended.
+
+    Raises:
+        Exception: what a check raised that is no ErrorWithRemedy: a defect of the check.
+    """
+    ends: Ends = {check.name: Future() for check in checks}
+    for check in checks:
+        threading.Thread(target=_end, args=(check, place, ends), daemon=True).start()
+    for check in checks:
+        yield check, ends[check.name].result()
+
+
+def _end(check: Check, place: Place, ends: Ends) -> None:
+    try:
+        if check.needs and ends[check.needs].result().outcome in (Outcome.FIX, Outcome.SKIPPED):
+            ends[check.name].set_result(skipped(f"not checked, see {check.needs}"))
+        else:
+            ends[check.name].set_result(_limited(check, place))
+    except Exception as error:
+        ends[check.name].set_exception(error)
+
+
+def _limited(check: Check, place: Place) -> Result:
+    """Return the result of a check within its time limit."""
+    (found,) = at_once([lambda: check.run(place)], seconds=check.seconds)
+    if isinstance(found, TimeoutReached):
+        return skipped(f"could not be checked within {check.seconds:g} s")
+    if isinstance(found, Forbidden):
+        return skipped(f"could not be checked: {found.message}")
+    if isinstance(found, ErrorWithRemedy):
+        return fix(found.message, found.remedy)
+    return found

@@ -5,8 +5,7 @@ scrape      which ports of a pod have metrics, and what Prometheus' text says
 read        asks the API server, all questions at the same time
 model       from one sample to the next: rates, recoveries, what came and what went
 changes     the sentences about what has changed between two samples
-view        the model as tables and sparklines
-columns     tables that fit into the terminal
+view        the model as tables that fit into the terminal, and sparklines
 recording   `--record`: the frames as text, as a terminal recording, or as a picture
 app         the command and its loop
 

@@ -2,11 +2,10 @@
 
 group        collectives with deadlines that can be interrupted, and the generation they belong to
 backend      what differs between gloo and NCCL: when a collective is done, how it fails, how the group is formed again
-gloo         sums on CPUs, with two ways to form the group again
+gloo         sums on CPUs, with two ways to form the group again, and the end of its connections
 nccl         the same on GPUs
 nccl_environment  the variables with which NCCL lets a process survive the death of a peer
 rendezvous   the store at which the ranks of one generation meet
-connections  ends TCP connections of this process from outside the library that uses them
 ballot       a seal that shows whether a result is a sum over the ranks of this generation
 reducer      sums the gradients of a step over the ranks, during the backward pass
 buckets      which gradients are summed together, and the memory in which they are summed

@@ -8,17 +8,23 @@ So a group is not destroyed before they have ended.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
+import os
+import socket
+import stat
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
-from tidewater.elastic.group import backend, connections
+from tidewater.elastic.group import backend
 from tidewater.elastic.group.backend import Backend
 from tidewater.elastic.group.rendezvous import MeetingStore, SwitchedStore
 
@@ -29,6 +35,10 @@ _CLOSE_POLL_SECONDS = 0.005
 _CONNECT_SECONDS = 0.6
 """Connection time-out for gloo. gloo waits five times as long for its peers' connections and can't be interrupted.
 Three seconds allow two retries of a lost SYN."""
+End = tuple[str, int]
+"""One end of a connection: address and port, written in the same way on all machines."""
+
+_DESCRIPTORS = Path("/proc/self/fd")
 
 
 class Gloo(Backend):
@@ -41,9 +51,9 @@ class Gloo(Backend):
         self.connect_seconds = min(timeout_seconds, _CONNECT_SECONDS)
         self._in_flight: list[Any] = []
         """Collectives that have begun and are not known to have succeeded."""
-        self._listens: frozenset[connections.End] = frozenset()
+        self._listens: frozenset[End] = frozenset()
         """The addresses at which gloo listens."""
-        self._ends: frozenset[connections.End] = frozenset()
+        self._ends: frozenset[End] = frozenset()
         """The addresses of all ranks: each connection of the generation has one of them."""
         self._former: list[dist.ProcessGroup] = []
         """Groups that aren't used any more, but may have collectives in flight."""
@@ -78,7 +88,7 @@ class Gloo(Backend):
 
     def abort(self) -> None:
         """End the connections. The collectives that use them fail at once."""
-        connections.sever(self._ends)
+        sever(self._ends)
 
     def close(self) -> None:
         """Wait for the end of pending collectives.
@@ -107,9 +117,9 @@ class Gloo(Backend):
         return [word for word, *_ in told]
 
     def _initialize(self, store: Any, rank: int, size: int, **more: Any) -> None:
-        before = connections.listening()
+        before = listening()
         super()._initialize(store, rank, size, **more)
-        self._listens = connections.listening() - before
+        self._listens = listening() - before
 
 
 class Reconfigured(Gloo):
@@ -148,3 +158,43 @@ def _done_soon(work: Any) -> bool:
         return bool(work.wait(_SOON))
     except RuntimeError:  # it takes longer, or has failed
         return False
+
+
+def listening() -> frozenset[End]:
+    """Return the addresses at which this process listens."""
+    return frozenset(
+        _end(found.getsockname()) for found in _sockets() if found.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+    )
+
+
+def sever(ends: AbstractSet[End]) -> int:
+    """End this process's connections that have one of ``ends`` on either side. Return their number.
+
+    gloo's pending collectives then fail at once, as if the peer had closed them; torch has no call that does this
+    (ProcessGroupGloo.abort does not affect them). Otherwise a collective occupies one of the two threads that all
+    generations share until it times out, and two that wait for a frozen peer would block all others.
+    """
+    severed = 0
+    for found in _sockets():
+        with contextlib.suppress(OSError):  # not connected: it listens, or has been closed
+            if ends & {_end(found.getsockname()), _end(found.getpeername())}:
+                found.shutdown(socket.SHUT_RDWR)
+                severed += 1
+    return severed
+
+
+def _end(place: tuple[Any, ...]) -> End:
+    # An IPv6 address may have the name of its interface, which differs between machines; and a socket for both kinds
+    # of addresses writes IPv4 addresses as IPv6.
+    return str(place[0]).partition("%")[0].removeprefix("::ffff:"), int(place[1])
+
+
+def _sockets() -> Iterator[socket.socket]:
+    """Yield each TCP socket of this process, with a duplicated descriptor so that it stays open."""
+    for name in os.listdir(_DESCRIPTORS):
+        with contextlib.suppress(OSError):  # closed since it was listed
+            if not stat.S_ISSOCK((_DESCRIPTORS / name).stat().st_mode):
+                continue
+            with socket.socket(fileno=os.dup(int(name))) as found:
+                if found.family in (socket.AF_INET, socket.AF_INET6) and found.type == socket.SOCK_STREAM:
+                    yield found

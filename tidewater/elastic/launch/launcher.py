@@ -23,11 +23,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from pathlib import Path
 
 from tidewater.contract import env, exit_codes
 from tidewater.elastic.config import Config
 from tidewater.elastic.errors import ConfigError
-from tidewater.elastic.launch.gpus import Visible, visible
 from tidewater.elastic.launch.lifeline import bound_to
 from tidewater.elastic.observe.log import Log
 
@@ -42,6 +42,7 @@ STOP_SECONDS = 30.0
 
 _LAST_PORT = 65535
 _INIT = 1
+_ANSWER_SECONDS = 30.0
 
 
 class Then(Enum):
@@ -126,9 +127,9 @@ class Plan:
 def plan(processes: str, environ: Mapping[str, str]) -> Plan:
     """Return the plan for `--processes`: a number, or `auto` for one per GPU (one process if there is no GPU)."""
     if processes == "auto":
-        found = visible(environ)
+        found = visible_gpus(environ)
         return Plan(max(1, len(found.names)), found)
-    return Plan(int(processes), visible(environ) if int(processes) > 1 else Visible((), "not determined"))
+    return Plan(int(processes), visible_gpus(environ) if int(processes) > 1 else Visible((), "not determined"))
 
 
 def own_command() -> list[str]:
@@ -295,3 +296,55 @@ def _reap_strangers(ours: set[int]) -> None:
         if ended is None or ended.si_pid in ours:  # one of our own processes has just ended: `poll` must see it first
             return
         os.waitpid(ended.si_pid, 0)
+
+
+@dataclass(frozen=True)
+class Visible:
+    """The GPUs as CUDA_VISIBLE_DEVICES names them, and the source of this information."""
+
+    names: tuple[str, ...]
+    source: str
+
+    def only(self, rank: int) -> dict[str, str]:
+        """Return the variable that shows process `rank` only one of them, as `cuda:0`; none if there is no GPU.
+
+        NCCL can still reach the GPUs of the other processes.
+        """
+        return {"CUDA_VISIBLE_DEVICES": self.names[rank % len(self.names)]} if self.names else {}
+
+
+def visible_gpus(environ: Mapping[str, str], nodes: Path = Path("/dev")) -> Visible:
+    """Return the GPUs, without torch, which would take seconds and GPU memory.
+
+    They are found by CUDA_VISIBLE_DEVICES, nvidia-smi or the device nodes, in this order.
+    NVIDIA_VISIBLE_DEVICES is no help: images set it to `all` even if there is no GPU.
+    """
+    chosen = environ.get("CUDA_VISIBLE_DEVICES")
+    if chosen is not None:
+        names = [name.strip() for name in chosen.split(",")]
+        end = next((at for at, name in enumerate(names) if name in ("", "-1")), len(names))  # as CUDA reads it
+        return Visible(tuple(names[:end]), f"CUDA_VISIBLE_DEVICES={chosen}")
+    listed = _nvidia_smi(environ)
+    if listed is not None:
+        return Visible(_numbered(sum(line.startswith("GPU ") for line in listed.splitlines())), "nvidia-smi -L")
+    found = [node for node in nodes.glob("nvidia[0-9]*") if node.name.removeprefix("nvidia").isdecimal()]
+    return Visible(_numbered(len(found)), f"{nodes}/nvidia*")
+
+
+def _numbered(count: int) -> tuple[str, ...]:
+    return tuple(map(str, range(count)))
+
+
+def _nvidia_smi(environ: Mapping[str, str]) -> str | None:
+    try:
+        done = subprocess.run(
+            ["nvidia-smi", "-L"],
+            env=dict(environ),
+            capture_output=True,
+            text=True,
+            timeout=_ANSWER_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout if done.returncode == 0 else None

@@ -4,7 +4,6 @@ server      the small TCP server in every worker, for state, traits, pings and t
 handshake   proof on every connection that both ends know the job's secret
 keyvalue    keys in the process of rank 0, at which the ranks of a generation meet
 transfer    sends a tree of values and tensors through a socket, in chunks with checksums
-tensors     tensors as bytes
 drift       finds workers that have a different state from the others
 heartbeat   finds peers that are frozen or cut off
 """

@@ -13,5 +13,4 @@ ending      the job is finished, or this worker leaves
 fencing     a worker that was cut off makes nothing final
 warmup      the first passes, before the others know of the worker
 memory      smaller micro-batches when memory does not suffice
-norms       batch normalization of a single sample
 """

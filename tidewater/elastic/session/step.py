@@ -32,12 +32,21 @@ from tidewater.elastic.group.reducer import Reducer
 from tidewater.elastic.method import losses
 from tidewater.elastic.method.losses import Number, Part, Total
 from tidewater.elastic.peer import drift
-from tidewater.elastic.session import memory, norms
+from tidewater.elastic.session import memory
 from tidewater.elastic.session.state import State
 from tidewater.elastic.training import Training
 
 if TYPE_CHECKING:
     from tidewater.elastic.data.loader import Micro, Prepared
+
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from tidewater.elastic.errors import ConfigError
 
 AMP_TYPES = {"off": None, "bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -71,7 +80,7 @@ class Stepper:
         self._parameters = list(training.model.parameters())
         self._ballot = torch.zeros(3, device=group.device)
         self._check = torch.zeros(drift.SENT, device=group.device)
-        norms.refuse_synchronised(training.model)
+        refuse_synchronised(training.model)
 
     def gradients(
         self,
@@ -188,7 +197,7 @@ class Stepper:
         """Seed the model's random numbers, and return the context of both passes of a micro-batch."""
         seed_model(self._seed, self._state.step + 1, self._group.rank, index, self._group.device)
         # Also for the backward pass, which repeats forward passes if the model stores no activations.
-        return norms.lone_sample(self._training.model) if micro.size == 1 else contextlib.nullcontext()
+        return lone_sample(self._training.model) if micro.size == 1 else contextlib.nullcontext()
 
     def _forward(self, micro: Micro, samples: int) -> Part:
         with self.precision():
@@ -203,3 +212,45 @@ class Stepper:
 def _copy(sources: list[torch.Tensor], targets: list[torch.Tensor]) -> None:
     for source, target in zip(sources, targets, strict=True):
         target.copy_(source)
+
+
+def refuse_synchronised(model: nn.Module) -> None:
+    """Raise ConfigError if a layer sums over the workers in its forward pass: that doesn't survive the loss of one."""
+    for name, layer in model.named_modules():
+        if isinstance(layer, nn.SyncBatchNorm):
+            raise ConfigError(
+                f"the model's layer {name or type(model).__name__} is a SyncBatchNorm, which waits for all workers in "
+                "every forward pass and would wait for a lost one: use BatchNorm; the workers average its running "
+                "statistics in every step"
+            )
+
+
+@contextmanager
+def lone_sample(model: nn.Module) -> Iterator[None]:
+    """Let the layers of batch normalization accept one value per channel, which torch refuses: it has no variance.
+
+    Any epoch can end with a step in which a worker has one sample, and where the maps are 1x1 that is one value. Such
+    a layer then uses its running statistics, as in evaluation, and doesn't update them. Without running statistics
+    (``track_running_stats=False``) it returns its bias: the value minus its mean is 0.
+    """
+    layers = [layer for layer in model.modules() if isinstance(layer, _BatchNorm) and layer.training]
+    hooks: list[Any] = []
+    for layer in layers:
+        hooks += [layer.register_forward_pre_hook(_before), layer.register_forward_hook(_after, always_call=True)]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _before(layer: nn.Module, given: tuple[torch.Tensor]) -> tuple[torch.Tensor] | None:
+    values = given[0]
+    layer.training = values.numel() != values.size(1)
+    # Two equal values have the mean of one, and their gradients cancel each other.
+    return (torch.cat([values, values]),) if not layer.training and layer.running_mean is None else None
+
+
+def _after(layer: nn.Module, given: tuple[torch.Tensor], result: torch.Tensor) -> torch.Tensor | None:
+    alone, layer.training = not layer.training, True
+    return result[:1] if alone and layer.running_mean is None else None

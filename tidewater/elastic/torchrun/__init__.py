@@ -7,7 +7,6 @@
     rounds     which nodes run together: frozen records and one pure function that decides
     options    --rdzv-endpoint and --rdzv-conf
     handler    torch's RendezvousHandler; it follows etcd by ``tidewater.elastic.etcd.mirror``
-    agent_store  the client of the torch store of rank 0's agent
 
 torch's own etcd backends use an API that etcd removed in 3.6. A ``RendezvousBackend`` stores only one blob, so the loss
 of a node is noticed only when a collective times out. This is a complete handler: a node is lost when its lease ends,

@@ -13,12 +13,16 @@ no authentication: anyone who reaches its port can read and write.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import secrets
 import socket
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, wait
 from datetime import timedelta
 
+import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore, TCPStore
 from torch.distributed.elastic.rendezvous.api import (
     RendezvousClosedError,
@@ -33,7 +37,7 @@ from torch.distributed.elastic.rendezvous.api import (
 from torch.distributed.elastic.utils.logging import get_logger
 
 from tidewater.contract import keys
-from tidewater.elastic.addresses import bare, everywhere, route_to
+from tidewater.elastic.addresses import Address, bare, everywhere, route_to
 from tidewater.elastic.errors import ConfigError, GroupBroken, RecordError, StoreError
 from tidewater.elastic.etcd.access import Access
 from tidewater.elastic.etcd.client import EtcdStore, Store
@@ -42,7 +46,7 @@ from tidewater.elastic.etcd.secret import obtain
 from tidewater.elastic.group import rendezvous
 from tidewater.elastic.peer.handshake import Identity
 from tidewater.elastic.peer.server import PeerServer, is_gone
-from tidewater.elastic.torchrun import agent_store, rounds
+from tidewater.elastic.torchrun import rounds
 from tidewater.elastic.torchrun.options import Options
 from tidewater.elastic.torchrun.rounds import Inputs, Kind, Limits, Node, Round, View
 
@@ -55,6 +59,8 @@ _STORE_TIMEOUT = timedelta(seconds=300)  # torch's own default
 _PROBE_SECONDS = 0.2
 
 log = get_logger(__name__)  # logs to the same place as torchrun, with its LOGLEVEL
+_SLICE_SECONDS = 0.2
+_TIMEOUT = timedelta(seconds=1)
 
 
 def create(params: RendezvousParameters) -> RendezvousHandler:
@@ -280,7 +286,7 @@ class EtcdRendezvous(RendezvousHandler):
         # The check covers the case that the round is superseded.
         rendezvous.MeetingStore(met, check, until).assemble(rank, len(found.nodes), superseded=lambda: False)
         server = self._server if rank == 0 and self._server else None
-        server = server or agent_store.join(first.host, first.store_port, check, until)
+        server = server or join(first.host, first.store_port, check, until)
         server.set_timeout(_STORE_TIMEOUT)
         log.info("Round %d of %s: rank %d of %d", found.number, self._run_id, rank, len(found.nodes))
         self._server = server
@@ -310,3 +316,36 @@ def view_of(entries: Entries, run_id: str) -> View:
         nodes=nodes,
         closed=keys.rendezvous_closed(run_id) in entries,
     )
+
+
+def join(host: str, port: int, wanted: Callable[[], None], deadline: float) -> TCPStore:
+    """Return a client of another process's torch store. Raise GroupBroken after the (monotonic) deadline, and whatever
+    ``wanted`` raises."""
+
+    def check() -> None:
+        wanted()
+        if time.monotonic() > deadline:
+            raise GroupBroken(f"the store of rank 0 at {Address(host, port)} does not answer")
+
+    while True:
+        check()
+        with contextlib.suppress(dist.DistNetworkError, dist.DistStoreError):
+            return _connected(host, port, check)
+
+
+def _connected(host: str, port: int, check: Callable[[], None]) -> TCPStore:
+    """Connect in another thread. Stop waiting when ``check`` raises."""
+    answer: Future[TCPStore] = Future()
+
+    def connect() -> None:
+        try:
+            store = TCPStore(host, port, is_master=False, wait_for_workers=False, timeout=_TIMEOUT)
+            answer.set_result(store)
+        except BaseException as error:
+            answer.set_exception(error)
+
+    threading.Thread(target=connect, name="agent-store", daemon=True).start()
+    while not answer.done():
+        check()
+        wait([answer], _SLICE_SECONDS)
+    return answer.result()

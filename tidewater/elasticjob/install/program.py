@@ -31,7 +31,6 @@ LEFT_OUT = (
     "tidewater/kube/kubeconfig.py",
     "tidewater/kube/login.py",
     "tidewater/kube/server.py",
-    "tidewater/kube/tls.py",
 )
 """What of these packages the controller doesn't import. It would restart the controller when it changes."""
 

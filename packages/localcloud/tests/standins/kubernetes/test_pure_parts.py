@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 from localcloud.standins.kubernetes import config, state
-from localcloud.standins.kubernetes.check import checked_inputs
 from localcloud.standins.kubernetes.cluster.kinds import Token, UnsupportedType
 from localcloud.standins.kubernetes.decide import field_managers
-from localcloud.standins.kubernetes.decide.quantity import parse
+from localcloud.standins.kubernetes.decide.diff import quantity
 from localcloud.standins.kubernetes.decide.schema import unknown_fields
+from localcloud.standins.kubernetes.provider import checked_inputs
 from localcloud.standins.values import UNKNOWN
 from pulumi.provider.experimental.property_value import PropertyValue
 
@@ -67,7 +67,7 @@ def test_generated_names_and_unnamed_patches_are_refused() -> None:
     ("text", "amount"), [("100m", "0.1"), ("1Gi", 2**30), ("2e3", 2000), (3, 3), ("1k", 1000), ("x", None)]
 )
 def test_quantities_are_read(text: str | int, amount: Any) -> None:
-    assert parse(text) == (None if amount is None else Decimal(amount))
+    assert quantity(text) == (None if amount is None else Decimal(amount))
 
 
 def kubeconfig(server: str = "https://one", **user: Any) -> str:

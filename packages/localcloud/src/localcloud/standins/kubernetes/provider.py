@@ -14,7 +14,6 @@ from localcloud.standins.kubernetes import config as configuration
 from localcloud.standins.kubernetes import metadata, state
 from localcloud.standins.kubernetes.awaiting.conditions import BadExpression
 from localcloud.standins.kubernetes.awaiting.wait import NotReady
-from localcloud.standins.kubernetes.check import checked_inputs
 from localcloud.standins.kubernetes.cluster.client import Cluster
 from localcloud.standins.kubernetes.cluster.kinds import Token, UnsupportedType, built_in_namespaced
 from localcloud.standins.kubernetes.cluster.scopes import Scopes
@@ -365,3 +364,33 @@ def _creation_error(urn: str, token: Token, error: ClusterError) -> PluginError:
             f"CRDs have been created: {error}"
         )
     return PluginError(f'resource "{urn}" was not successfully created by the Kubernetes API server: {error}')
+
+
+def checked_inputs(
+    token: Token, new: Object, old: Object, *, name: str, seed: bytes, namespace: Callable[[Object], str]
+) -> Object:
+    """Return the inputs to compare and apply.
+
+    Args:
+        token: The resource's type.
+        new: The inputs that the program gives.
+        old: The inputs of the last run; empty for a new resource.
+        name: The resource's name in the program, from which an unnamed object gets its name.
+        seed: Makes the generated part of a name.
+        namespace: Returns the namespace for an object that has none.
+
+    Raises:
+        UnsupportedType: The metadata asks for something that server-side apply does not do.
+    """
+    inputs = metadata.without_read_only({"apiVersion": token.api_version, "kind": token.kind, **new})
+    inputs["apiVersion"] = str(inputs["apiVersion"]).removeprefix("core/")
+    if metadata.metadata(inputs).get("generateName") and not metadata.has_name(inputs):
+        raise UnsupportedType("the `.metadata.generateName` field is not supported in Server-Side Apply mode")
+    if token.patch and not metadata.has_name(inputs):
+        raise UnsupportedType("patch resources require the `.metadata.name` field to be set")
+    metadata.assign_name(inputs, old, name, seed)
+    if isinstance(inputs.get("metadata"), dict) and "namespace" not in inputs["metadata"]:
+        default = namespace(inputs)
+        if default:
+            metadata.set_metadata(inputs, "namespace", default)
+    return inputs

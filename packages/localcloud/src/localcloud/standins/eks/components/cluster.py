@@ -13,8 +13,7 @@ from typing import Final
 from pulumi.provider.experimental.property_value import PropertyValue
 
 from localcloud.standins.algebra import NULL, combine, first_set, is_set, is_truthy, member, record
-from localcloud.standins.eks.arguments import ADDON_OPTIONS, VPC_CNI_OPTIONS, check_cluster
-from localcloud.standins.eks.components.access import access_entries
+from localcloud.standins.eks.arguments import ACCESS_ENTRY, ACCESS_POLICY, ADDON_OPTIONS, VPC_CNI_OPTIONS, check_cluster
 from localcloud.standins.eks.components.addons import default_addon, vpc_cni
 from localcloud.standins.eks.components.cluster_outputs import (
     ClusterParts,
@@ -22,14 +21,25 @@ from localcloud.standins.eks.components.cluster_outputs import (
     encryption_config,
     kubeconfig_sources,
 )
-from localcloud.standins.eks.components.kubeconfig import kubeconfig_json
-from localcloud.standins.eks.components.service_role import RoleSpec, ServiceRole, service_role
+from localcloud.standins.eks.components.kubeconfig import compact_json, kubeconfig_json
 from localcloud.standins.eks.scope import Scope, members, provider_reference
 from localcloud.standins.monitor import Resource
 
 _PATIENCE_SECONDS: Final = 300.0
 _PAUSE_SECONDS: Final = 5.0
 _REQUEST_SECONDS: Final = 1.0
+_TRUST: Final = {
+    "Version": "2012-10-17",
+    "Statement": [
+        {
+            "Action": ["sts:AssumeRole", "sts:TagSession"],
+            "Effect": "Allow",
+            "Principal": {"Service": ["eks.amazonaws.com"]},
+        }
+    ],
+}
+_POLICY: Final = "AmazonEKSClusterPolicy"
+_POLICY_HASH: Final = "4b490823"  # of the policy's ARN in the standard partition, in the attachment's name
 _IGNORED: Final = (
     # Its default differs between versions of the provider; a difference would replace the cluster.
     "accessConfig.bootstrapClusterCreatorAdminPermissions",
@@ -70,8 +80,8 @@ class ClusterExpansion:
         scope = self._scope
         partition = await scope.invoke("index/getPartition:getPartition", record({}))
         subnet_ids = self._subnet_ids()
-        role = await self._service_role(partition)
-        cluster = await self._cluster(subnet_ids, role)
+        role, usable = await self._service_role(partition)
+        cluster = await self._cluster(subnet_ids, role, usable)
         endpoint = await self._endpoint(cluster)
         (provider, cni), _ = await asyncio.gather(
             self._access_then_cni(cluster, endpoint), self._self_contained_addons(cluster)
@@ -81,7 +91,7 @@ class ClusterExpansion:
             subnet_ids=subnet_ids,
             cluster=cluster,
             endpoint=endpoint,
-            role=role.role,
+            role=role,
             provider=provider,
             cni=cni,
         )
@@ -97,21 +107,31 @@ class ClusterExpansion:
             self._input("privateSubnetIds"),
         )
 
-    async def _service_role(self, partition: PropertyValue) -> ServiceRole:
+    async def _service_role(self, partition: PropertyValue) -> tuple[Resource, frozenset[str]]:
+        """Return the cluster's role, and the URNs that must exist before it is usable."""
         given = self._input("serviceRole")
         if is_set(given):
-            return ServiceRole(await self._scope.resource(given, "serviceRole"), frozenset())
-        spec = RoleSpec(
-            service=PropertyValue("eks.amazonaws.com"),
-            actions=("sts:AssumeRole", "sts:TagSession"),
-            policies=("AmazonEKSClusterPolicy",),
-            description="Allows EKS to manage clusters on your behalf.",
+            return await self._scope.resource(given, "serviceRole"), frozenset()
+        name = f"{self._name}-eksRole"
+        scope = await self._scope.component("ServiceRole", name)
+        inputs = record(
+            {
+                "description": "Allows EKS to manage clusters on your behalf.",
+                "assumeRolePolicy": compact_json(_TRUST),
+                "tags": self._input("tags"),
+            }
         )
-        return await service_role(
-            self._scope, f"{self._name}-eksRole", spec, member(partition, "partition"), self._input("tags")
+        role = await scope.aws("iam/role:Role", f"{name}-role", inputs)
+        arn = combine(lambda part: f"arn:{part}:iam::aws:policy/{_POLICY}", member(partition, "partition"))
+        attachment = await scope.aws(
+            "iam/rolePolicyAttachment:RolePolicyAttachment",
+            f"{name}-{_POLICY_HASH}",
+            record({"policyArn": arn, "role": role.identity}),
         )
+        await scope.close({"role": role.reference})
+        return role, frozenset({role.urn, attachment.urn})
 
-    async def _cluster(self, subnet_ids: PropertyValue, role: ServiceRole) -> Resource:
+    async def _cluster(self, subnet_ids: PropertyValue, role: Resource, usable: frozenset[str]) -> Resource:
         tags = combine(
             lambda common, own: {"Name": f"{self._name}-eksCluster", **(own or {}), **(common or {})},
             self._input("tags"),
@@ -128,7 +148,7 @@ class ClusterExpansion:
         inputs = record(
             {
                 "name": self._input("name"),
-                "roleArn": role.role.output("arn"),
+                "roleArn": role.output("arn"),
                 "vpcConfig": vpc_config,
                 "kubernetesNetworkConfig": self._network_config(),
                 "bootstrapSelfManagedAddons": first_set(self._input("bootstrapSelfManagedAddons"), PropertyValue(True)),
@@ -147,7 +167,7 @@ class ClusterExpansion:
             }
         )
         return await self._scope.aws(
-            "eks/cluster:Cluster", f"{self._name}-eksCluster", inputs, depends_on=role.ready, ignore_changes=_IGNORED
+            "eks/cluster:Cluster", f"{self._name}-eksCluster", inputs, depends_on=usable, ignore_changes=_IGNORED
         )
 
     def _network_config(self) -> PropertyValue:
@@ -172,7 +192,8 @@ class ClusterExpansion:
     async def _access_then_cni(self, cluster: Resource, endpoint: PropertyValue) -> tuple[Resource, Resource | None]:
         """Register the kubernetes provider, the access entries and then the addon vpc-cni, which needs them."""
         provider, entries = await asyncio.gather(
-            self._kubernetes_provider(cluster, endpoint), self._access_entries(cluster)
+            self._kubernetes_provider(cluster, endpoint),
+            access_entries(self._scope, self._name, cluster, self._input("accessEntries")),
         )
         return provider, await self._vpc_cni(cluster, provider, entries)
 
@@ -193,11 +214,6 @@ class ClusterExpansion:
         if member(dns, "enabled").value is True or is_truthy(member(dns, "configurationValues")):
             work.append(default_addon(self._scope, self._name, "coredns", cluster, dns, tags))
         await asyncio.gather(*work)
-
-    async def _access_entries(self, cluster: Resource) -> frozenset[str]:
-        given = self._input("accessEntries")
-        entries = members(given) if is_set(given) else {}
-        return await access_entries(self._scope, self._name, cluster, entries)
 
     async def _vpc_cni(self, cluster: Resource, provider: Resource, entries: frozenset[str]) -> Resource | None:
         if is_truthy(self._input("useDefaultVpcCni")):
@@ -244,3 +260,58 @@ def reachable(url: str) -> bool:
         if time.monotonic() + _PAUSE_SECONDS > deadline:
             return False
         time.sleep(_PAUSE_SECONDS)
+
+
+async def access_entries(scope: Scope, name: str, cluster: Resource, given: PropertyValue) -> frozenset[str]:
+    """Make an access entry for each member of `given`, and the associations under it. Return the entries' URNs."""
+    entries = members(given) if is_set(given) else {}
+    made = await asyncio.gather(*(_entry(scope, f"{name}-{key}", cluster, value) for key, value in entries.items()))
+    return frozenset(entry.urn for entry in made)
+
+
+async def _entry(scope: Scope, name: str, cluster: Resource, value: PropertyValue) -> Resource:
+    fields = members(value)
+    ACCESS_ENTRY.check(fields)
+    inputs = record(
+        {
+            "clusterName": cluster.output("name"),
+            "principalArn": fields["principalArn"],
+            "kubernetesGroups": fields.get("kubernetesGroups", NULL),
+            "tags": fields.get("tags", NULL),
+            "type": fields.get("type", NULL),
+            "userName": fields.get("username", NULL),
+        }
+    )
+    after_cluster = frozenset({cluster.urn})
+    entry = await scope.aws("eks/accessEntry:AccessEntry", name, inputs, depends_on=after_cluster)
+    policies = fields.get("accessPolicies", NULL)
+    if is_set(policies):
+        await asyncio.gather(
+            *(
+                _association(scope, f"{name}-{key}", cluster, entry, fields["principalArn"], policy)
+                for key, policy in members(policies).items()
+            )
+        )
+    return entry
+
+
+async def _association(
+    scope: Scope, name: str, cluster: Resource, entry: Resource, principal: PropertyValue, policy: PropertyValue
+) -> None:
+    fields = members(policy)
+    ACCESS_POLICY.check(fields)
+    inputs = record(
+        {
+            "accessScope": fields["accessScope"],
+            "clusterName": cluster.output("name"),
+            "policyArn": fields["policyArn"],
+            "principalArn": principal,
+        }
+    )
+    await scope.aws(
+        "eks/accessPolicyAssociation:AccessPolicyAssociation",
+        name,
+        inputs,
+        depends_on=frozenset({entry.urn}),
+        parent=entry.urn,
+    )

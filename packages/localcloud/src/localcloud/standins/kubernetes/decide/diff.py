@@ -11,15 +11,24 @@ from __future__ import annotations
 import base64
 import enum
 import re
+from decimal import Decimal
 from typing import Any, Final
 
-from localcloud.standins.kubernetes.decide import quantity
 from localcloud.standins.kubernetes.metadata import Object, without_read_only
 from localcloud.standins.values import UNKNOWN, has_unknown
 
 Path = tuple[str | int, ...]
 _MISSING: Final = object()
 _STEP: Final = re.compile(r'\["((?:[^"\\]|\\.)*)"\]|\[(\d+)\]|\[(\*)\]|\.?([^.\[]+)')
+_FORM: Final = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:([eE][+-]?\d+)|([KMGTPE]i|[numkMGTPE]))?")
+_SCALE: Final = {
+    **{f"{letter}i": Decimal(1024) ** power for power, letter in enumerate("KMGTPE", start=1)},
+    **{letter: Decimal(1000) ** power for power, letter in enumerate("numkMGTPE", start=-3) if power < 0},
+    **{letter: Decimal(1000) ** power for power, letter in enumerate("kMGTPE", start=1)},
+}
+_PLACES: Final = frozenset(
+    "allocatable capacity divisor hard limits max min overhead podFixed requests sizeLimit".split()
+)
 
 
 class Change(enum.Enum):
@@ -73,7 +82,7 @@ def _compare(path: Path, old: Any, new: Any, changes: dict[Path, Change]) -> Non
     elif isinstance(old, list) and isinstance(new, list):
         for index in range(max(len(old), len(new))):
             _compare((*path, index), _at(old, index), _at(new, index), changes)
-    elif not (_same(old, new) or quantity.same(path, old, new)):
+    elif not (_same(old, new) or _same_amount(path, old, new)):
         changes[path] = Change.UPDATE
 
 
@@ -121,3 +130,22 @@ def parse_path(text: str) -> Path:
 def ignored(path: Path, ignore: Path) -> bool:
     """Return whether an ignored path contains the path."""
     return len(ignore) <= len(path) and all(want in ("*", have) for want, have in zip(ignore, path, strict=False))
+
+
+def quantity(value: Any) -> Decimal | None:
+    """Return the amount that a Kubernetes quantity names, such as 1 for `1000m`; None for another value."""
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        return None
+    match = _FORM.fullmatch(str(value))
+    if match is None:
+        return None
+    number, exponent, suffix = match.groups()
+    return Decimal(number + (exponent or "")) * _SCALE.get(suffix or "", Decimal(1))
+
+
+def _same_amount(path: Path, old: Any, new: Any) -> bool:
+    """Return whether two different spellings, at a path that holds quantities, mean the same amount."""
+    if not any(step in _PLACES for step in path[-2:]):
+        return False
+    amount = quantity(old)
+    return amount is not None and amount == quantity(new)
