@@ -12,7 +12,7 @@ from infra.bucket import Bucket, BucketArgs
 from infra.cluster import Cluster, ClusterArgs
 from infra.encryption import Encryption, EncryptionArgs
 from infra.identity import Identity, IdentityArgs
-from infra.image_cache.rules import ImageCache, ImageCacheArgs
+from infra.image_cache import ImageCache, ImageCacheArgs
 from infra.karpenter import NAMESPACE as KARPENTER_NAMESPACE
 from infra.karpenter import SERVICE_ACCOUNT as KARPENTER_ACCOUNT
 from infra.karpenter import KarpenterAccess, KarpenterAccessArgs

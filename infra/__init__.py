@@ -3,7 +3,7 @@
 account          the AWS provider and the account behind it
 preflight        what the region and the account must have, checked before anything is made
 network          VPC, subnets, routes, NAT gateways
-zones            in which zones things are
+zones            which of the zones have the worker nodes
 encryption       the KMS key
 bucket           the S3 bucket for code and checkpoints
 identity         IAM roles of nodes, the EFS CSI driver and the training pods

@@ -18,7 +18,7 @@ import pulumi
 import pulumi_aws as aws
 
 import settings
-from infra.zones import workers as worker_zones
+from infra import zones as worker_zones
 from settings import hardware
 
 PUBLIC_PREFIX = 24

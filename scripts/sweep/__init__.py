@@ -12,5 +12,5 @@ compute    instances, volumes, launch templates, placement groups, instance prof
 network    load balancers, network interfaces, security groups
 storage    log groups, recovery points of EFS, the pull-through cache in ECR
 account    one account and region: look for every kind, delete what was found
-command    the command line
+__main__   the command line
 """

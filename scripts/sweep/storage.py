@@ -16,7 +16,7 @@ VAULT = "aws/efs/automatic-backup-vault"
 """Where EFS's automatic backups are, for 35 days: https://docs.aws.amazon.com/efs/latest/ug/automatic-backups.html"""
 
 CACHED = ("ecr", "quay", "k8s", "hub")
-"""The folders that the stack's rules have in ECR, as in `infra.image_cache.names`. Next to them a person may have
+"""The folders that the stack's rules have in ECR, as in `infra.image_cache`. Next to them a person may have
 repositories of their own under the stack's name, such as one of the trainer's image."""
 
 _DELETE_POINT = "backup:DeleteRecoveryPoint"

@@ -8,7 +8,7 @@ import pytest
 
 from tests.controller.fakes import jobs
 from tidewater.contract import env
-from tidewater.controller.launchers import launched
+from tidewater.controller.objects import launched
 from tidewater.elasticjob import codec, names
 from tidewater.elasticjob.model import ElasticJob
 

@@ -10,8 +10,8 @@ import pytest
 
 import settings
 from infra import network
+from infra import zones as worker_zones
 from infra.account import connect
-from infra.zones import workers as worker_zones
 from tests import graph
 
 NAT = "aws:ec2/natGateway:NatGateway"

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from localcloud.standins.algebra import NULL
-from localcloud.standins.eks.provider import construct
+from localcloud.standins.eks.__main__ import construct
 from localcloud.standins.monitor import Registration
 from localcloud.standins.monitor import Resource as Made
 from localcloud.standins.values import from_plain, repair_property_value, to_plain, wrap

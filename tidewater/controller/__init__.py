@@ -13,7 +13,6 @@ loop          reconciles every job that is due
 decide/       what to do about one job: pure functions
 act           carries out what was decided
 objects       the pods and the service of a job, as pure functions
-launchers     how a worker learns of its job
 store         what is known: jobs, pods, services, nodes
 queues        which job of a queue may have pods
 work          the queue of jobs that are due

@@ -7,7 +7,6 @@ scrape       which pods' and nodes' metrics are read, and the labels that they g
 alerts       the alert rules
 dashboard    the Grafana dashboard, generated
 server       Prometheus on the cluster: its manifests
-gpus         DCGM exporter, which measures the GPUs
-component    the Pulumi component
+component    the Pulumi component, and DCGM exporter, which measures the GPUs
 __main__     prints rules and dashboard
 """

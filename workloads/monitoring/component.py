@@ -7,10 +7,26 @@ from dataclasses import dataclass
 import pulumi
 
 import settings
+from tidewater.contract import devices, labels
 from workloads import objects
-from workloads.manifests import Manifest
-from workloads.monitoring import gpus, server
-from workloads.monitoring.scrape import Parts
+from workloads.manifests import WORKER_NODES, Manifest, environment, metadata
+from workloads.monitoring import server
+from workloads.monitoring.scrape import GPU_EXPORTER, Parts
+
+PORT = 9400
+POD_RESOURCES = "/var/lib/kubelet/pod-resources"
+
+SEES_GPUS = {
+    "allowPrivilegeEscalation": False,
+    "readOnlyRootFilesystem": True,
+    "runAsNonRoot": False,
+    "runAsUser": 0,
+    "capabilities": {"drop": ["ALL"], "add": ["SYS_ADMIN"]},
+}
+"""It requests no GPU, which a worker then would lack, and gets them all by the variable NVIDIA_VISIBLE_DEVICES of its
+image. EKS' images from v20260423 on allow that only to privileged containers (awslabs/amazon-eks-ami#2706), which
+NVIDIA's runtime takes for those with this capability (`IsPrivileged` in internal/config/image/privileged.go of
+NVIDIA/nvidia-container-toolkit). DCGM needs it too, and root (NVIDIA/dcgm-exporter#165, #402)."""
 
 
 def parts(stack: settings.Settings) -> Parts:
@@ -38,7 +54,7 @@ class Monitoring(pulumi.ComponentResource):
         space = self._register(server.namespace_manifest())
         self._register(server.dashboard_manifest(parts(args.stack)), space)
         if args.stack.workers.gpus:
-            self._register(gpus.exporter_manifest(args.wanted.gpu_exporter))
+            self._register(exporter_manifest(args.wanted.gpu_exporter))
         if args.wanted.managed:
             source = server.addresses_source(args.stack.network.cidr)
         else:
@@ -57,3 +73,54 @@ class Monitoring(pulumi.ComponentResource):
 
     def _register(self, manifest: Manifest, *after: pulumi.Resource) -> pulumi.Resource:
         return objects.register(manifest, opts=pulumi.ResourceOptions(parent=self, depends_on=list(after)))
+
+
+def exporter_manifest(image: str) -> Manifest:
+    """Return the DaemonSet, in the namespace that accepts pods with privileges.
+
+    The kubelet tells it which pod uses which GPU. Pulumi doesn't wait until it runs everywhere: on nodes without a
+    driver it never does, such as those of an earlier configuration. `workloads.devices.check` tells what is wrong with
+    GPUs, and training needs no exporter.
+    """
+    own = {labels.NAME: GPU_EXPORTER}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": metadata(
+            GPU_EXPORTER, own, namespace=devices.NAMESPACE, annotations={"pulumi.com/skipAwait": "true"}
+        ),
+        "spec": {
+            "selector": {"matchLabels": own},
+            "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "100%"}},
+            "template": {
+                "metadata": {"labels": own},
+                "spec": {
+                    "automountServiceAccountToken": False,
+                    "enableServiceLinks": False,
+                    "nodeSelector": WORKER_NODES,
+                    "tolerations": [{"operator": "Exists", "effect": "NoSchedule"}],
+                    "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
+                    "containers": [_container(image)],
+                    "volumes": [
+                        {"name": "pod-resources", "hostPath": {"path": POD_RESOURCES}},
+                        {"name": "scratch", "emptyDir": {}},
+                    ],
+                },
+            },
+        },
+    }
+
+
+def _container(image: str) -> Manifest:
+    return {
+        "name": GPU_EXPORTER,
+        "image": image,
+        "env": environment({"DCGM_EXPORTER_KUBERNETES": "true", "DCGM_EXPORTER_LISTEN": f":{PORT}"}),
+        "ports": [{"name": "metrics", "containerPort": PORT}],
+        "resources": {"requests": {"cpu": "20m", "memory": "128Mi"}, "limits": {"memory": "512Mi"}},
+        "securityContext": SEES_GPUS,
+        "volumeMounts": [
+            {"name": "pod-resources", "mountPath": POD_RESOURCES, "readOnly": True},
+            {"name": "scratch", "mountPath": "/tmp"},
+        ],
+    }

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from scripts.sweep.__main__ import agreed, main, read_config
 from scripts.sweep.account import look
-from scripts.sweep.command import agreed, main, read_config
 from scripts.sweep.model import Clients, Leftover, Stack
 from tests.scripts.sweep.conftest import Lacking
 from tests.scripts.sweep.leftovers import leave_everything

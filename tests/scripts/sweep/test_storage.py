@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import settings
-from infra.image_cache import names
+from infra import image_cache
 from scripts.sweep.storage import CACHED, without_denial
 
 ACTION = "backup:DeleteRecoveryPoint"
@@ -31,4 +31,4 @@ def test_what_is_allowed_stays() -> None:
 
 
 def test_the_folders_of_the_cache_are_those_of_the_stacks_rules() -> None:
-    assert tuple(each.folder for each in names.upstreams(settings.ImageCache("a secret"))) == CACHED
+    assert tuple(each.folder for each in image_cache.upstreams(settings.ImageCache("a secret"))) == CACHED

@@ -15,7 +15,7 @@ from tests.security.reach import Network, Pod
 from tidewater.contract import devices, labels
 from tidewater.elasticjob import names
 from workloads import etcd
-from workloads.monitoring import gpus, scrape, server
+from workloads.monitoring import component, scrape, server
 
 EVERYTHING = scrape.Parts(gpus=True, karpenter=True)
 CONFIG_MAP = "kubernetes:core/v1:ConfigMap"
@@ -135,7 +135,7 @@ def test_gpus_are_measured_where_workers_have_some() -> None:
 
 def test_the_exporter_requests_no_gpu_and_has_no_privilege_but_the_one_that_shows_them() -> None:
     """A GPU that it requested would be missing for a worker."""
-    (container,) = gpus.exporter_manifest("dcgm:4")["spec"]["template"]["spec"]["containers"]
+    (container,) = component.exporter_manifest("dcgm:4")["spec"]["template"]["spec"]["containers"]
     assert "nvidia.com/gpu" not in json.dumps(container["resources"])
     assert container["securityContext"]["capabilities"] == {"drop": ["ALL"], "add": ["SYS_ADMIN"]}
     assert "privileged" not in container["securityContext"]
@@ -143,7 +143,7 @@ def test_the_exporter_requests_no_gpu_and_has_no_privilege_but_the_one_that_show
 
 def test_nodes_that_have_no_gpus_yet_do_not_hold_an_update_up() -> None:
     # Pulumi waits for a DaemonSet's pods: https://github.com/pulumi/pulumi-kubernetes/pull/2953
-    assert gpus.exporter_manifest("dcgm:4")["metadata"]["annotations"] == {"pulumi.com/skipAwait": "true"}
+    assert component.exporter_manifest("dcgm:4")["metadata"]["annotations"] == {"pulumi.com/skipAwait": "true"}
 
 
 def test_the_exporter_is_in_the_namespace_that_accepts_its_privilege_and_goes_before_it() -> None:
@@ -169,7 +169,7 @@ def test_prometheus_finds_and_reaches_the_exporter() -> None:
     policies = [each.inputs for each in made.all(POLICY)]
     spaces = [each.inputs["metadata"]["name"] for each in made.all(NAMESPACE)]
     network = Network(policies, {name: {"kubernetes.io/metadata.name": name} for name in spaces})
-    assert network.lets(source, exporter, gpus.PORT)
+    assert network.lets(source, exporter, component.PORT)
 
 
 def test_all_processes_of_all_workers_are_read() -> None:

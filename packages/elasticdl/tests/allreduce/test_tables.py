@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from elasticdl import layers
-from elasticdl.allreduce.tables import HeldEmbedding, hold_tables, whole
+from elasticdl.allreduce.assembly import HeldEmbedding, hold_tables, whole
 from elasticdl.embedding_init import Table, initial_rows
 from elasticdl.errors import InputError
 from elasticdl.layers import Embedding

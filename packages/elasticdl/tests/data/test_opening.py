@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from elasticdl.data.images.reader import ImageReader
+from elasticdl.data.images.store import ImageReader
 from elasticdl.data.opening import open_reader
 from elasticdl.data.reader import Reader
 from elasticdl.data.recordio.reader import RecordIOReader

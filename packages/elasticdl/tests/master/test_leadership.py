@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from elasticdl.master.leadership import Leadership
+from elasticdl.master.program import Leadership
 from elasticdl.master.store import Interrupted, Key
 
 from tidewater.elastic.etcd.client import EtcdStore

@@ -8,7 +8,7 @@ from concurrent import futures
 
 import grpc
 import pytest
-from elasticdl.ps.reporter import Reporter
+from elasticdl.ps.__main__ import Reporter
 from elasticdl.rpc import channels
 from elasticdl.rpc import elasticdl_pb2 as pb
 from elasticdl.rpc import elasticdl_pb2_grpc as services

@@ -7,7 +7,7 @@ import random
 from fractions import Fraction
 
 import pytest
-from elasticdl.zoo.exact import ExactSum
+from elasticdl.zoo.metrics import ExactSum
 from hypothesis import given
 from hypothesis import strategies as st
 

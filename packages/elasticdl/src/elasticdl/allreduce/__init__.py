@@ -10,11 +10,10 @@ epoch, for any number of workers, and also when workers are lost.
 many workers there are: fewer workers make several passes each. So learning rate and result don't depend on the number
 of workers that are there (the trainer's `--batch-policy keep`).
 
-main         the command line and the exit code
+__main__     the command line and the exit code
 settings     the job's flags as those of the trainer
-assembly     the model of the zoo as a `tidewater.Training`
+assembly     the model of the zoo as a `tidewater.Training`, its embedding tables as ordinary parameters
 records      the records of a reader by index
-tables       embedding tables as ordinary parameters
 hooks        what is said and done while the model is trained: the loss, evaluations, the final model
 evaluating   the metrics of a copy of the model
 """

@@ -15,33 +15,38 @@ from __future__ import annotations
 
 import functools
 import logging
+import os
 import secrets
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.resources import files
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
 import torch
 from torch.optim.lr_scheduler import LRScheduler
 from torch.utils.data import Sampler
 
+from elasticdl.allreduce.settings import NEVER, PATIENCE_SECONDS, job_id
 from elasticdl.api import environment
 from elasticdl.api.agreement import Decision, Kind, Row, decide
-from elasticdl.api.assembly import open_script
+from elasticdl.api.environment import Environment
 from elasticdl.api.master import Master
 from elasticdl.api.optimizer import FixedBatchOptimizer
 from elasticdl.api.shards import Data, Minibatch, ShardService
 from elasticdl.api.update import Contribution, Gradients, Updates
 from elasticdl.errors import ElasticDLError
+from elasticdl.job import JobArgs
 from elasticdl.worker.loop import Losses
 from elasticdl.worker.main import LOG_FORMAT
 from elasticdl.worker.master import Identity
-from tidewater import Report
+from tidewater import Config, Report
 from tidewater.contract import exit_codes
 from tidewater.elastic.errors import GroupBroken
-from tidewater.elastic.session.assembly import Ended
+from tidewater.elastic.session.assembly import Content, Ended, open_session
 from tidewater.elastic.session.session import Session
 from tidewater.elastic.training import Learner
 
@@ -325,3 +330,36 @@ def _numbers(row: Row) -> tuple[float, ...]:
 def _row(numbers: list[float]) -> Row:
     passes, records, full, remains, held, outstanding, stopped, knows = map(round, numbers)
     return Row(passes, records, bool(full), bool(remains), held, outstanding, bool(stopped), bool(knows))
+
+
+@contextmanager
+def open_script(environment: Environment, learner: Learner) -> Iterator[Session]:
+    """Give the session of this worker, which has not met the others yet. Raise like ``open_session``."""
+    with tempfile.TemporaryDirectory(prefix="elasticdl-") as scratch:
+        config = Config.parse(flags_of(environment.args, environment.worker, scratch), os.environ)
+        content = Content(
+            training=learner,
+            device=next(learner.model.parameters()).device,
+            data="shards",
+            alike={"optimizer": type(learner.optimizer).__name__, "kept": ", ".join(sorted(learner.stateful))},
+            code=(files("elasticdl"),),
+        )
+        with open_session(config, lambda _: content) as session:
+            yield session
+
+
+def flags_of(args: JobArgs, worker: str, scratch: str) -> list[str]:
+    """Return the runtime's command line for a script of this job."""
+    checkpoints = f"{args.checkpoint_dir.rstrip('/')}/{job_id(args)}" if args.checkpoint_dir else scratch
+    values: dict[str, object] = {
+        "--job": job_id(args),
+        "--worker": worker,
+        "--seed": args.seed,
+        "--checkpoints": checkpoints,
+        "--checkpoint-every": args.checkpoint_steps or NEVER,
+        "--keep-checkpoints": args.keep_checkpoint_max or NEVER,
+        "--report-every": NEVER,
+        "--compare-every": 0,
+        "--group-timeout-seconds": PATIENCE_SECONDS,
+    }
+    return [word for flag, value in values.items() for word in (flag, str(value))]

@@ -17,8 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from elasticdl.data.images.layout import SUFFIXES
-from elasticdl.data.images.reader import ImageReader
-from elasticdl.data.images.store import TAR, ZIP
+from elasticdl.data.images.store import TAR, ZIP, ImageReader
 from elasticdl.data.params import parse_params
 from elasticdl.data.reader import Reader
 from elasticdl.data.recordio.chunk import MAGIC

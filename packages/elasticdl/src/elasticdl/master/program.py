@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import logging
 import os
 import queue
@@ -21,12 +22,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
 
 from elasticdl.errors import ElasticDLError, InputError
 from elasticdl.job import JobArgs
 from elasticdl.master.coordinator import Coordinator
 from elasticdl.master.executor import Actor, Checkpoints
-from elasticdl.master.leadership import Leadership
 from elasticdl.master.progress_log import Teller, log_to, tell_end
 from elasticdl.master.resume import Job, prepared, resumed
 from elasticdl.master.servers import Servers
@@ -34,10 +36,12 @@ from elasticdl.master.service import MasterService, serve
 from elasticdl.master.store import EtcdStateStore, Fenced, Interrupted, Key, MemoryStore, StateStore
 from elasticdl.master.tasks.state import Stage
 from elasticdl.ps import checkpoint
-from tidewater.contract import env, exit_codes
+from tidewater.contract import env, exit_codes, keys
 from tidewater.elastic.errors import ConfigError
+from tidewater.elastic.etcd import codec
 from tidewater.elastic.etcd.access import Access
 from tidewater.elastic.etcd.client import EtcdStore, Store
+from tidewater.elastic.etcd.mirror import Entries, Mirror
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +49,9 @@ TICK_SECONDS = 1.0
 LINGER_SECONDS = 10.0
 """How long the master waits, after the job, for the workers to learn of its end."""
 GRACE_SECONDS = 2.0
+LEASE_SECONDS = 5
+LOOK_SECONDS = 0.5
+"""Between two looks whether this process is to end while it waits."""
 
 
 @dataclass(frozen=True)
@@ -213,3 +220,59 @@ def _access(given: argparse.Namespace) -> Access:
 
 def _parts(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+class Leadership:
+    """The candidacy of this process: the master with the oldest record in etcd leads. A record ends with its lease.
+
+    A master that is started again under its own name leads at once: it takes over the record of the process before it.
+    One with another name waits until the lease of the first has ended. Safety does not depend on the lease: a master
+    that is cut off and doesn't know it yet can't write any more (see `store`).
+    """
+
+    def __init__(self, store: Store, key: Key, name: str, *, lease_seconds: int = LEASE_SECONDS) -> None:
+        self._key, self._name = key, name
+        self._prefix = keys.elasticdl_masters(key.job, key.run)
+        self._mirror = Mirror(store, self._prefix, lease_seconds=lease_seconds)
+        self._interrupted = threading.Event()
+
+    def __enter__(self) -> Self:
+        self._mirror.start()
+        record = codec.encode({"process": self._key.process}, version=keys.ELASTICDL_VERSION)
+        self._mirror.publish(keys.elasticdl_master(self._key.job, self._key.run, self._name), record)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._mirror.stop()
+
+    @property
+    def lead(self) -> bool:
+        """Return whether this process leads, as far as it knows."""
+        return self._leads(self._mirror.entries)
+
+    def interrupt(self) -> None:
+        """End `wait` with Interrupted."""
+        self._interrupted.set()
+
+    def wait(self) -> None:
+        """Return once this process leads."""
+        told = False
+        while not self._mirror.wait(self._leads, time.monotonic() + LOOK_SECONDS):
+            if self._interrupted.is_set():
+                raise Interrupted
+            leader = _oldest(self._mirror.entries)
+            if not told and (leader or self._mirror.error):
+                told = True
+                who = leader.removeprefix(self._prefix) if leader else ""
+                log.info("Waiting for %s", f"master {who}, which leads" if who else f"etcd: {self._mirror.error}")
+
+    def _leads(self, entries: Entries) -> bool:
+        oldest = _oldest(entries)
+        return bool(oldest) and json.loads(entries[oldest].value).get("process") == self._key.process
+
+
+def _oldest(entries: Entries) -> str:
+    """Return the key of the oldest record; empty if there is none."""
+    return min(entries, key=lambda key: entries[key].create_revision, default="")

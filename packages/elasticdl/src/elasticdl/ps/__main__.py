@@ -19,12 +19,13 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 
+import grpc
+
 from elasticdl.errors import ElasticDLError, InputError
 from elasticdl.job import JobArgs, JobMode
 from elasticdl.ps.checkpoint import Found, load_part, needed, newest
 from elasticdl.ps.model.part import Contents
 from elasticdl.ps.model.policy import Policy
-from elasticdl.ps.reporter import Reporter
 from elasticdl.ps.service import Identity, ParameterServer, serve
 from elasticdl.rpc import channels
 from elasticdl.rpc import elasticdl_pb2 as pb
@@ -35,6 +36,7 @@ LOG = logging.getLogger("elasticdl.ps")
 FORMAT = "[%(asctime)s] [%(levelname)s] [%(filename)s:%(lineno)d:%(funcName)s] %(message)s"
 GRACE_SECONDS = 2.0
 """For calls that are under way at SIGTERM."""
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.1, 2.0
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -135,6 +137,62 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--master_addr", default="", help="host:port of the master")
     parser.add_argument("--job_args", required=True, help="JSON of elasticdl.job.JobArgs")
     return parser
+
+
+class Reporter:
+    """Report the newest version in a thread, and repeat it until the master has answered: updates don't wait."""
+
+    def __init__(self, tell: Callable[[int], object], *, say: Callable[[str], None]) -> None:
+        self._tell, self._say = tell, say
+        self._newest: int | None = None
+        self._ending = False
+        self._changed = threading.Condition()
+        self._thread = threading.Thread(target=self._run, name="report-version", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def report(self, version: int) -> None:
+        """Have a version reported, unless a newer one is already waiting."""
+        with self._changed:
+            self._newest = version if self._newest is None else max(version, self._newest)
+            self._changed.notify_all()
+
+    def stop(self) -> None:
+        """End the thread. It is safe to call this twice."""
+        with self._changed:
+            self._ending = True
+            self._changed.notify_all()
+        self._thread.join()
+
+    def _run(self) -> None:
+        away, pause = False, FIRST_PAUSE_SECONDS
+        while (version := self._next()) is not None:
+            try:
+                self._tell(version)
+            except grpc.RpcError as error:
+                if not away:
+                    self._say(f"the master can't be told version {version} ({error.code().name}); updates go on")
+                away = True
+                self._put_back(version, pause)
+                pause = min(LONGEST_PAUSE_SECONDS, 2 * pause)
+            else:
+                if away:
+                    self._say(f"the master is back; it knows version {version}")
+                away, pause = False, FIRST_PAUSE_SECONDS
+
+    def _next(self) -> int | None:
+        """Wait for a version; return None at the end."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._ending or self._newest is not None)
+            version, self._newest = self._newest, None
+            return None if self._ending else version
+
+    def _put_back(self, version: int, pause: float) -> None:
+        with self._changed:
+            self._newest = version if self._newest is None else max(version, self._newest)
+            self._changed.wait_for(lambda: self._ending, timeout=pause)
 
 
 if __name__ == "__main__":

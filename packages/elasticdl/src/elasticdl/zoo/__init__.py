@@ -7,7 +7,6 @@ calls       calls of the user's functions, with what they return checked
 optimizers  SGD, Adagrad and Adam as descriptions, for one process and for parameter servers
 callbacks   a learning rate by version, a last step
 metrics     metrics that combine exactly, in any order
-exact       a sum of floats that does not depend on the order of its terms
 project     the zoo's folder: `zoo init`, `zoo build`, `zoo push`; how it is shipped
 templates/  the examples that `zoo init` writes
 """

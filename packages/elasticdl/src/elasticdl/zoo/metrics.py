@@ -19,17 +19,20 @@ from __future__ import annotations
 
 import abc
 import json
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping
+from fractions import Fraction
 from typing import Any, Self
 
 import torch
 
 from elasticdl.errors import ZooError
-from elasticdl.zoo.exact import ExactSum
 
 State = dict[str, Any]
 """What JSON can hold, to the bit."""
 MetricFunction = Callable[[Any, Any], Any]
+_UNITS = 1 << 1074
+"""Of the smallest positive float64, in one."""
 
 
 class Metric(abc.ABC):
@@ -267,3 +270,48 @@ def _same_count(metric: str, labels: torch.Tensor, predictions: torch.Tensor) ->
             f"{metric}: {labels.numel()} labels for {predictions.numel()} predictions",
             "the model must return one prediction for each label",
         )
+
+
+class ExactSum:
+    """A sum of float64 numbers that does not depend on their order: a whole multiple of 2**-1074, the smallest one.
+
+    Infinities and NaN are counted apart and give what adding them gives.
+    """
+
+    def __init__(self) -> None:
+        self._units = 0
+        self._odd = {"nan": 0, "inf": 0, "-inf": 0}
+
+    def add(self, value: float, times: int = 1) -> None:
+        """Add a number, several times over."""
+        if math.isfinite(value):
+            numerator, denominator = value.as_integer_ratio()
+            self._units += times * numerator * (_UNITS // denominator)
+        else:
+            self._odd[str(value)] += times
+
+    def add_all(self, values: Iterable[float]) -> None:
+        """Add numbers."""
+        for value in values:
+            self.add(value)
+
+    def state(self) -> dict[str, Any]:
+        """Return the sum as JSON can hold it."""
+        return {"units": f"{self._units:x}", "odd": dict(self._odd)}
+
+    def merge(self, state: dict[str, Any]) -> None:
+        """Add the sum that `state` returned."""
+        self._units += int(state["units"], 16)
+        for name, count in state["odd"].items():
+            self._odd[name] += int(count)
+
+    def divided_by(self, count: int) -> float:
+        """Return the sum divided by a count, rounded once; NaN for a count of zero."""
+        if self._odd["nan"] or not count or (self._odd["inf"] and self._odd["-inf"]):
+            return math.nan
+        if self._odd["inf"] or self._odd["-inf"]:
+            return math.inf if self._odd["inf"] else -math.inf
+        try:
+            return float(Fraction(self._units, _UNITS * count))
+        except OverflowError:
+            return math.inf if self._units > 0 else -math.inf

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from elasticdl.data.examples.fields import decode
-from elasticdl.data.images.reader import ImageReader
-from elasticdl.data.images.store import open_store
+from elasticdl.data.images.store import ImageReader, open_store
 from elasticdl.data.opening import open_reader
 from elasticdl.data.reader import Shard
 from elasticdl.errors import DamagedData, DataError

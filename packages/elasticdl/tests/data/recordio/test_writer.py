@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 from elasticdl.data.recordio.chunk import Compressor
-from elasticdl.data.recordio.index import read_index
-from elasticdl.data.recordio.reader import RecordIOReader
+from elasticdl.data.recordio.reader import RecordIOReader, read_index
 from elasticdl.data.recordio.writer import RecordWriter
 from elasticdl.errors import InputError
 

@@ -11,7 +11,7 @@ import pytest
 from elasticdl.data.examples.fields import decode
 from elasticdl.data.opening import open_reader
 from elasticdl.data.recordio.chunk import Compressor
-from elasticdl.data.recordio.index import read_index
+from elasticdl.data.recordio.reader import read_index
 from elasticdl.data.writing.convert import Options, Part, write
 from elasticdl.data.writing.sources import Asked
 from elasticdl.errors import DataError, InputError, MissingData

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from elasticdl.ps.model.ids import IdIndex
+from elasticdl.ps.model.rows import IdIndex
 from hypothesis import given
 from hypothesis import strategies as st
 

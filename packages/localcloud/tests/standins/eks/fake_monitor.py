@@ -8,7 +8,7 @@ from typing import Any
 
 from localcloud.standins.algebra import NULL
 from localcloud.standins.components import Constructed
-from localcloud.standins.eks.provider import construct
+from localcloud.standins.eks.__main__ import construct
 from localcloud.standins.monitor import Registration, Resource
 from localcloud.standins.values import UNKNOWN, from_plain, plain, repair_property_value, to_plain, wrap
 from pulumi.provider.experimental.property_value import PropertyValue, ResourceReference

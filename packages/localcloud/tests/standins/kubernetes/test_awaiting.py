@@ -6,7 +6,7 @@ import threading
 from typing import Any, cast
 
 import pytest
-from localcloud.standins.kubernetes.awaiting import infrastructure, workloads
+from localcloud.standins.kubernetes.awaiting import workloads
 from localcloud.standins.kubernetes.awaiting.conditions import BadExpression, decider
 from localcloud.standins.kubernetes.awaiting.decision import Failed, Object, Ready, Related, Waiting
 from localcloud.standins.kubernetes.awaiting.pods import decide_pod
@@ -186,16 +186,16 @@ def endpoint_slice(service: str = "s", *, ready: bool = True) -> Object:
 def test_service_needs_endpoints_only_where_it_selects_pods(
     spec: dict[str, Any], slices: list[Any], ready: bool
 ) -> None:
-    decision = infrastructure.decide_service({"metadata": {"name": "s"}, "spec": spec}, related(EndpointSlice=slices))
+    decision = workloads.decide_service({"metadata": {"name": "s"}, "spec": spec}, related(EndpointSlice=slices))
     assert isinstance(decision, Ready) is ready
 
 
 def test_claim_of_a_class_that_waits_for_its_first_consumer_is_ready_while_pending() -> None:
     claim = {"metadata": {"name": "c"}, "spec": {"storageClassName": "late"}, "status": {"phase": "Pending"}}
     late = related(StorageClass=[{"metadata": {"name": "late"}, "volumeBindingMode": "WaitForFirstConsumer"}])
-    assert isinstance(infrastructure.decide_claim(claim, late), Ready)
-    assert isinstance(infrastructure.decide_claim({**claim, "spec": {}}, late), Waiting)
-    assert isinstance(infrastructure.decide_claim({**claim, "status": {"phase": "Bound"}}, related()), Ready)
+    assert isinstance(workloads.decide_claim(claim, late), Ready)
+    assert isinstance(workloads.decide_claim({**claim, "spec": {}}, late), Waiting)
+    assert isinstance(workloads.decide_claim({**claim, "status": {"phase": "Bound"}}, related()), Ready)
 
 
 def test_a_user_who_may_not_list_storage_classes_can_wait_for_a_claim() -> None:
@@ -210,13 +210,13 @@ def test_a_user_who_may_not_list_storage_classes_can_wait_for_a_claim() -> None:
 
 
 def test_a_volume_is_ready_when_available_and_a_definition_when_established() -> None:
-    assert isinstance(infrastructure.decide_volume({"metadata": {"name": "v"}}, related()), Waiting)
-    assert isinstance(infrastructure.decide_volume({"status": {"phase": "Available"}}, related()), Ready)
-    assert isinstance(infrastructure.decide_volume({"status": {"phase": "Failed"}}, related()), Failed)
-    assert isinstance(infrastructure.decide_definition({}, related()), Waiting)
+    assert isinstance(workloads.decide_volume({"metadata": {"name": "v"}}, related()), Waiting)
+    assert isinstance(workloads.decide_volume({"status": {"phase": "Available"}}, related()), Ready)
+    assert isinstance(workloads.decide_volume({"status": {"phase": "Failed"}}, related()), Failed)
+    assert isinstance(workloads.decide_definition({}, related()), Waiting)
     for kind, value, decision in (("Established", "True", Ready), ("NamesAccepted", "False", Failed)):
         definition = {"status": {"conditions": conditions(**{kind: value})}}
-        assert isinstance(infrastructure.decide_definition(definition, related()), decision)
+        assert isinstance(workloads.decide_definition(definition, related()), decision)
 
 
 def test_unschedulable_pod_reports_the_message_of_the_scheduler() -> None:

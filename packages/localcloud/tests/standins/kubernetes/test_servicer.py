@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from localcloud.standins.kubernetes.__main__ import KubernetesServicer, ProviderHost
 from localcloud.standins.kubernetes.config import Config
 from localcloud.standins.kubernetes.engine import Severity
 from localcloud.standins.kubernetes.helm.arguments import ChartArguments
 from localcloud.standins.kubernetes.helm.chart import TYPE
 from localcloud.standins.kubernetes.provider import KubernetesProvider
-from localcloud.standins.kubernetes.servicer import KubernetesServicer, ProviderHost
 from localcloud.standins.serve import PluginError
 from localcloud.standins.values import repair_property_value
 from pulumi.provider.experimental.property_value import PropertyValue

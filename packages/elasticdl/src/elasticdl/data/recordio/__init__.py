@@ -1,8 +1,7 @@
 """RecordIO as ElasticDL wrote it, to be read record by record from any place.
 
 chunk      a chunk: header, compression, records
-index      where the chunks of a file are, and which records they hold
-reader     records of a file or a folder, by shard
+reader     the chunks of a file, by their headers alone, and records of a file or a folder, by shard
 writer     files of records
 manifest   which files a folder holds, with their records and bytes
 """

@@ -2,5 +2,4 @@
 
 convert  writes a dataset: files of records, parts for training and test, the manifest
 sources  what can be written: data at an address, or a dataset by its name
-clicks   a generated dataset of clicks, for recommenders
 """

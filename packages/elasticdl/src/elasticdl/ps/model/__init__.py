@@ -7,5 +7,4 @@ gradients    the mean of gradients that waited for each other
 dense        dense parameters, changed by torch's own optimizer
 rows         rows of an embedding table: a growing tensor, snapshots by copy on write
 row_updates  one step of an optimizer for the rows that have a gradient
-ids          an index from ids to positions
 """

@@ -2,7 +2,7 @@
 
     python -m localcloud.standins.kubernetes ENGINE_ADDRESS
 
-`provider` answers the engine, `operations` acts on a cluster; `servicer` answers for the one component, in `helm`.
+`provider` answers the engine, `operations` acts on a cluster; `__main__` answers for the one component, in `helm`.
 Below them: `metadata` and `state` (objects and their properties), `config`, `engine` (messages to the user),
 and the packages `cluster` (the API server), `decide` (what a change means) and `awaiting` (when an object is ready).
 """

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from localcloud.standins.kubernetes.awaiting import infrastructure, pods, workloads
+from localcloud.standins.kubernetes.awaiting import pods, workloads
 from localcloud.standins.kubernetes.awaiting.conditions import decider
 from localcloud.standins.kubernetes.awaiting.decision import Decide, Failed, Ready, Related, Waiting
 from localcloud.standins.kubernetes.cluster.client import Cluster
@@ -53,11 +53,11 @@ _AWAITERS: Final[dict[tuple[str, str], Awaiter]] = {
     ("apps", "DaemonSet"): Awaiter(workloads.decide_daemon_set, ("Pod",)),
     ("batch", "Job"): Awaiter(workloads.decide_job, ("Pod",)),
     ("", "Pod"): Awaiter(pods.decide_pod),
-    ("", "Service"): Awaiter(infrastructure.decide_service, ("EndpointSlice",)),
-    ("", "PersistentVolume"): Awaiter(infrastructure.decide_volume, seconds=300, on_read=False),
-    ("", "PersistentVolumeClaim"): Awaiter(infrastructure.decide_claim, ("StorageClass",), seconds=300, on_read=False),
+    ("", "Service"): Awaiter(workloads.decide_service, ("EndpointSlice",)),
+    ("", "PersistentVolume"): Awaiter(workloads.decide_volume, seconds=300, on_read=False),
+    ("", "PersistentVolumeClaim"): Awaiter(workloads.decide_claim, ("StorageClass",), seconds=300, on_read=False),
     ("apiextensions.k8s.io", "CustomResourceDefinition"): Awaiter(
-        infrastructure.decide_definition, seconds=60, on_read=False
+        workloads.decide_definition, seconds=60, on_read=False
     ),
 }
 _GROUP_VERSIONS: Final = {

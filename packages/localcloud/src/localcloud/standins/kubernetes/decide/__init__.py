@@ -1,1 +1,1 @@
-"""Pure decisions: `diff` (what changed), `force_new` (what replaces), `plan`, `field_managers` (owners)."""
+"""Pure decisions: `diff` (what changed), `plan` (what replaces), `field_managers` (owners)."""

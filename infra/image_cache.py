@@ -1,6 +1,8 @@
-"""The registries that ECR caches for a stack, and the names of their images in the cache. Pure.
+"""Images through ECR's pull-through cache: which of them, under which names, and the rules in ECR.
 
-    place = f"{registry(account, region, partition)}/{stack.name}"
+    stack = image_cache.through(stack, account)          # before any manifest is made
+    ImageCache(name, ImageCacheArgs(stack.image_cache), account.options())
+
     cached("quay.io/coreos/etcd:v3.5.21", place, upstreams(stack.image_cache))
     # 123456789012.dkr.ecr.us-west-2.amazonaws.com/tidewater-dev/quay/coreos/etcd:v3.5.21
 
@@ -13,7 +15,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import pulumi
+import pulumi_aws as aws
+
 import settings
+from infra.account import Account, partition_of
 
 
 @dataclass(frozen=True)
@@ -34,6 +40,20 @@ WITHOUT_CREDENTIALS = (
     Upstream("registry.k8s.io", "registry.k8s.io", "k8s"),
 )
 DOCKER_HUB = Upstream("docker.io", "registry-1.docker.io", "hub")
+
+
+def through(stack: settings.Settings, account: Account) -> settings.Settings:
+    """Return the settings with the names that images have in the stack's cache; without a cache, as they are.
+
+    The names contain the account's number, so AWS is asked for it. Manifests are made of plain text, so the program
+    waits for the answer.
+    """
+    if stack.image_cache is None:
+        return stack
+    caller = aws.get_caller_identity(opts=pulumi.InvokeOptions(provider=account.provider))
+    place = f"{registry(caller.account_id, stack.region, partition_of(caller.arn))}/{stack.name}"
+    known = upstreams(stack.image_cache)
+    return stack.with_images(lambda image: cached(image, place, known))
 
 
 def upstreams(cache: settings.ImageCache) -> tuple[Upstream, ...]:
@@ -70,3 +90,31 @@ def _parts(image: str) -> tuple[str, str]:
     if first == DOCKER_HUB.registry and "/" not in rest:
         rest = f"library/{rest}"
     return first, rest
+
+
+@dataclass(frozen=True)
+class ImageCacheArgs:
+    """What is cached."""
+
+    cache: settings.ImageCache
+
+
+class ImageCache(pulumi.ComponentResource):
+    """The rules of the stack that the component is named after. Pods come after all of them.
+
+    ECR makes a repository for each image at its first pull, and keeps it when the rule is deleted; python -m
+    scripts.sweep finds these repositories, and rules that are left, by the stack's name at the beginning of theirs.
+    """
+
+    def __init__(self, name: str, args: ImageCacheArgs, opts: pulumi.ResourceOptions) -> None:
+        super().__init__("tidewater:infra:ImageCache", name, None, opts)
+        for upstream in upstreams(args.cache):
+            secret = args.cache.docker_hub_secret if upstream == DOCKER_HUB else None
+            aws.ecr.PullThroughCacheRule(
+                f"{name}-{upstream.folder}",
+                ecr_repository_prefix=f"{name}/{upstream.folder}",
+                upstream_registry_url=upstream.url,
+                credential_arn=secret,
+                opts=pulumi.ResourceOptions(parent=self),
+            )
+        self.register_outputs({})

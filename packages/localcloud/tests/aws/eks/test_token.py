@@ -11,9 +11,9 @@ import pytest
 from botocore.auth import SigV4QueryAuth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
+from localcloud.aws.eks import token
 from localcloud.aws.eks.errors import EksError
-from localcloud.aws.eks.identity import token
-from localcloud.aws.eks.identity.token import BadToken
+from localcloud.aws.eks.token import BadToken
 from localcloud.aws.principals import Principal
 from localcloud.errors import CloudError
 

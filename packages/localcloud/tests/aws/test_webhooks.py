@@ -7,8 +7,8 @@ import json
 from typing import Any
 
 import pytest
+from localcloud.aws import webhooks
 from localcloud.aws.eks.errors import EksError
-from localcloud.aws.eks.identity import pod_webhook
 from localcloud.aws.eks.operations import pod_identities
 from localcloud.aws.principals import Role
 
@@ -47,7 +47,7 @@ def distrust(world: World) -> None:
 
 def admit(world: World, pod: dict[str, Any], namespace: str = "tidewater") -> list[dict[str, Any]]:
     request = {"apiVersion": "admission.k8s.io/v1", "request": {"uid": "1", "namespace": namespace, "object": pod}}
-    answer = pod_webhook.review(world.eks, "demo", "http://198.18.0.1:1", request)["response"]
+    answer = webhooks.review(world.eks, "demo", "http://198.18.0.1:1", request)["response"]
     assert answer["allowed"]
     changes: list[dict[str, Any]] = json.loads(base64.b64decode(answer.get("patch", "W10=")))
     return changes

@@ -1,4 +1,4 @@
-"""A whole stack that pulls its images through ECR."""
+"""The names of images in the cache, and the rules that fill it."""
 
 from __future__ import annotations
 
@@ -10,19 +10,68 @@ from typing import Any
 import pytest
 
 import settings
-from infra.image_cache import names
+from infra import image_cache
 from scripts.sweep.model import Stack
 from scripts.sweep.storage import PULL_THROUGH_RULES
 from settings.model import MAX_CACHED_NAME_LENGTH
 from tests import graph
 
+PLACE = "123456789012.dkr.ecr.us-west-2.amazonaws.com/tidewater-dev"
+SECRET = "arn:aws:secretsmanager:us-west-2:123456789012:secret:ecr-pullthroughcache/hub-AbCdEf"
+OPEN = image_cache.upstreams(settings.ImageCache(""))
+ALL = image_cache.upstreams(settings.ImageCache(SECRET))
 RULE = "aws:ecr/pullThroughCacheRule:PullThroughCacheRule"
 POLICY = "aws:iam/rolePolicy:RolePolicy"
 STACK = "dev"
 NAME = f"tidewater-{STACK}"
 REGISTRY = f"{graph.ACCOUNT}.dkr.ecr.{graph.REGION}.amazonaws.com"
-SECRET = f"arn:aws:secretsmanager:{graph.REGION}:{graph.ACCOUNT}:secret:ecr-pullthroughcache/hub-AbCdEf"
-EVERYTHING = {"imageCache": True, "dockerHubSecret": SECRET, "monitoring": "prometheus"}
+SECRET_ARN = f"arn:aws:secretsmanager:{graph.REGION}:{graph.ACCOUNT}:secret:ecr-pullthroughcache/hub-AbCdEf"
+EVERYTHING = {"imageCache": True, "dockerHubSecret": SECRET_ARN, "monitoring": "prometheus"}
+
+
+@pytest.mark.parametrize(
+    ("image", "path"),
+    [
+        ("quay.io/coreos/etcd:v3.5.21", "quay/coreos/etcd:v3.5.21"),
+        ("public.ecr.aws/docker/library/python:3.12", "ecr/docker/library/python:3.12"),
+        ("registry.k8s.io/pause@sha256:0123", "k8s/pause@sha256:0123"),
+        ("pytorch/pytorch:2.14.1", "hub/pytorch/pytorch:2.14.1"),
+        ("docker.io/pytorch/pytorch:2.14.1", "hub/pytorch/pytorch:2.14.1"),
+        ("python:3.12", "hub/library/python:3.12"),
+        ("docker.io/python:3.12", "hub/library/python:3.12"),
+        ("python@sha256:0123", "hub/library/python@sha256:0123"),
+    ],
+)
+def test_an_image_of_a_cached_registry_has_its_name_under_the_stacks_prefix(image: str, path: str) -> None:
+    assert image_cache.cached(image, PLACE, ALL) == f"{PLACE}/{path}"
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        "nvcr.io/nvidia/k8s-device-plugin:v0.20.0",
+        "602401143452.dkr.ecr.us-west-2.amazonaws.com/eks/aws-efa-k8s-device-plugin:v0.5.8",
+        "registry:5000/quay.io/etcd",
+        "ghcr.io/quay.io/etcd",
+    ],
+)
+def test_an_image_of_another_registry_keeps_its_name(image: str) -> None:
+    assert image_cache.cached(image, PLACE, ALL) == image
+
+
+@pytest.mark.parametrize("image", ["pytorch/pytorch:2.14.1", "python", "docker.io/library/python:3.12"])
+def test_without_credentials_images_of_docker_hub_keep_their_names(image: str) -> None:
+    assert image_cache.cached(image, PLACE, OPEN) == image
+
+
+def test_a_name_in_the_cache_is_not_changed_again() -> None:
+    once = image_cache.cached("quay.io/coreos/etcd:v3.5.21", PLACE, ALL)
+    assert image_cache.cached(once, PLACE, ALL) == once
+
+
+def test_the_registry_of_a_partition_has_its_domain() -> None:
+    assert image_cache.registry("1", "us-gov-west-1", "aws-us-gov") == "1.dkr.ecr.us-gov-west-1.amazonaws.com"
+    assert image_cache.registry("1", "cn-north-1", "aws-cn") == "1.dkr.ecr.cn-north-1.amazonaws.com.cn"
 
 
 def deployed(**changes: Any) -> graph.Graph:
@@ -58,7 +107,7 @@ def test_all_pods_get_their_images_through_the_cache_but_those_of_nvidia(made: g
     outside = {image for image in found if not image.startswith(f"{REGISTRY}/{NAME}/")}
     assert {image.partition("/")[0] for image in outside} == {"nvcr.io"}
     before = {
-        names.cached(image, f"{REGISTRY}/{NAME}", names.upstreams(settings.ImageCache(SECRET)))
+        image_cache.cached(image, f"{REGISTRY}/{NAME}", image_cache.upstreams(settings.ImageCache(SECRET_ARN)))
         for image in all_images(deployed(monitoring="prometheus"))
     }
     assert found == before
@@ -88,7 +137,7 @@ def test_each_upstream_has_a_rule_under_the_stacks_name(made: graph.Graph) -> No
         f"{NAME}/hub": "registry-1.docker.io",
     }
     assert {prefix for prefix, rule in rules.items() if rule.get("credentialArn")} == {f"{NAME}/hub"}
-    assert rules[f"{NAME}/hub"]["credentialArn"] == SECRET
+    assert rules[f"{NAME}/hub"]["credentialArn"] == SECRET_ARN
 
 
 def test_without_credentials_there_is_no_rule_for_docker_hub() -> None:
@@ -97,7 +146,7 @@ def test_without_credentials_there_is_no_rule_for_docker_hub() -> None:
 
 
 def test_the_longest_name_leaves_room_for_every_folder() -> None:
-    folders = [upstream.folder for upstream in names.upstreams(settings.ImageCache(SECRET))]
+    folders = [upstream.folder for upstream in image_cache.upstreams(settings.ImageCache(SECRET_ARN))]
     assert all(MAX_CACHED_NAME_LENGTH + len(f"/{folder}") <= 30 for folder in folders)
     longest = "s" * (MAX_CACHED_NAME_LENGTH - len("tidewater-"))
     settings.parse({**graph.defaults(), "imageCache": True}, stack=longest)

@@ -9,7 +9,7 @@ from typing import Any
 import pulumi
 import pytest
 
-from infra.zones import workers as worker_zones
+from infra import zones as worker_zones
 from tests import graph
 
 ZONES = ["a", "b", "c"]

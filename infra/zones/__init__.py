@@ -1,4 +1,0 @@
-"""In which zones things are.
-
-workers      which of the stack's zones have the worker nodes
-"""
