@@ -4,12 +4,11 @@ account          the AWS provider and the account behind it
 preflight        what the region and the account must have, checked before anything is made
 network          VPC, subnets, routes, NAT gateways
 zones            which of the zones have the worker nodes
-encryption       the KMS key
+encryption       the KMS key, and the control plane's log group
 bucket           the S3 bucket for code and checkpoints
 identity         IAM roles of nodes, the EFS CSI driver and the training pods
 policies         policy documents, as pure functions
 cluster          the EKS control plane, and the addons that nodes need
-logs             the control plane's log group
 node_groups      managed node groups for the system and for the workers
 image_cache      rules that let nodes pull images through ECR, and the images' names there
 karpenter        what Karpenter needs: roles, pod identity, and the queue of interruption notices

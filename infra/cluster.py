@@ -22,7 +22,7 @@ import pulumi_eks as eks
 
 import settings
 from infra.account import Account, is_caller
-from infra.logs import control_plane_log_group
+from infra.encryption import control_plane_log_group
 from infra.network import Network
 
 LOG_TYPES = ("api", "audit", "authenticator", "controllerManager", "scheduler")

@@ -1,5 +1,7 @@
 """One customer-managed KMS key for all the stack's data: Kubernetes secrets, file system, bucket, logs.
 
+The control plane's log group is here too, since the key's policy names it.
+
 Node volumes use the account's EBS key. A customer-managed key would need a grant for the role of the Auto Scaling
 service, which does not exist in a new account.
 """
@@ -13,7 +15,6 @@ import pulumi_aws as aws
 
 from infra import policies
 from infra.account import Account
-from infra.logs import control_plane_log_group_name
 
 
 @dataclass(frozen=True)
@@ -45,3 +46,21 @@ class Encryption(pulumi.ComponentResource):
         aws.kms.Alias(f"{name}-key", name=f"alias/{name}", target_key_id=key.key_id, opts=child)
         self.arn = key.arn
         self.register_outputs({"keyArn": key.arn})
+
+
+def control_plane_log_group_name(cluster_name: str) -> str:
+    """Return the name that EKS gives the log group of a cluster."""
+    return f"/aws/eks/{cluster_name}/cluster"
+
+
+def control_plane_log_group(
+    cluster_name: str, *, key_arn: pulumi.Input[str], retention_days: int, opts: pulumi.ResourceOptions
+) -> aws.cloudwatch.LogGroup:
+    """Make the log group of one cluster, before the cluster: EKS would create one without retention and key."""
+    return aws.cloudwatch.LogGroup(
+        f"{cluster_name}-control-plane",
+        name=control_plane_log_group_name(cluster_name),
+        retention_in_days=retention_days,
+        kms_key_id=key_arn,
+        opts=opts,
+    )

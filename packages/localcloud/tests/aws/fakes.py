@@ -13,6 +13,7 @@ from itertools import count
 from typing import Any, ClassVar
 
 from localcloud.aws.ec2 import Ec2Instance, InstanceType, LaunchRefused, LaunchSpec, Subnet
+from localcloud.aws.eks import reconcile, service
 from localcloud.aws.eks.model import Json
 from localcloud.aws.eks.state import Eks, Settings
 from localcloud.aws.principals import Principal, Role, SessionCredentials, UnknownCredentials
@@ -337,8 +338,6 @@ class World:
     pod_role: str
 
     def call(self, operation: str, caller: Principal = OPERATOR, **params: Any) -> Json:
-        from localcloud.aws.eks import service
-
         if "clusterName" in params:
             params.setdefault("name", params["clusterName"])
         answer: Json = json.loads(json.dumps(service.answer(self.eks, caller, operation, params)))
@@ -346,8 +345,6 @@ class World:
 
     def cluster(self, name: str = "demo", **params: Any) -> None:
         """Create a cluster and start it."""
-        from localcloud.aws.eks import reconcile
-
         given: Json = {
             "roleArn": self.cluster_role,
             "resourcesVpcConfig": {"subnetIds": sorted(self.ec2.subnets)},
@@ -368,8 +365,6 @@ class World:
 
     def turn(self, rounds: int = 1, later_seconds: float = 0.0) -> None:
         """Run some rounds of the reconciler, now or at a later time."""
-        from localcloud.aws.eks import reconcile
-
         for _ in range(rounds):
             reconcile.step(self.eks, self.eks.clusters["demo"], time.monotonic() + later_seconds)
 
