@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from tests.controller.fakes import jobs
+from tests.controller.fakes.api import Killed
 from tidewater.controller.cluster.client import Cluster, Manifest, Page, Ref, Source, WatchEvent
 from tidewater.controller.cluster.fence import Fence, Fenced
 from tidewater.controller.cluster.http import ApiServer, connect
@@ -30,10 +31,6 @@ T = TypeVar("T")
 
 PATIENCE_SECONDS = 60.0
 POLL_SECONDS = 0.05
-
-
-class Killed(BaseException):
-    """The process is killed: no code of it runs any more."""
 
 
 @dataclass

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.controller.fakes import virtual
 from tests.controller.fakes.api import merged
 from tidewater.controller.act import AT_A_TIME, batches, difference, together
 from tidewater.kube.errors import Unavailable
@@ -44,7 +43,7 @@ def test_batches_keep_the_order_and_lose_nothing() -> None:
     assert max(map(len, found)) == AT_A_TIME
 
 
-def test_requests_that_are_sent_together_all_end_before_an_error_goes_on() -> None:
+async def test_requests_that_are_sent_together_all_end_before_an_error_goes_on() -> None:
     ended = list[int]()
 
     async def request(number: int) -> None:
@@ -53,9 +52,6 @@ def test_requests_that_are_sent_together_all_end_before_an_error_goes_on() -> No
         if number == 1:
             raise Unavailable("no answer")
 
-    async def main() -> None:
-        with pytest.raises(Unavailable):
-            await together(request(number) for number in range(4))
-
-    virtual.run(main())
+    with pytest.raises(Unavailable):
+        await together(request(number) for number in range(4))
     assert ended == [0, 1, 2, 3]

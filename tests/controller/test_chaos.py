@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.controller.fakes import jobs, virtual
-from tests.controller.fakes.api import WRITES, Call, Fault
+from tests.controller.fakes.api import WRITES, Call, Fault, Killed
 from tests.controller.fakes.world import World
 from tidewater.controller.cluster.client import Manifest
 from tidewater.elasticjob import names
@@ -32,10 +32,6 @@ LASTING = (
     "state restarts replicas replicaStatuses desired settledReplicas observedGeneration jobRestarts restartTime".split()
 )
 """What the status must say at the end, whenever it was written."""
-
-
-class Killed(BaseException):
-    """The process is killed: no code of it runs any more."""
 
 
 @dataclass(frozen=True)
@@ -219,60 +215,51 @@ def test_every_answer_may_be_lost_once(name: str) -> None:
     assert virtual.run(main()) == expected
 
 
-def test_an_api_server_that_restarts_again_and_again_only_delays() -> None:
-    async def main() -> None:
-        world = World()
-        world.start()
-        for number in range(20):
-            world.apply(jobs.manifest(f"job-{number}"))
-            world.api.down = number % 2 == 0
-            world.api.restart()
-            if number % 5 == 0:
-                world.api.compact()
-            await world.settle(3)
-        world.api.down = False
-        await world.settle(60)
-        assert len(world.pods()) == 40
-        assert set(world.pods().values()) == {"Running"}
-        assert all("Running" in world.conditions(f"job-{number}") for number in range(20))
-
-    virtual.run(main())
+async def test_an_api_server_that_restarts_again_and_again_only_delays() -> None:
+    world = World()
+    world.start()
+    for number in range(20):
+        world.apply(jobs.manifest(f"job-{number}"))
+        world.api.down = number % 2 == 0
+        world.api.restart()
+        if number % 5 == 0:
+            world.api.compact()
+        await world.settle(3)
+    world.api.down = False
+    await world.settle(60)
+    assert len(world.pods()) == 40
+    assert set(world.pods().values()) == {"Running"}
+    assert all("Running" in world.conditions(f"job-{number}") for number in range(20))
 
 
-def test_two_controllers_at_once_make_no_pod_twice() -> None:
-    async def main() -> None:
-        world = World()
-        replicas = [world.start(), world.start()]
-        for number in range(10):
-            world.apply(jobs.manifest(f"job-{number}"))
-        await world.settle()
-        for number in range(10):
-            world.scale(3, f"job-{number}")
-        await world.settle(60)
-        assert len(world.pods()) == 30
-        created = [call.name for call in world.api.calls if call.verb == "create" and call.kind == PODS]
-        assert len(set(created)) == 30
-        assert max(world.most.values()) == 3
-        for replica in replicas:
-            await replica.stop()
-
-    virtual.run(main())
+async def test_two_controllers_at_once_make_no_pod_twice() -> None:
+    world = World()
+    replicas = [world.start(), world.start()]
+    for number in range(10):
+        world.apply(jobs.manifest(f"job-{number}"))
+    await world.settle()
+    for number in range(10):
+        world.scale(3, f"job-{number}")
+    await world.settle(60)
+    assert len(world.pods()) == 30
+    created = [call.name for call in world.api.calls if call.verb == "create" and call.kind == PODS]
+    assert len(set(created)) == 30
+    assert max(world.most.values()) == 3
+    for replica in replicas:
+        await replica.stop()
 
 
-def test_a_former_leader_that_wakes_up_changes_nothing() -> None:
-    async def main() -> None:
-        world = World()
-        former = world.start()
-        world.apply(jobs.manifest())
-        await world.settle()
-        former.fence.close()
-        before = len(former.client.calls)
-        world.scale(3)
-        await world.settle()
-        assert [call for call in former.client.calls[before:] if call.verb in WRITES] == []
-        assert len(world.pods()) == 2
-        world.start()
-        await world.settle()
-        assert len(world.pods()) == 3
-
-    virtual.run(main())
+async def test_a_former_leader_that_wakes_up_changes_nothing() -> None:
+    world = World()
+    former = world.start()
+    world.apply(jobs.manifest())
+    await world.settle()
+    former.fence.close()
+    before = len(former.client.calls)
+    world.scale(3)
+    await world.settle()
+    assert [call for call in former.client.calls[before:] if call.verb in WRITES] == []
+    assert len(world.pods()) == 2
+    world.start()
+    await world.settle()
+    assert len(world.pods()) == 3

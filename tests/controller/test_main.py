@@ -83,91 +83,73 @@ async def pair(world: World) -> tuple[Replica, Replica]:
     return leader, other
 
 
-def test_of_two_replicas_one_acts_and_both_are_ready() -> None:
-    async def main() -> None:
-        leader, other = await pair(World())
-        assert leader.writes() > 0
-        assert other.writes() == 0
-        assert not [call for call in other.client.calls if call.verb in ("list", "watch")]
-        assert (leader.ready, other.ready) == (200, 200)
-
-    virtual.run(main())
+async def test_of_two_replicas_one_acts_and_both_are_ready() -> None:
+    leader, other = await pair(World())
+    assert leader.writes() > 0
+    assert other.writes() == 0
+    assert not [call for call in other.client.calls if call.verb in ("list", "watch")]
+    assert (leader.ready, other.ready) == (200, 200)
 
 
-def test_a_replica_that_reaches_no_api_server_is_not_ready() -> None:
-    async def main() -> None:
-        world = World()
-        world.api.down = True
-        replica = Replica(world.api, "a")
-        await world.settle()
-        assert replica.ready == 503
-        world.api.down = False
-        await world.settle()
-        assert replica.ready == 200
-
-    virtual.run(main())
+async def test_a_replica_that_reaches_no_api_server_is_not_ready() -> None:
+    world = World()
+    world.api.down = True
+    replica = Replica(world.api, "a")
+    await world.settle()
+    assert replica.ready == 503
+    world.api.down = False
+    await world.settle()
+    assert replica.ready == 200
 
 
-def test_after_the_leaders_death_the_other_replica_acts_within_fifteen_seconds() -> None:
-    async def main() -> None:
-        world = World()
-        leader, other = await pair(world)
-        before = world.uids()
-        leader.client.dead = ConnectionError("the process is dead")
-        world.scale(3)
-        died = virtual.seconds()
-        await world.until(lambda: len(world.pods()) == 3)
-        assert virtual.seconds() - died <= 15
-        assert other.leads()
-        assert world.uids().items() > before.items()
-        created = [call.name for call in world.api.calls if call.verb == "create" and call.kind == PODS]
-        assert len(created) == 3
-
-    virtual.run(main())
+async def test_after_the_leaders_death_the_other_replica_acts_within_fifteen_seconds() -> None:
+    world = World()
+    leader, other = await pair(world)
+    before = world.uids()
+    leader.client.dead = ConnectionError("the process is dead")
+    world.scale(3)
+    died = virtual.seconds()
+    await world.until(lambda: len(world.pods()) == 3)
+    assert virtual.seconds() - died <= 15
+    assert other.leads()
+    assert world.uids().items() > before.items()
+    created = [call.name for call in world.api.calls if call.verb == "create" and call.kind == PODS]
+    assert len(created) == 3
 
 
-def test_a_leader_that_is_stopped_hands_over_at_once() -> None:
-    async def main() -> None:
-        world = World()
-        leader, other = await pair(world)
-        await leader.stop()
-        stopped = virtual.seconds()
-        await world.until(other.leads)
-        assert virtual.seconds() - stopped <= 2
-        assert not leader.leads()
-
-    virtual.run(main())
+async def test_a_leader_that_is_stopped_hands_over_at_once() -> None:
+    world = World()
+    leader, other = await pair(world)
+    await leader.stop()
+    stopped = virtual.seconds()
+    await world.until(other.leads)
+    assert virtual.seconds() - stopped <= 2
+    assert not leader.leads()
 
 
-def test_a_leader_that_was_frozen_writes_nothing_when_it_wakes_up_and_waits_for_its_turn() -> None:
-    async def main() -> None:
-        world = World()
-        leader, other = await pair(world)
-        leader.ahead += 60.0  # it was stopped for a minute: its clock has gone on, and nothing else of it
-        before = leader.writes()
-        world.scale(3)
-        await world.settle(60)
-        assert leader.writes() == before or leader.leads()
-        assert leader.leads() != other.leads()
-        assert len(world.pods()) == 3
-        assert "event=not_leading" in leader.output.getvalue()
-
-    virtual.run(main())
+async def test_a_leader_that_was_frozen_writes_nothing_when_it_wakes_up_and_waits_for_its_turn() -> None:
+    world = World()
+    leader, other = await pair(world)
+    leader.ahead += 60.0  # it was stopped for a minute: its clock has gone on, and nothing else of it
+    before = leader.writes()
+    world.scale(3)
+    await world.settle(60)
+    assert leader.writes() == before or leader.leads()
+    assert leader.leads() != other.leads()
+    assert len(world.pods()) == 3
+    assert "event=not_leading" in leader.output.getvalue()
 
 
-def test_without_an_api_server_the_leader_stops_acting_and_goes_on_when_it_is_back() -> None:
-    async def main() -> None:
-        world = World()
-        leader, other = await pair(world)
-        world.api.down = True
-        world.api.restart()
-        await world.settle(60)
-        assert not leader.leads()
-        assert not other.leads()
-        world.scale(3)
-        world.api.down = False
-        await world.settle(60)
-        assert leader.leads() != other.leads()
-        assert len(world.pods()) == 3
-
-    virtual.run(main())
+async def test_without_an_api_server_the_leader_stops_acting_and_goes_on_when_it_is_back() -> None:
+    world = World()
+    leader, other = await pair(world)
+    world.api.down = True
+    world.api.restart()
+    await world.settle(60)
+    assert not leader.leads()
+    assert not other.leads()
+    world.scale(3)
+    world.api.down = False
+    await world.settle(60)
+    assert leader.leads() != other.leads()
+    assert len(world.pods()) == 3

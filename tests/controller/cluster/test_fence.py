@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from tests.controller.fakes import virtual
 from tests.controller.fakes.api import Api
 from tidewater.controller.cluster.client import Ref, Source
 from tidewater.controller.cluster.fence import Fence, Fenced, NotLeader, uptime
@@ -30,27 +29,24 @@ def test_a_fence_is_open_until_its_moment() -> None:
         fence.check()
 
 
-def test_a_closed_fence_stops_every_write_and_no_read() -> None:
-    async def main() -> None:
-        api = Api()
-        created = api.create(PODS, POD)
-        cluster = Fenced(api.client(), Fence())
-        writes: tuple[Callable[[], Awaitable[object]], ...] = (
-            lambda: cluster.create(PODS, POD),
-            lambda: cluster.replace(PODS, created),
-            lambda: cluster.patch(REF, {"spec": {}}),
-            lambda: cluster.delete(REF, uid=created["metadata"]["uid"]),
-        )
-        for write in writes:
-            with pytest.raises(NotLeader):
-                await write()
-        assert await cluster.get(REF) == created
-        assert (await cluster.list(Source(PODS))).items == [created]
-        async for event in cluster.watch(Source(PODS), "0"):
-            assert event.object == created
-            break
-
-    virtual.run(main())
+async def test_a_closed_fence_stops_every_write_and_no_read() -> None:
+    api = Api()
+    created = api.create(PODS, POD)
+    cluster = Fenced(api.client(), Fence())
+    writes: tuple[Callable[[], Awaitable[object]], ...] = (
+        lambda: cluster.create(PODS, POD),
+        lambda: cluster.replace(PODS, created),
+        lambda: cluster.patch(REF, {"spec": {}}),
+        lambda: cluster.delete(REF, uid=created["metadata"]["uid"]),
+    )
+    for write in writes:
+        with pytest.raises(NotLeader):
+            await write()
+    assert await cluster.get(REF) == created
+    assert (await cluster.list(Source(PODS))).items == [created]
+    async for event in cluster.watch(Source(PODS), "0"):
+        assert event.object == created
+        break
 
 
 def test_the_clock_never_goes_back() -> None:

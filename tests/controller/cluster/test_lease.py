@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Callable
 
 import pytest
@@ -66,6 +67,14 @@ class Replica:
                 await self.election.release()
 
 
+async def pair() -> tuple[Api, Replica, Replica]:
+    """Return an API server and its two replicas, the leader first."""
+    api = Api()
+    first, second = Replica(api, "a"), Replica(api, "b")
+    leader = await leader_of(first, second)
+    return api, leader, second if leader is first else first
+
+
 async def leader_of(*replicas: Replica) -> Replica:
     """Wait for one to lead."""
     while not any(replica.fence.open for replica in replicas):
@@ -74,68 +83,47 @@ async def leader_of(*replicas: Replica) -> Replica:
     return found
 
 
-def test_one_of_two_leads_and_keeps_leading() -> None:
-    async def main() -> None:
-        api = Api()
-        replicas = [Replica(api, "a"), Replica(api, "b")]
-        leader = await leader_of(*replicas)
-        for _ in range(600):
-            await asyncio.sleep(0.5)
-            assert [replica.fence.open for replica in replicas] == [replica is leader for replica in replicas]
-        assert leader.terms == 1
-        assert not [error for replica in replicas for error in replica.errors[1:]]
-
-    virtual.run(main())
+async def test_one_of_two_leads_and_keeps_leading() -> None:
+    _, leader, other = await pair()
+    for _ in range(600):
+        await asyncio.sleep(0.5)
+        assert (leader.fence.open, other.fence.open) == (True, False)
+    assert leader.terms == 1
+    assert (leader.errors[1:], other.errors[1:]) == ([], [])
 
 
-def test_in_steady_state_each_replica_sends_one_request_per_interval() -> None:
-    async def main() -> None:
-        api = Api()
-        await leader_of(Replica(api, "a"), Replica(api, "b"))
-        before = len(api.calls)
-        await asyncio.sleep(100)
-        most = 100 / TERMS.renew_seconds + 100 / (0.8 * TERMS.poll_seconds)
-        assert len(api.calls) - before <= most + 2
-
-    virtual.run(main())
+async def test_in_steady_state_each_replica_sends_one_request_per_interval() -> None:
+    api, *_ = await pair()
+    before = len(api.calls)
+    await asyncio.sleep(100)
+    most = 100 / TERMS.renew_seconds + 100 / (0.8 * TERMS.poll_seconds)
+    assert len(api.calls) - before <= most + 2
 
 
-def test_a_dead_leader_is_replaced_within_fifteen_seconds() -> None:
-    async def main() -> None:
-        api = Api()
-        replicas = [Replica(api, "a"), Replica(api, "b")]
-        leader = await leader_of(*replicas)
-        await asyncio.sleep(30)
-        leader.task.cancel()
-        leader.election.release = nothing  # type: ignore[method-assign]
-        (other,) = [replica for replica in replicas if replica is not leader]
-        began = virtual.seconds()
-        await asyncio.sleep(0)
-        await leader_of(other)
-        assert virtual.seconds() - began < 13
-
+async def test_a_dead_leader_is_replaced_within_fifteen_seconds() -> None:
     async def nothing() -> None:
         """A killed process releases nothing."""
 
-    virtual.run(main())
+    _, leader, other = await pair()
+    await asyncio.sleep(30)
+    leader.task.cancel()
+    leader.election.release = nothing  # type: ignore[method-assign]
+    began = virtual.seconds()
+    await asyncio.sleep(0)
+    await leader_of(other)
+    assert virtual.seconds() - began < 13
 
 
-def test_a_leader_that_stops_is_replaced_at_the_next_look() -> None:
-    async def main() -> None:
-        api = Api()
-        replicas = [Replica(api, "a"), Replica(api, "b")]
-        leader = await leader_of(*replicas)
-        leader.task.cancel()
-        (other,) = [replica for replica in replicas if replica is not leader]
-        began = virtual.seconds()
-        await leader_of(other)
-        assert virtual.seconds() - began <= TERMS.poll_seconds + 0.2
-        assert api.get(LEASES, PLACE.namespace, PLACE.name)["spec"]["holderIdentity"] == other.name
-
-    virtual.run(main())
+async def test_a_leader_that_stops_is_replaced_at_the_next_look() -> None:
+    api, leader, other = await pair()
+    leader.task.cancel()
+    began = virtual.seconds()
+    await leader_of(other)
+    assert virtual.seconds() - began <= TERMS.poll_seconds + 0.2
+    assert api.get(LEASES, PLACE.namespace, PLACE.name)["spec"]["holderIdentity"] == other.name
 
 
-def test_a_leader_that_cannot_renew_stops_before_another_begins() -> None:
+async def test_a_leader_that_cannot_renew_stops_before_another_begins() -> None:
     cut = set[str]()
 
     def partition(name: str) -> Callable[[Call, str], None]:
@@ -145,69 +133,58 @@ def test_a_leader_that_cannot_renew_stops_before_another_begins() -> None:
 
         return fault
 
-    async def main() -> None:
-        api = Api()
-        replicas = [Replica(api, name, partition(name)) for name in "ab"]
-        for _ in range(20):
-            leader = await leader_of(*replicas)
-            cut.add(leader.name)
-            while leader.fence.open:
-                await asyncio.sleep(0.05)
-            stopped = virtual.seconds()
-            (other,) = [replica for replica in replicas if replica is not leader]
-            await leader_of(other)
-            assert virtual.seconds() - stopped >= TERMS.duration_seconds - TERMS.fence_seconds - TERMS.renew_seconds
-            cut.clear()
-            await asyncio.sleep(5)
-
-    virtual.run(main())
+    api = Api()
+    replicas = [Replica(api, name, partition(name)) for name in "ab"]
+    for _ in range(20):
+        leader = await leader_of(*replicas)
+        cut.add(leader.name)
+        while leader.fence.open:
+            await asyncio.sleep(0.05)
+        stopped = virtual.seconds()
+        (other,) = [replica for replica in replicas if replica is not leader]
+        await leader_of(other)
+        assert virtual.seconds() - stopped >= TERMS.duration_seconds - TERMS.fence_seconds - TERMS.renew_seconds
+        cut.clear()
+        await asyncio.sleep(5)
 
 
-def test_never_do_two_replicas_act_whatever_requests_fail() -> None:
-    async def main(seed: int) -> None:
-        import random
+@pytest.mark.parametrize("seed", range(5))
+async def test_never_do_two_replicas_act_whatever_requests_fail(seed: int) -> None:
+    dice = random.Random(seed)
 
-        dice = random.Random(seed)
+    def fault(call: Call, moment: str) -> None:
+        if dice.random() < 0.3:
+            raise Unavailable("timed out")
 
-        def fault(call: Call, moment: str) -> None:
-            if dice.random() < 0.3:
-                raise Unavailable("timed out")
-
-        api = Api()
-        replicas = [Replica(api, name, fault) for name in "abc"]
-        led = 0
-        for _ in range(4000):
-            await asyncio.sleep(0.1)
-            open_now = sum(replica.fence.open for replica in replicas)
-            assert open_now <= 1
-            led += open_now
-        assert led > 2000
-
-    for seed in range(5):
-        virtual.run(main(seed))
+    api = Api()
+    replicas = [Replica(api, name, fault) for name in "abc"]
+    led = 0
+    for _ in range(4000):
+        await asyncio.sleep(0.1)
+        open_now = sum(replica.fence.open for replica in replicas)
+        assert open_now <= 1
+        led += open_now
+    assert led > 2000
 
 
-def test_a_frozen_leader_wakes_up_and_does_not_write() -> None:
-    async def main() -> None:
-        api = Api()
-        frozen = [0.0]
-        fence = Fence(lambda: virtual.seconds() + frozen[0])
-        election = Election(api.client(), PLACE, "a", fence=fence, terms=TERMS)
-        cluster = Fenced(api.client(), fence)
-        await election.acquire()
-        holding = asyncio.create_task(election.hold())
-        await asyncio.sleep(30)
-        await cluster.create(PODS, {"metadata": {"name": "p", "namespace": "default"}})
-        frozen[0] = 60.0  # the process was stopped for a minute, and continues in the middle of whatever it did
-        with pytest.raises(NotLeader):
-            await cluster.create(PODS, {"metadata": {"name": "q", "namespace": "default"}})
-        await holding
-        assert api.names(PODS) == ["p"]
-
-    virtual.run(main())
+async def test_a_frozen_leader_wakes_up_and_does_not_write() -> None:
+    api = Api()
+    frozen = [0.0]
+    fence = Fence(lambda: virtual.seconds() + frozen[0])
+    election = Election(api.client(), PLACE, "a", fence=fence, terms=TERMS)
+    cluster = Fenced(api.client(), fence)
+    await election.acquire()
+    holding = asyncio.create_task(election.hold())
+    await asyncio.sleep(30)
+    await cluster.create(PODS, {"metadata": {"name": "p", "namespace": "default"}})
+    frozen[0] = 60.0  # the process was stopped for a minute, and continues in the middle of whatever it did
+    with pytest.raises(NotLeader):
+        await cluster.create(PODS, {"metadata": {"name": "q", "namespace": "default"}})
+    await holding
+    assert api.names(PODS) == ["p"]
 
 
-def test_a_renewal_whose_answer_was_lost_is_still_a_renewal() -> None:
+async def test_a_renewal_whose_answer_was_lost_is_still_a_renewal() -> None:
     lost = [False]
 
     def fault(call: Call, moment: str) -> None:
@@ -215,54 +192,40 @@ def test_a_renewal_whose_answer_was_lost_is_still_a_renewal() -> None:
             lost[0] = True
             raise Unavailable("the connection was closed")
 
-    async def main() -> None:
-        api = Api()
-        replica = Replica(api, "a", fault)
-        await asyncio.sleep(60)
-        assert lost[0]
-        assert replica.fence.open
-        assert replica.terms == 1
-
-    virtual.run(main())
+    api = Api()
+    replica = Replica(api, "a", fault)
+    await asyncio.sleep(60)
+    assert lost[0]
+    assert replica.fence.open
+    assert replica.terms == 1
 
 
-def test_a_leader_whose_lease_was_taken_by_hand_stops() -> None:
-    async def main() -> None:
-        api = Api()
-        replica = Replica(api, "a")
-        await leader_of(replica)
-        api.patch(Ref(LEASES, PLACE.namespace, PLACE.name), {"spec": {"holderIdentity": "somebody"}})
-        await asyncio.sleep(TERMS.renew_seconds + 1)
-        assert not replica.fence.open
-
-    virtual.run(main())
+async def test_a_leader_whose_lease_was_taken_by_hand_stops() -> None:
+    api = Api()
+    replica = Replica(api, "a")
+    await leader_of(replica)
+    api.patch(Ref(LEASES, PLACE.namespace, PLACE.name), {"spec": {"holderIdentity": "somebody"}})
+    await asyncio.sleep(TERMS.renew_seconds + 1)
+    assert not replica.fence.open
 
 
-def test_a_lease_tells_people_who_leads_and_how_often_that_changed() -> None:
-    async def main() -> None:
-        api = Api()
-        replicas = [Replica(api, "a"), Replica(api, "b")]
-        leader = await leader_of(*replicas)
-        leader.task.cancel()
-        await asyncio.sleep(10)
-        spec = api.get(LEASES, PLACE.namespace, PLACE.name)["spec"]
-        assert spec["holderIdentity"] == next(replica.name for replica in replicas if replica is not leader)
-        assert spec["leaseTransitions"] == 1
-        assert spec["leaseDurationSeconds"] == TERMS.duration_seconds
-        assert spec["renewTime"] >= spec["acquireTime"]
-
-    virtual.run(main())
+async def test_a_lease_tells_people_who_leads_and_how_often_that_changed() -> None:
+    api, leader, other = await pair()
+    leader.task.cancel()
+    await asyncio.sleep(10)
+    spec = api.get(LEASES, PLACE.namespace, PLACE.name)["spec"]
+    assert spec["holderIdentity"] == other.name
+    assert spec["leaseTransitions"] == 1
+    assert spec["leaseDurationSeconds"] == TERMS.duration_seconds
+    assert spec["renewTime"] >= spec["acquireTime"]
 
 
-def test_errors_of_the_api_server_are_reported() -> None:
-    async def main() -> None:
-        api = Api()
-        api.down = True
-        replica = Replica(api, "a")
-        await asyncio.sleep(10)
-        assert replica.errors
-        assert all(isinstance(error, ClusterError) for error in replica.errors)
-        api.down = False
-        await leader_of(replica)
-
-    virtual.run(main())
+async def test_errors_of_the_api_server_are_reported() -> None:
+    api = Api()
+    api.down = True
+    replica = Replica(api, "a")
+    await asyncio.sleep(10)
+    assert replica.errors
+    assert all(isinstance(error, ClusterError) for error in replica.errors)
+    api.down = False
+    await leader_of(replica)

@@ -54,6 +54,10 @@ class _Change:
     object: Manifest
 
 
+class Killed(BaseException):
+    """The process is killed: no code of it runs any more."""
+
+
 Fault = Callable[[Call, str], None]
 """Called with each request and "before" or "after"; may raise."""
 

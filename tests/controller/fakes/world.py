@@ -72,6 +72,15 @@ class World:
         self.add_node(NODE)
         self._nodes = asyncio.create_task(self._run_nodes())
 
+    @classmethod
+    async def running(cls, **spec: Any) -> World:
+        """Return a cluster with a controller that has given a job its pods; `spec` adds fields to the job's."""
+        world = cls()
+        world.start()
+        world.apply(jobs.manifest(**spec))
+        await world.settle()
+        return world
+
     def start(self, fault: Fault = lambda call, moment: None) -> Replica:
         """Start a replica of the controller that leads."""
         return Replica(self.api, fault)

@@ -12,89 +12,74 @@ from tidewater.controller.cluster.client import NODE_CLAIMS, NODE_CLASSES, NODE_
 from tidewater.kube.kinds import EVENTS, NODES
 
 
-def test_jobs_that_wait_for_room_cost_one_watch_of_each_of_karpenters_kinds_and_then_no_request() -> None:
-    async def main() -> None:
-        world = World(rooms=10)
-        world.start()
-        for number in range(50):
-            world.apply(jobs.manifest(f"job-{number}"))
-        await world.settle(120)
-        for kind in (EVENTS, NODE_CLAIMS, NODE_POOLS, NODE_CLASSES):
-            calls = [call.verb for call in world.api.calls if call.kind == kind and call.verb not in WRITES]
-            assert calls == ["watch"], kind
-        before = len(world.api.calls)
-        await world.settle(3600)
-        assert [str(call) for call in world.api.calls[before:]] == []
-
-    virtual.run(main())
+async def test_jobs_that_wait_for_room_cost_one_watch_of_each_of_karpenters_kinds_and_then_no_request() -> None:
+    world = World(rooms=10)
+    world.start()
+    for number in range(50):
+        world.apply(jobs.manifest(f"job-{number}"))
+    await world.settle(120)
+    for kind in (EVENTS, NODE_CLAIMS, NODE_POOLS, NODE_CLASSES):
+        calls = [call.verb for call in world.api.calls if call.kind == kind and call.verb not in WRITES]
+        assert calls == ["watch"], kind
+    before = len(world.api.calls)
+    await world.settle(3600)
+    assert [str(call) for call in world.api.calls[before:]] == []
 
 
-def test_a_job_says_why_karpenter_brings_no_node_until_its_worker_has_room() -> None:
-    async def main() -> None:
-        world = World(rooms=1)
-        world.start()
-        world.apply(jobs.manifest())
-        await world.settle()
-        assert world.status()["waiting"] == "Unschedulable"
-        said = {
-            "metadata": {"name": "said", "namespace": jobs.NAMESPACE},
-            "involvedObject": {
-                "kind": "Pod",
-                "namespace": jobs.NAMESPACE,
-                "name": "imagenet-worker-1",
-                "uid": world.uids()["imagenet-worker-1"],
-            },
-            "source": {"component": "karpenter"},
-            "reason": "FailedScheduling",
-            "message": "Failed to schedule pod, no instance type has enough resources",
-            "lastTimestamp": stamp(virtual.now()),
-        }
-        world.api.create(EVENTS, said)
-        await world.settle()
-        (running,) = [each for each in world.status()["conditions"] if each["type"] == "Running"]
-        assert running["message"].endswith(" Karpenter: no instance type has enough resources.")
-        assert (world.status()["state"], world.status()["waiting"]) == ("Running", "FailedScheduling")
-        world.rooms = 2
-        world.add_node("node-1")
-        await world.settle()
-        assert "waiting" not in world.status()
-
-    virtual.run(main())
+async def test_a_job_says_why_karpenter_brings_no_node_until_its_worker_has_room() -> None:
+    world = World(rooms=1)
+    world.start()
+    world.apply(jobs.manifest())
+    await world.settle()
+    assert world.status()["waiting"] == "Unschedulable"
+    said = {
+        "metadata": {"name": "said", "namespace": jobs.NAMESPACE},
+        "involvedObject": {
+            "kind": "Pod",
+            "namespace": jobs.NAMESPACE,
+            "name": "imagenet-worker-1",
+            "uid": world.uids()["imagenet-worker-1"],
+        },
+        "source": {"component": "karpenter"},
+        "reason": "FailedScheduling",
+        "message": "Failed to schedule pod, no instance type has enough resources",
+        "lastTimestamp": stamp(virtual.now()),
+    }
+    world.api.create(EVENTS, said)
+    await world.settle()
+    (running,) = [each for each in world.status()["conditions"] if each["type"] == "Running"]
+    assert running["message"].endswith(" Karpenter: no instance type has enough resources.")
+    assert (world.status()["state"], world.status()["waiting"]) == ("Running", "FailedScheduling")
+    world.rooms = 2
+    world.add_node("node-1")
+    await world.settle()
+    assert "waiting" not in world.status()
 
 
-def test_a_job_says_why_karpenter_can_bring_no_node_at_all_until_it_can() -> None:
-    async def main() -> None:
-        world = World(rooms=1)
-        world.start()
-        world.api.create(NODE_POOLS, karpenter.pool(*karpenter.POOL_UNREADY))
-        world.api.create(NODE_CLASSES, karpenter.node_class(*karpenter.NO_SUBNETS))
-        world.apply(jobs.manifest())
-        await world.settle()
-        (running,) = [each for each in world.status()["conditions"] if each["type"] == "Running"]
-        assert running["message"].endswith("SubnetsReady: SubnetSelector did not match any Subnets.")
-        assert world.status()["waiting"] == "SubnetsNotFound"
-        ready = {"status": {"conditions": [karpenter.READY]}}
-        for kind in (NODE_CLASSES, NODE_POOLS):
-            world.api.patch(Ref(kind, None, "workers"), ready, "status")
-        await world.settle()
-        assert world.status()["waiting"] == "Unschedulable"
-
-    virtual.run(main())
+async def test_a_job_says_why_karpenter_can_bring_no_node_at_all_until_it_can() -> None:
+    world = World(rooms=1)
+    world.start()
+    world.api.create(NODE_POOLS, karpenter.pool(*karpenter.POOL_UNREADY))
+    world.api.create(NODE_CLASSES, karpenter.node_class(*karpenter.NO_SUBNETS))
+    world.apply(jobs.manifest())
+    await world.settle()
+    (running,) = [each for each in world.status()["conditions"] if each["type"] == "Running"]
+    assert running["message"].endswith("SubnetsReady: SubnetSelector did not match any Subnets.")
+    assert world.status()["waiting"] == "SubnetsNotFound"
+    ready = {"status": {"conditions": [karpenter.READY]}}
+    for kind in (NODE_CLASSES, NODE_POOLS):
+        world.api.patch(Ref(kind, None, "workers"), ready, "status")
+    await world.settle()
+    assert world.status()["waiting"] == "Unschedulable"
 
 
-def test_the_workers_of_a_node_leave_as_soon_as_karpenter_deletes_it() -> None:
-    async def main() -> None:
-        world = World()
-        world.start()
-        world.apply(jobs.manifest())
-        await world.settle()
-        taint = {"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}
-        node = {"metadata": {"deletionTimestamp": stamp(virtual.now())}, "spec": {"taints": [taint]}}
-        world.api.patch(Ref(NODES, None, NODE), node)
-        await asyncio.sleep(0.1)
-        assert {str(call) for call in world.api.calls if call.verb == "delete"} == {
-            "delete pods imagenet-worker-0",
-            "delete pods imagenet-worker-1",
-        }
-
-    virtual.run(main())
+async def test_the_workers_of_a_node_leave_as_soon_as_karpenter_deletes_it() -> None:
+    world = await World.running()
+    taint = {"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}
+    node = {"metadata": {"deletionTimestamp": stamp(virtual.now())}, "spec": {"taints": [taint]}}
+    world.api.patch(Ref(NODES, None, NODE), node)
+    await asyncio.sleep(0.1)
+    assert {str(call) for call in world.api.calls if call.verb == "delete"} == {
+        "delete pods imagenet-worker-0",
+        "delete pods imagenet-worker-1",
+    }

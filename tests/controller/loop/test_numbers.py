@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Any
 
-from tests.controller.fakes import jobs, virtual
-from tests.controller.fakes.api import Call
+from tests.controller.fakes import jobs
+from tests.controller.fakes.api import Call, Killed
 from tests.controller.fakes.world import World
 from tidewater.controller.cluster.client import Manifest
 from tidewater.elasticjob import names
@@ -13,13 +13,7 @@ from tidewater.elasticjob.names import JOBS
 from tidewater.kube.errors import Unavailable
 from tidewater.kube.kinds import PODS, Kind
 
-
-class Killed(BaseException):
-    """The process is killed: no code of it runs any more."""
-
-
-def apply(world: World) -> None:
-    world.apply(jobs.manifest(high=5, replicaSpecs=jobs.workers(4, podNames="Successive")))
+SPEC: dict[str, Any] = {"high": 5, "replicaSpecs": jobs.workers(4, podNames="Successive")}
 
 
 def workers(*numbers: int) -> list[str]:
@@ -35,111 +29,85 @@ def tiers(world: World) -> dict[str, str]:
     return {pod["metadata"]["name"]: pod["metadata"]["labels"][names.LABEL_TIER] for pod in world.api.all(PODS)}
 
 
-def test_the_successor_of_a_deleted_worker_has_the_next_number_and_its_tier() -> None:
-    async def main() -> None:
-        world = World()
-        world.start()
-        apply(world)
+async def test_the_successor_of_a_deleted_worker_has_the_next_number_and_its_tier() -> None:
+    world = await World.running(**SPEC)
+    assert (list(world.pods()), next_index(world)) == (workers(0, 1, 2, 3), 4)
+    for number in (0, 2):
+        world.kill(f"imagenet-worker-{number}")
         await world.settle()
-        assert (list(world.pods()), next_index(world)) == (workers(0, 1, 2, 3), 4)
-        for number in (0, 2):
-            world.kill(f"imagenet-worker-{number}")
-            await world.settle()
-        assert (list(world.pods()), next_index(world)) == (workers(1, 3, 4, 5), 6)
-        core = [name for name, tier in tiers(world).items() if tier == names.CORE]
-        assert core == workers(4)
-        before = len(world.api.calls)
-        await world.settle(600)
-        assert not [call for call in world.api.calls[before:] if call.verb in ("create", "patch")]
-
-    virtual.run(main())
+    assert (list(world.pods()), next_index(world)) == (workers(1, 3, 4, 5), 6)
+    core = [name for name, tier in tiers(world).items() if tier == names.CORE]
+    assert core == workers(4)
+    before = len(world.api.calls)
+    await world.settle(600)
+    assert not [call for call in world.api.calls[before:] if call.verb in ("create", "patch")]
 
 
-def test_a_number_is_reserved_before_its_pod_is_made() -> None:
-    async def main() -> None:
-        world = World()
-        world.start()
-        apply(world)
-        await world.settle()
-        calls = [call for call in world.api.calls if call.kind in (JOBS, PODS) and call.verb in ("create", "patch")]
-        assert [call.verb for call in calls[:5]] == ["patch", "create", "create", "create", "create"]
-        assert calls[0].body is not None
-        assert calls[0].body["status"]["replicaStatuses"][names.WORKER]["nextIndex"] == 4
-
-    virtual.run(main())
+async def test_a_number_is_reserved_before_its_pod_is_made() -> None:
+    world = await World.running(**SPEC)
+    calls = [call for call in world.api.calls if call.kind in (JOBS, PODS) and call.verb in ("create", "patch")]
+    assert [call.verb for call in calls[:5]] == ["patch", "create", "create", "create", "create"]
+    assert calls[0].body is not None
+    assert calls[0].body["status"]["replicaStatuses"][names.WORKER]["nextIndex"] == 4
 
 
-def test_a_pod_that_was_made_and_lost_while_no_controller_ran_keeps_its_number_for_itself() -> None:
+async def test_a_pod_that_was_made_and_lost_while_no_controller_ran_keeps_its_number_for_itself() -> None:
     def killed(call: Call, moment: str) -> None:
         if call.verb == "create" and call.kind == PODS and call.name == "imagenet-worker-4" and moment == "after":
             raise Killed
 
-    async def main() -> None:
-        world = World()
-        first = world.start(killed)
-        apply(world)
-        await world.settle()
-        world.kill("imagenet-worker-0")
-        await world.until(lambda: first.client.dead is not None)
-        world.kill("imagenet-worker-4")
-        await world.settle()
-        await first.stop()
-        assert list(world.pods()) == workers(1, 2, 3)
-        world.start()
-        await world.settle()
-        assert list(world.pods()) == workers(1, 2, 3, 5)
-        assert len(set(world.api.added(PODS))) == len(world.api.added(PODS)) == 6
-
-    virtual.run(main())
+    world = World()
+    first = world.start(killed)
+    world.apply(jobs.manifest(**SPEC))
+    await world.settle()
+    world.kill("imagenet-worker-0")
+    await world.until(lambda: first.client.dead is not None)
+    world.kill("imagenet-worker-4")
+    await world.settle()
+    await first.stop()
+    assert list(world.pods()) == workers(1, 2, 3)
+    world.start()
+    await world.settle()
+    assert list(world.pods()) == workers(1, 2, 3, 5)
+    assert len(set(world.api.added(PODS))) == len(world.api.added(PODS)) == 6
 
 
-def test_a_quota_uses_up_no_numbers() -> None:
+async def test_a_quota_uses_up_no_numbers() -> None:
+    world = World()
+
     def refuse(kind: Kind, manifest: Manifest) -> str | None:
-        full = kind == PODS and len(world_pods()) >= 3
+        full = kind == PODS and len(world.api.names(PODS)) >= 3
         return "exceeded quota: pods" if full else None
 
-    worlds: list[World] = []
-
-    def world_pods() -> Sequence[str]:
-        return worlds[0].api.names(PODS)
-
-    async def main() -> None:
-        world = World()
-        worlds.append(world)
-        world.start()
-        world.api.refuse = refuse
-        apply(world)
-        await world.settle(900)
-        assert list(world.pods()) == workers(0, 1, 2)
-        assert next_index(world) == 4
-        assert "exceeded quota" in str(world.status()["conditions"])
-        world.api.refuse = lambda kind, manifest: None
-        await world.settle(600)
-        assert list(world.pods()) == workers(0, 1, 2, 3)
-
-    virtual.run(main())
+    world.start()
+    world.api.refuse = refuse
+    world.apply(jobs.manifest(**SPEC))
+    await world.settle(900)
+    assert list(world.pods()) == workers(0, 1, 2)
+    assert next_index(world) == 4
+    assert "exceeded quota" in str(world.status()["conditions"])
+    world.api.refuse = lambda kind, manifest: None
+    await world.settle(600)
+    assert list(world.pods()) == workers(0, 1, 2, 3)
 
 
-def test_a_job_that_was_made_anew_begins_with_0_when_the_names_of_the_former_are_free() -> None:
-    async def main() -> None:
-        world = World()
-        apply(world)
-        owner = {"kind": names.KIND, "name": "imagenet", "uid": "a former job", "controller": True}
-        labels = dict(names.pod_labels("imagenet", names.WORKER, 1))
-        meta = {"name": "imagenet-worker-1", "namespace": jobs.NAMESPACE, "labels": labels, "ownerReferences": [owner]}
-        world.api.create(PODS, {"metadata": meta, "spec": {}})
-        world.start()
-        await world.settle(60)
-        assert world.orphans() == workers(1)
-        world.kill("imagenet-worker-1")
-        await world.settle(60)
-        assert list(world.pods()) == workers(0, 1, 2, 3)
-        assert next_index(world) == 4
-
-    virtual.run(main())
+async def test_a_job_that_was_made_anew_begins_with_0_when_the_names_of_the_former_are_free() -> None:
+    world = World()
+    world.apply(jobs.manifest(**SPEC))
+    owner = {"kind": names.KIND, "name": "imagenet", "uid": "a former job", "controller": True}
+    labels = dict(names.pod_labels("imagenet", names.WORKER, 1))
+    meta = {"name": "imagenet-worker-1", "namespace": jobs.NAMESPACE, "labels": labels, "ownerReferences": [owner]}
+    world.api.create(PODS, {"metadata": meta, "spec": {}})
+    world.start()
+    await world.settle(60)
+    assert world.orphans() == workers(1)
+    world.kill("imagenet-worker-1")
+    await world.settle(60)
+    assert list(world.pods()) == workers(0, 1, 2, 3)
+    assert next_index(world) == 4
 
 
-def test_a_creation_whose_answer_is_lost_may_have_used_its_number() -> None:
+async def test_a_creation_whose_answer_is_lost_may_have_used_its_number() -> None:
     lost: list[str] = []
 
     def fault(call: Call, moment: str) -> None:
@@ -147,11 +115,8 @@ def test_a_creation_whose_answer_is_lost_may_have_used_its_number() -> None:
             lost.append(call.name)
             raise Unavailable("the connection was closed")
 
-    async def main() -> None:
-        world = World()
-        world.start(fault)
-        apply(world)
-        await world.settle(120)
-        assert list(world.pods()) == workers(0, 1, 3, 4)
-
-    virtual.run(main())
+    world = World()
+    world.start(fault)
+    world.apply(jobs.manifest(**SPEC))
+    await world.settle(120)
+    assert list(world.pods()) == workers(0, 1, 3, 4)

@@ -12,73 +12,63 @@ from tidewater.elasticjob import names
 from tidewater.kube.kinds import PODS, Kind
 
 
-def test_a_refused_pod_is_told_and_does_not_stop_other_jobs() -> None:
+async def test_a_refused_pod_is_told_and_does_not_stop_other_jobs() -> None:
     def refuse(kind: Kind, manifest: Manifest) -> str | None:
         bad = kind == PODS and manifest["metadata"]["name"].startswith("bad-")
         return "spec.containers[0].image: Required value" if bad else None
 
-    async def main() -> None:
-        world = World()
-        world.start()
-        world.api.refuse = refuse
-        for name in ("bad", "good"):
-            world.apply(jobs.manifest(name))
-        await world.settle(300)
-        assert list(world.pods()) == ["good-worker-0", "good-worker-1"]
-        assert "Required value" in str(world.status("bad")["conditions"])
-        assert any("Required value" in message for message in world.events(names.Reason.FAILED_CREATE_POD))
-        attempts = [call for call in world.api.calls if call.verb == "create" and call.name == "bad-worker-0"]
-        assert len(attempts) <= 30
-        world.api.refuse = lambda kind, manifest: None
-        await world.settle(120)
-        assert len(world.pods()) == 4
-        assert "Required value" not in str(world.status("bad")["conditions"])
-
-    virtual.run(main())
+    world = World()
+    world.start()
+    world.api.refuse = refuse
+    for name in ("bad", "good"):
+        world.apply(jobs.manifest(name))
+    await world.settle(300)
+    assert list(world.pods()) == ["good-worker-0", "good-worker-1"]
+    assert "Required value" in str(world.status("bad")["conditions"])
+    assert any("Required value" in message for message in world.events(names.Reason.FAILED_CREATE_POD))
+    attempts = [call for call in world.api.calls if call.verb == "create" and call.name == "bad-worker-0"]
+    assert len(attempts) <= 30
+    world.api.refuse = lambda kind, manifest: None
+    await world.settle(120)
+    assert len(world.pods()) == 4
+    assert "Required value" not in str(world.status("bad")["conditions"])
 
 
-def test_a_job_that_cannot_be_read_says_what_to_mend_and_is_left_alone() -> None:
-    async def main() -> None:
-        world = World()
-        world.start()
-        broken = jobs.manifest("broken")
-        del broken["spec"]["replicaSpecs"]["Worker"]["template"]
-        world.apply(broken)
-        world.apply(jobs.manifest("good"))
-        await world.settle(600)
-        (condition,) = world.status("broken")["conditions"]
-        assert (condition["type"], condition["status"]) == ("Created", "False")
-        assert condition["reason"] == names.Reason.INVALID
-        assert "template" in condition["message"]
-        assert world.events(names.Reason.INVALID) == [condition["message"]]
-        assert len([call for call in world.api.calls if call.name == "broken" and call.verb == "patch"]) == 1
-        assert list(world.pods()) == ["good-worker-0", "good-worker-1"]
-        world.edit("broken", replicaSpecs={"Worker": {"template": jobs.template()}})
-        await world.settle()
-        assert len(world.pods()) == 4
-        assert "Created" in world.conditions("broken")
-
-    virtual.run(main())
+async def test_a_job_that_cannot_be_read_says_what_to_mend_and_is_left_alone() -> None:
+    world = World()
+    world.start()
+    broken = jobs.manifest("broken")
+    del broken["spec"]["replicaSpecs"]["Worker"]["template"]
+    world.apply(broken)
+    world.apply(jobs.manifest("good"))
+    await world.settle(600)
+    (condition,) = world.status("broken")["conditions"]
+    assert (condition["type"], condition["status"]) == ("Created", "False")
+    assert condition["reason"] == names.Reason.INVALID
+    assert "template" in condition["message"]
+    assert world.events(names.Reason.INVALID) == [condition["message"]]
+    assert len([call for call in world.api.calls if call.name == "broken" and call.verb == "patch"]) == 1
+    assert list(world.pods()) == ["good-worker-0", "good-worker-1"]
+    world.edit("broken", replicaSpecs={"Worker": {"template": jobs.template()}})
+    await world.settle()
+    assert len(world.pods()) == 4
+    assert "Created" in world.conditions("broken")
 
 
-def test_a_job_whose_status_is_refused_says_so_in_an_event_and_does_not_stop_other_jobs() -> None:
+async def test_a_job_whose_status_is_refused_says_so_in_an_event_and_does_not_stop_other_jobs() -> None:
     beyond = "replicaSpecs.Worker.replicas (7) must not be above maxReplicas (3)."
-
-    async def main() -> None:
-        world = World()
-        world.start()
-        for name in ("old", "good"):
-            world.apply(jobs.manifest(name))
-        world.api.refuse = lambda kind, manifest: beyond if manifest["metadata"]["name"] == "old" else None
-        await world.settle(300)
-        assert world.status("good")["state"] == "Running"
-        assert world.events(names.Reason.INVALID) == [beyond]
-        assert len([call for call in world.api.calls if call.name == "old" and call.verb == "patch"]) <= 30
-        world.api.refuse = lambda kind, manifest: None
-        await world.settle(120)
-        assert world.status("old")["state"] == "Running"
-
-    virtual.run(main())
+    world = World()
+    world.start()
+    for name in ("old", "good"):
+        world.apply(jobs.manifest(name))
+    world.api.refuse = lambda kind, manifest: beyond if manifest["metadata"]["name"] == "old" else None
+    await world.settle(300)
+    assert world.status("good")["state"] == "Running"
+    assert world.events(names.Reason.INVALID) == [beyond]
+    assert len([call for call in world.api.calls if call.name == "old" and call.verb == "patch"]) <= 30
+    world.api.refuse = lambda kind, manifest: None
+    await world.settle(120)
+    assert world.status("old")["state"] == "Running"
 
 
 def test_a_problem_that_is_told_already_is_not_told_again() -> None:

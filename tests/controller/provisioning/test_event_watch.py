@@ -93,28 +93,22 @@ class Desk:
         return sum(call.verb == "watch" and call.kind == kind for call in self.api.calls)
 
 
-def test_nothing_is_asked_while_no_pod_waits() -> None:
-    async def main() -> None:
-        desk = Desk()
-        desk.say(failed(LIMIT))
-        await asyncio.sleep(1000)
-        assert desk.api.calls == []
-
-    virtual.run(main())
+async def test_nothing_is_asked_while_no_pod_waits() -> None:
+    desk = Desk()
+    desk.say(failed(LIMIT))
+    await asyncio.sleep(1000)
+    assert desk.api.calls == []
 
 
-def test_while_pods_wait_one_watch_of_each_kind_hears_also_what_was_said_before() -> None:
-    async def main() -> None:
-        desk = Desk()
-        desk.say(failed(LIMIT))
-        for number in range(1000):
-            desk.hearing.waits(Key("training", f"pod-{number}"), f"uid-{number}", True)
-        desk.wait()
-        await asyncio.sleep(10)
-        assert (desk.explanation(), desk.changed) == (LIMITS, [str(KEY)])
-        assert sorted(map(str, desk.api.calls)) == sorted(f"watch {kind.plural} " for kind in KINDS)
-
-    virtual.run(main())
+async def test_while_pods_wait_one_watch_of_each_kind_hears_also_what_was_said_before() -> None:
+    desk = Desk()
+    desk.say(failed(LIMIT))
+    for number in range(1000):
+        desk.hearing.waits(Key("training", f"pod-{number}"), f"uid-{number}", True)
+    desk.wait()
+    await asyncio.sleep(10)
+    assert (desk.explanation(), desk.changed) == (LIMITS, [str(KEY)])
+    assert sorted(map(str, desk.api.calls)) == sorted(f"watch {kind.plural} " for kind in KINDS)
 
 
 def test_a_shortage_reaches_the_pods_of_its_node_claim_whichever_event_comes_first() -> None:
@@ -132,53 +126,44 @@ def test_a_shortage_reaches_the_pods_of_its_node_claim_whichever_event_comes_fir
     assert virtual.run(main(*reversed(events))) == "VcpuLimitExceeded"
 
 
-def test_other_events_and_those_of_others_change_nothing() -> None:
-    async def main() -> None:
-        desk = Desk()
-        desk.wait()
-        desk.say(
-            {**failed(LIMIT), "source": {"component": "default-scheduler"}},
-            event("Unconsolidatable", "not empty", kind="NodeClaim", name="workers-a"),
-            event("Evicted", "Evicted pod: Underutilized"),
-        )
-        await asyncio.sleep(5)
-        assert (desk.explanation(), desk.changed) == ("", [])
-
-    virtual.run(main())
+async def test_other_events_and_those_of_others_change_nothing() -> None:
+    desk = Desk()
+    desk.wait()
+    desk.say(
+        {**failed(LIMIT), "source": {"component": "default-scheduler"}},
+        event("Unconsolidatable", "not empty", kind="NodeClaim", name="workers-a"),
+        event("Evicted", "Evicted pod: Underutilized"),
+    )
+    await asyncio.sleep(5)
+    assert (desk.explanation(), desk.changed) == ("", [])
 
 
-def test_a_pod_that_has_found_room_is_forgotten_and_the_watch_ends() -> None:
-    async def main() -> None:
-        desk = Desk()
-        desk.wait()
-        desk.say(failed(LIMIT))
-        await asyncio.sleep(5)
-        desk.wait(False)
-        assert desk.explanation() == ""
-        desk.say(event("Evicted", "anything", 1))  # the next event ends the watch
-        await asyncio.sleep(1000)
-        assert [desk.watches(kind) for kind in KINDS] == [1, 1, 1, 1]
-
-    virtual.run(main())
+async def test_a_pod_that_has_found_room_is_forgotten_and_the_watch_ends() -> None:
+    desk = Desk()
+    desk.wait()
+    desk.say(failed(LIMIT))
+    await asyncio.sleep(5)
+    desk.wait(False)
+    assert desk.explanation() == ""
+    desk.say(event("Evicted", "anything", 1))  # the next event ends the watch
+    await asyncio.sleep(1000)
+    assert [desk.watches(kind) for kind in KINDS] == [1, 1, 1, 1]
 
 
-def test_a_watch_that_is_too_old_begins_with_the_events_that_exist() -> None:
-    async def main() -> None:
-        desk = Desk()
-        desk.wait()
-        desk.say(nominated("workers-a"))
-        await asyncio.sleep(5)
-        desk.api.down = True
-        desk.api.restart()
-        await asyncio.sleep(5)
-        desk.say(failed(LIMIT, 30))
-        desk.api.delete(Ref(EVENTS, KEY.namespace, f"{KEY.name}.Nominated.0"))
-        desk.api.compact()
-        desk.api.down = False
-        await asyncio.sleep(30)
-        assert desk.explanation() == LIMITS
-
-    virtual.run(main())
+async def test_a_watch_that_is_too_old_begins_with_the_events_that_exist() -> None:
+    desk = Desk()
+    desk.wait()
+    desk.say(nominated("workers-a"))
+    await asyncio.sleep(5)
+    desk.api.down = True
+    desk.api.restart()
+    await asyncio.sleep(5)
+    desk.say(failed(LIMIT, 30))
+    desk.api.delete(Ref(EVENTS, KEY.namespace, f"{KEY.name}.Nominated.0"))
+    desk.api.compact()
+    desk.api.down = False
+    await asyncio.sleep(30)
+    assert desk.explanation() == LIMITS
 
 
 @pytest.mark.parametrize(
@@ -188,135 +173,109 @@ def test_a_watch_that_is_too_old_begins_with_the_events_that_exist() -> None:
         pytest.param(NotFound("the server could not find the requested resource", status=404), [], id="no-karpenter"),
     ],
 )
-def test_what_may_not_be_watched_or_does_not_exist_is_tried_again_after_minutes(
+async def test_what_may_not_be_watched_or_does_not_exist_is_tried_again_after_minutes(
     error: ClusterError, reported: list[str]
 ) -> None:
-    async def main() -> None:
-        desk = Desk(lambda kind: error)
-        desk.wait()
-        await asyncio.sleep(400)
-        assert sorted(desk.reported) == reported
-        assert desk.tries == dict.fromkeys(KINDS, 2)
-
-    virtual.run(main())
+    desk = Desk(lambda kind: error)
+    desk.wait()
+    await asyncio.sleep(400)
+    assert sorted(desk.reported) == reported
+    assert desk.tries == dict.fromkeys(KINDS, 2)
 
 
-def test_a_node_claim_that_the_cloud_refuses_says_why_until_it_has_an_instance() -> None:
-    async def main() -> None:
-        desk = Desk()
-        desk.wait()
-        desk.put(NODE_CLAIMS, claim("workers-a", UNTRIED))
-        desk.say(nominated("workers-a"))
-        await asyncio.sleep(5)
-        assert desk.explanation() == NODE_STARTING
-        desk.put(NODE_CLAIMS, claim("workers-a", REFUSED))
-        await asyncio.sleep(5)
-        assert (desk.explanation(), desk.why()) == ("Unauthorized", REFUSED["message"])
-        desk.put(NODE_CLAIMS, claim("workers-a", LAUNCHED))
-        await asyncio.sleep(5)
-        assert desk.explanation() == NODE_STARTING
-        assert desk.changed == 3 * [str(KEY)]
-
-    virtual.run(main())
+async def test_a_node_claim_that_the_cloud_refuses_says_why_until_it_has_an_instance() -> None:
+    desk = Desk()
+    desk.wait()
+    desk.put(NODE_CLAIMS, claim("workers-a", UNTRIED))
+    desk.say(nominated("workers-a"))
+    await asyncio.sleep(5)
+    assert desk.explanation() == NODE_STARTING
+    desk.put(NODE_CLAIMS, claim("workers-a", REFUSED))
+    await asyncio.sleep(5)
+    assert (desk.explanation(), desk.why()) == ("Unauthorized", REFUSED["message"])
+    desk.put(NODE_CLAIMS, claim("workers-a", LAUNCHED))
+    await asyncio.sleep(5)
+    assert desk.explanation() == NODE_STARTING
+    assert desk.changed == 3 * [str(KEY)]
 
 
-def test_the_next_node_claim_has_to_last_before_a_node_is_on_its_way_again() -> None:
-    async def main() -> None:
-        desk = Desk()
-        desk.wait()
-        desk.put(NODE_CLAIMS, claim("workers-a", REFUSED))
-        desk.say(nominated("workers-a"))
-        await asyncio.sleep(5)
-        desk.api.delete(Ref(NODE_CLAIMS, None, "workers-a"))
-        desk.put(NODE_CLAIMS, claim("workers-b", UNTRIED))
-        desk.say(nominated("workers-b", 300))
-        await asyncio.sleep(5)
-        assert desk.explanation(301) == "Unauthorized"
-        assert desk.explanation(320) == NODE_STARTING
-
-    virtual.run(main())
+async def test_the_next_node_claim_has_to_last_before_a_node_is_on_its_way_again() -> None:
+    desk = Desk()
+    desk.wait()
+    desk.put(NODE_CLAIMS, claim("workers-a", REFUSED))
+    desk.say(nominated("workers-a"))
+    await asyncio.sleep(5)
+    desk.api.delete(Ref(NODE_CLAIMS, None, "workers-a"))
+    desk.put(NODE_CLAIMS, claim("workers-b", UNTRIED))
+    desk.say(nominated("workers-b", 300))
+    await asyncio.sleep(5)
+    assert desk.explanation(301) == "Unauthorized"
+    assert desk.explanation(320) == NODE_STARTING
 
 
-def test_a_node_claim_that_was_deleted_brings_no_node() -> None:
-    async def main() -> None:
-        desk = Desk()
-        desk.wait()
-        desk.put(NODE_CLAIMS, claim("workers-a", UNTRIED))
-        desk.say(nominated("workers-a"))
-        await asyncio.sleep(5)
-        desk.api.delete(Ref(NODE_CLAIMS, None, "workers-a"))
-        await asyncio.sleep(5)
-        assert (desk.explanation(), desk.changed) == ("", 2 * [str(KEY)])
-
-    virtual.run(main())
+async def test_a_node_claim_that_was_deleted_brings_no_node() -> None:
+    desk = Desk()
+    desk.wait()
+    desk.put(NODE_CLAIMS, claim("workers-a", UNTRIED))
+    desk.say(nominated("workers-a"))
+    await asyncio.sleep(5)
+    desk.api.delete(Ref(NODE_CLAIMS, None, "workers-a"))
+    await asyncio.sleep(5)
+    assert (desk.explanation(), desk.changed) == ("", 2 * [str(KEY)])
 
 
-def test_if_no_node_pool_is_ready_its_node_class_says_why() -> None:
-    async def main() -> None:
-        desk = Desk()
-        desk.wait()
-        desk.put(NODE_POOLS, pool(*POOL_UNREADY))
-        await asyncio.sleep(5)
-        assert desk.why() == (
-            "NodePool workers isn't ready: NodeClassReady: SubnetsReady=False, ValidationSucceeded=False"
-        )
-        desk.put(NODE_CLASSES, node_class(*NO_SUBNETS))
-        await asyncio.sleep(5)
-        assert (desk.explanation(), desk.why()) == (
-            "SubnetsNotFound",
-            "EC2NodeClass workers isn't ready: SubnetsReady: SubnetSelector did not match any Subnets",
-        )
-        desk.put(NODE_CLASSES, node_class(READY))
-        desk.put(NODE_POOLS, pool(READY))
-        await asyncio.sleep(5)
-        assert desk.explanation() == ""
-        assert set(desk.changed) == {str(KEY)}
-
-    virtual.run(main())
+async def test_if_no_node_pool_is_ready_its_node_class_says_why() -> None:
+    desk = Desk()
+    desk.wait()
+    desk.put(NODE_POOLS, pool(*POOL_UNREADY))
+    await asyncio.sleep(5)
+    assert desk.why() == ("NodePool workers isn't ready: NodeClassReady: SubnetsReady=False, ValidationSucceeded=False")
+    desk.put(NODE_CLASSES, node_class(*NO_SUBNETS))
+    await asyncio.sleep(5)
+    assert (desk.explanation(), desk.why()) == (
+        "SubnetsNotFound",
+        "EC2NodeClass workers isn't ready: SubnetsReady: SubnetSelector did not match any Subnets",
+    )
+    desk.put(NODE_CLASSES, node_class(READY))
+    desk.put(NODE_POOLS, pool(READY))
+    await asyncio.sleep(5)
+    assert desk.explanation() == ""
+    assert set(desk.changed) == {str(KEY)}
 
 
-def test_a_node_pool_that_is_not_ready_is_named_beside_why_the_others_do_not_fit() -> None:
-    async def main() -> None:
-        desk = Desk()
-        desk.wait()
-        desk.put(NODE_POOLS, pool(READY, name="others"))
-        desk.put(NODE_POOLS, pool(*POOL_UNREADY))
-        await asyncio.sleep(5)
-        assert desk.explanation() == ""
-        desk.say(failed(NO_OFFERING))
-        await asyncio.sleep(5)
-        assert desk.explanation() == "FailedScheduling"
-        assert desk.why().startswith("NodePool workers isn't ready: NodeClassReady: ")
-        assert "no instance type has the required offering" in desk.why()
-
-    virtual.run(main())
+async def test_a_node_pool_that_is_not_ready_is_named_beside_why_the_others_do_not_fit() -> None:
+    desk = Desk()
+    desk.wait()
+    desk.put(NODE_POOLS, pool(READY, name="others"))
+    desk.put(NODE_POOLS, pool(*POOL_UNREADY))
+    await asyncio.sleep(5)
+    assert desk.explanation() == ""
+    desk.say(failed(NO_OFFERING))
+    await asyncio.sleep(5)
+    assert desk.explanation() == "FailedScheduling"
+    assert desk.why().startswith("NodePool workers isn't ready: NodeClassReady: ")
+    assert "no instance type has the required offering" in desk.why()
 
 
-def test_node_pools_that_bring_no_nodes_for_pods_do_not_count() -> None:
-    async def main() -> None:
-        desk = Desk()
-        desk.wait()
-        desk.put(NODE_POOLS, pool(READY, name="static", replicas=3))
-        await asyncio.sleep(5)
-        assert desk.explanation() == ""
-        desk.put(NODE_POOLS, pool(*POOL_UNREADY))
-        await asyncio.sleep(5)
-        assert desk.explanation() == NOT_READY
-        desk.api.delete(Ref(NODE_POOLS, None, "workers"))
-        await asyncio.sleep(5)
-        assert desk.explanation() == ""
-
-    virtual.run(main())
+async def test_node_pools_that_bring_no_nodes_for_pods_do_not_count() -> None:
+    desk = Desk()
+    desk.wait()
+    desk.put(NODE_POOLS, pool(READY, name="static", replicas=3))
+    await asyncio.sleep(5)
+    assert desk.explanation() == ""
+    desk.put(NODE_POOLS, pool(*POOL_UNREADY))
+    await asyncio.sleep(5)
+    assert desk.explanation() == NOT_READY
+    desk.api.delete(Ref(NODE_POOLS, None, "workers"))
+    await asyncio.sleep(5)
+    assert desk.explanation() == ""
 
 
-def test_only_the_last_pods_are_remembered() -> None:
-    async def main() -> None:
-        desk = Desk()
-        desk.hearing.waits(Key("training", "other"), "uid", True)
-        for number in range(REMEMBERED + 1):
-            desk.say(event("FailedScheduling", LIMIT, name=f"pod-{number}"))
-        await asyncio.sleep(5)
-        assert desk.hearing.explanation("uid-pod-0", START) == Explanation()
-        assert desk.hearing.explanation(f"uid-pod-{REMEMBERED}", START).reason == LIMITS
-
-    virtual.run(main())
+async def test_only_the_last_pods_are_remembered() -> None:
+    desk = Desk()
+    desk.hearing.waits(Key("training", "other"), "uid", True)
+    for number in range(REMEMBERED + 1):
+        desk.say(event("FailedScheduling", LIMIT, name=f"pod-{number}"))
+    await asyncio.sleep(5)
+    assert desk.hearing.explanation("uid-pod-0", START) == Explanation()
+    assert desk.hearing.explanation(f"uid-pod-{REMEMBERED}", START).reason == LIMITS
