@@ -6,22 +6,28 @@
     plane.kubeconfig("bench-tidewater")      # of a user with all rights; plane.site.audit has its calls
     plane.end()
 
-There is neither a scheduler nor a controller manager. So pods stay Pending, nothing is deleted in the background, and
-only a controller that the caller starts reacts to a job.
+There is no scheduler, and a controller manager only after `start_controllers`. So pods stay Pending, nothing is deleted
+in the background, and only a controller that the caller starts reacts to a job. For tests:
+
+    with running(folder) as plane:           # with an empty namespace, NAMESPACE
+        plane.define_jobs()
+        plane.server().list(JOBS)            # with all rights; plane.kubeconfig("nobody", with_rights=False) has none
 """
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
 import ssl
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+from unittest.mock import patch
 
 from localcloud.kube.client import Client
 from localcloud.kube.errors import ApiError
@@ -29,8 +35,19 @@ from localcloud.kube.kubeconfig import client_kubeconfig
 from localcloud.kube.pki import Authority, signing_key, write_private
 
 from scripts import toolchain
+from tests import processes
 from tests.elastic.workers import free_port
 from tests.processes import HOST, Process, cpu_seconds
+from tidewater.contract.pod_defaults import RESTRICTED_NAMESPACE
+from tidewater.contract.stack import CONFIG_MAP, Facts
+from tidewater.elasticjob import crd, names
+from tidewater.kube.cluster import Object
+from tidewater.kube.errors import ClusterError
+from tidewater.kube.kinds import CLAIMS, CONFIG_MAPS, NAMESPACES, SERVICE_ACCOUNTS, Kind
+from tidewater.kube.kubeconfig import Access
+from tidewater.kube.server import Server, connect
+
+T = TypeVar("T")
 
 ADMIN = "bench-admin"
 GROUP = "system:serviceaccounts"
@@ -38,6 +55,10 @@ GROUP = "system:serviceaccounts"
 READY_SECONDS = 90.0
 POLL_SECONDS = 0.1
 KUBECTL_SECONDS = 120.0
+NAMESPACE = "training"
+"""The namespace of tests, like a stack's."""
+OPEN = "default"
+"""A namespace without a stack, which accepts any pod."""
 NO_PROXY = {"NO_PROXY": "*", "no_proxy": "*"}
 """For every process: all connections stay on the loopback, whatever proxy the environment names."""
 
@@ -149,6 +170,36 @@ class Plane:
             self._processes.append(Process(name, command, NO_PROXY, folder))
         self._wait_until_ready()
 
+    def start_controllers(self) -> None:
+        """Also start Kubernetes' own controllers, which act on Deployments, accounts and what has no owner any more."""
+        folder = self.site.folder
+        flags = [
+            f"--kubeconfig={folder / 'admin.kubeconfig'}",
+            f"--service-account-private-key-file={folder / 'pki' / 'sa.key'}",
+            "--leader-elect=false",
+            f"--secure-port={free_port()}",
+            f"--cert-dir={folder / 'controllers'}",
+        ]
+        name = "kube-controller-manager"
+        self._processes.append(Process(name, [str(toolchain.binary(name)), *flags], NO_PROXY, folder))
+
+    def define_jobs(self) -> None:
+        """Define ElasticJob, and return when the API server serves jobs, which is a moment later."""
+        self.apply(crd.definition())
+        eventually(lambda: self.client.text(f"/apis/{names.API_VERSION}/{names.PLURAL}"))
+
+    def furnish(self, facts: Facts, claim: str) -> None:
+        """Let NAMESPACE be a stack's that has these parts, and let it and OPEN have a claim."""
+        volume = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}
+        restricted = named(NAMESPACE, NAMESPACES)
+        restricted["metadata"]["labels"] = dict(RESTRICTED_NAMESPACE)
+        self.apply(
+            restricted,
+            named(CONFIG_MAP, CONFIG_MAPS, data=facts.data),
+            named(facts.service_account, SERVICE_ACCOUNTS),
+            *(named(claim, CLAIMS, namespace, spec=volume) for namespace in (NAMESPACE, OPEN)),
+        )
+
     def end(self) -> None:
         """End both at once; their data is not used again. Safe to call again."""
         while self._processes:
@@ -162,7 +213,24 @@ class Plane:
             self._tls.load_cert_chain(pki / "admin.crt", pki / "admin.key")
         return http.client.HTTPSConnection(HOST, self.site.api_port, context=self._tls)
 
-    def kubeconfig(self, user: str, *, with_rights: bool = True) -> Path:
+    def request(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
+        """Send a request with all rights; return the HTTP status and the object in the answer, or {} if it has none.
+
+        A path that the API server does not have yet is answered with plain text.
+        """
+        headers = {"Content-Type": "application/json"}
+        with contextlib.closing(self.connection()) as connection:
+            connection.request(method, path, None if body is None else json.dumps(body), headers)
+            answer = connection.getresponse()
+            content = answer.read()
+            is_object = (answer.getheader("Content-Type") or "").startswith("application/json")
+            return answer.status, json.loads(content) if is_object else {}
+
+    def server(self) -> Server:
+        """Return access with all rights, as programs of this project have it, in NAMESPACE."""
+        return connect(Access(kubeconfig=str(self.kubeconfig("admin", namespace=NAMESPACE))))
+
+    def kubeconfig(self, user: str, *, with_rights: bool = True, namespace: str = "") -> Path:
         """Return a kubeconfig of a user. Every controller has all rights, so that none is checked longer."""
         path = self.site.folder / f"{user}.kubeconfig"
         if not path.exists():
@@ -170,6 +238,11 @@ class Plane:
             if with_rights:
                 self.apply(binding(user))
             write_private(path, client_kubeconfig(self.site.endpoint, self._authority.pair.certificate, pair, user))
+        if namespace:
+            content = json.loads(path.read_text())
+            content["contexts"][0]["context"]["namespace"] = namespace
+            path = path.with_name(f"{user}-in-{namespace}.kubeconfig")
+            path.write_text(json.dumps(content))
         return path
 
     def apply(self, *manifests: dict[str, Any]) -> None:
@@ -229,6 +302,41 @@ class Plane:
                     last = f"{error}\n{self._processes[-1].last_lines()}"
                     raise PlaneError(f"the API server isn't ready in {READY_SECONDS:.0f} s: {last}") from error
             time.sleep(POLL_SECONDS)
+
+
+@contextlib.contextmanager
+def running(folder: Path) -> Iterator[Plane]:
+    """Run a control plane with an empty namespace while the context lasts; no proxy is between this process and it."""
+    plane = Plane(folder, ["admin"])
+    with patch.dict(os.environ, NO_PROXY):
+        try:
+            plane.start()
+            # There is no controller manager to make the accounts, without which no pod is admitted.
+            accounts = (named("default", SERVICE_ACCOUNTS, namespace) for namespace in (NAMESPACE, OPEN))
+            plane.apply(named(NAMESPACE, NAMESPACES), *accounts)
+            yield plane
+        finally:
+            plane.end()
+
+
+def eventually(ask: Callable[[], T]) -> T:
+    """Return the answer once there is one, for what happens some time after a request; a refusal is none."""
+    return processes.eventually(ask, ApiError, ClusterError, KeyError, IndexError)
+
+
+def named(name: str, kind: Kind, namespace: str = NAMESPACE, **parts: Any) -> Object:
+    """Return an object of a kind; `parts` are its fields."""
+    metadata = {"name": name, **({"namespace": namespace} if kind.namespaced else {})}
+    return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, **parts}
+
+
+def within(part: Any, whole: Any) -> bool:
+    """Return whether everything in `part` is in `whole`, to which the API server may have added defaults."""
+    if isinstance(part, dict):
+        return isinstance(whole, dict) and all(within(value, whole.get(key)) for key, value in part.items())
+    if isinstance(part, list):
+        return isinstance(whole, list) and len(part) == len(whole) and all(map(within, part, whole))
+    return bool(part == whole)
 
 
 def audit_policy(users: Sequence[str]) -> dict[str, Any]:

@@ -13,14 +13,19 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from tidewater.elastic.launch.lifeline import bound_to
 
 HOST = "127.0.0.1"
 END_SECONDS = 5.0
+PATIENCE_SECONDS = 180.0
+"""Far beyond what anything here takes, even on a machine that is busy with other things."""
+POLL_SECONDS = 0.02
 _TICKS = os.sysconf("SC_CLK_TCK")
+T = TypeVar("T")
 
 
 class Process:
@@ -95,6 +100,17 @@ def cpu_seconds(pids: Sequence[int]) -> float:
         with contextlib.suppress(OSError):
             ticks += sum(int(field) for field in _stat(pid)[11:13])
     return ticks / _TICKS
+
+
+def eventually(ask: Callable[[], T], *errors: type[Exception], seconds: float = PATIENCE_SECONDS) -> T:
+    """Return the answer once there is one, for what another process or thread does; these errors are none."""
+    deadline = time.monotonic() + seconds
+    while True:
+        with contextlib.suppress(*errors):
+            if answer := ask():
+                return answer
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(POLL_SECONDS)
 
 
 def wait_for_port(port: int, seconds: float) -> bool:

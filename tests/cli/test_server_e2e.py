@@ -6,7 +6,6 @@ import contextlib
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,11 +13,11 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.cli.api_server import Plane, started
+from tests.control_plane import NAMESPACE, Plane, eventually, running, within
 from tidewater.elasticjob import names
 from tidewater.elasticjob.names import JOBS
 from tidewater.kube.cluster import Object
-from tidewater.kube.errors import ClusterError, Exists
+from tidewater.kube.errors import Exists
 from tidewater.kube.kinds import DEFINITIONS, DEPLOYMENTS, EVENTS, PODS, Kind
 from tidewater.kube.server import Server
 
@@ -31,13 +30,14 @@ Command = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.fixture(scope="module")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
-    with started(tmp_path_factory.mktemp("api-server")) as found:
+    with running(tmp_path_factory.mktemp("api-server")) as found:
         yield found
 
 
 def tidewater_as(plane: Plane, user: str) -> Command:
     """Return a function that runs the command line as `user`."""
-    environment = {**os.environ, "KUBECONFIG": str(plane.kubeconfig(user))}
+    kubeconfig = plane.kubeconfig(user, with_rights=user == "admin", namespace=NAMESPACE)
+    environment = {**os.environ, "KUBECONFIG": str(kubeconfig)}
 
     def run(*words: str, text: str = "", fails: int = 0) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
@@ -76,17 +76,6 @@ def server(plane: Plane) -> Server:
     return plane.server()
 
 
-def eventually(true: Callable[[], Any]) -> None:
-    """Return when `true` is; a refusal counts as not yet."""
-    deadline = time.monotonic() + SECONDS
-    while time.monotonic() < deadline:
-        with contextlib.suppress(ClusterError):
-            if true():
-                return
-        time.sleep(0.1)
-    raise AssertionError("in vain")
-
-
 def submit(tidewater: Command, name: str, *words: str) -> None:
     tidewater("job", "submit", name, "--image", "i", "--workers", "2", "--min", "1", "--max", "4", *words)
 
@@ -102,16 +91,7 @@ def test_what_a_dry_run_prints_is_what_the_server_gets(tidewater: Command, serve
     printed = tidewater("job", "submit", "dry", "--image", "i", "--queue", "q", "--dry-run").stdout
     tidewater("job", "submit", "-f", "-", text=printed)
     spec = server.get(JOBS, "dry", "training")["spec"]
-    assert contains(spec, yaml.safe_load(printed)["spec"])
-
-
-def contains(whole: Any, part: Any) -> bool:
-    """Return whether everything of `part` is in `whole`, to which the server has added defaults."""
-    if isinstance(part, dict):
-        return all(key in whole and contains(whole[key], value) for key, value in part.items())
-    if isinstance(part, list):
-        return len(whole) == len(part) and all(map(contains, whole, part))
-    return bool(whole == part)
+    assert within(yaml.safe_load(printed)["spec"], spec)
 
 
 def test_an_unknown_field_is_refused_and_named(tidewater: Command) -> None:
@@ -151,7 +131,7 @@ def test_wait_sees_what_the_controller_writes(tidewater: Command, plane: Plane, 
     submit(tidewater, "awaited")
     report(server, "awaited", state="Running", settledReplicas=1)
     words = [sys.executable, "-m", "tidewater.cli", "job", "wait", "awaited", "--for", "size", "--timeout", "50s"]
-    environment = {**os.environ, "KUBECONFIG": str(plane.kubeconfig("admin"))}
+    environment = {**os.environ, "KUBECONFIG": str(plane.kubeconfig("admin", namespace=NAMESPACE))}
     with subprocess.Popen(
         words, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:

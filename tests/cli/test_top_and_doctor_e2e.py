@@ -10,20 +10,17 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.cli.api_server import Plane, started
 from tests.cli.top.objects import Trainer
-from tidewater.elasticjob import crd, names
+from tests.control_plane import NAMESPACE, Plane, named, running
+from tidewater.elasticjob import names
 from tidewater.elasticjob.names import JOBS
-from tidewater.kube.errors import ClusterError
-from tidewater.kube.kinds import DEFINITIONS, PODS
+from tidewater.kube.kinds import PODS
 from tidewater.kube.server import Server
 
 pytestmark = pytest.mark.e2e
@@ -48,7 +45,7 @@ have tests of their own, with fakes."""
 
 @pytest.fixture(scope="module")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
-    with started(tmp_path_factory.mktemp("api-server")) as found:
+    with running(tmp_path_factory.mktemp("api-server")) as found:
         yield found
 
 
@@ -61,48 +58,26 @@ def tidewater(plane: Plane, *words: str, user: str = "admin") -> subprocess.Comp
 
 
 def started_command(plane: Plane, *words: str, user: str = "admin") -> subprocess.Popen[str]:
+    kubeconfig = plane.kubeconfig(user, with_rights=user == "admin", namespace=NAMESPACE)
     return subprocess.Popen(
         [sys.executable, *words],
-        cwd=plane.folder,
-        env={**os.environ, "KUBECONFIG": str(plane.kubeconfig(user))},
+        cwd=plane.site.folder,
+        env={**os.environ, "KUBECONFIG": str(kubeconfig)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
 
 
-def eventually(true: Any) -> None:
-    """Return when `true` is; a refusal counts as not yet."""
-    deadline = time.monotonic() + SECONDS
-    while time.monotonic() < deadline:
-        with contextlib.suppress(ClusterError):
-            if true():
-                return
-        time.sleep(0.1)
-    raise AssertionError("in vain")
-
-
 @pytest.fixture(scope="module")
 def server(plane: Plane) -> Server:
     """A cluster with the CRD and one job, which nothing controls."""
+    plane.define_jobs()
     found = plane.server()
-    found.create(DEFINITIONS, crd.definition())
-    eventually(lambda: found.list(JOBS) is not None)
     container = {"name": names.WORKER_CONTAINER, "image": "i"}
-    found.create(
-        JOBS,
-        {
-            "apiVersion": names.API_VERSION,
-            "kind": names.KIND,
-            "metadata": {"name": "digits", "namespace": "training"},
-            "spec": {
-                "rdzvEndpoint": "etcd:2379",
-                "minReplicas": 1,
-                "maxReplicas": 4,
-                "replicaSpecs": {names.WORKER: {"replicas": 2, "template": {"spec": {"containers": [container]}}}},
-            },
-        },
-    )
+    workers = {"replicas": 2, "template": {"spec": {"containers": [container]}}}
+    size = {"minReplicas": 1, "maxReplicas": 4, "replicaSpecs": {names.WORKER: workers}}
+    found.create(JOBS, named("digits", JOBS, spec={"rdzvEndpoint": "etcd:2379", **size}))
     return found
 
 
@@ -147,23 +122,11 @@ def run_pod(server: Server, index: int, address: str, port: int) -> None:
     """Make a worker's pod and say that it runs, as the controller and a kubelet would."""
     name = names.pod_name("digits", names.WORKER, index)
     ports = [{"name": "metrics", "containerPort": port}]
-    server.create(
-        PODS,
-        {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {
-                "name": name,
-                "namespace": "training",
-                "labels": dict(names.pod_labels("digits", names.WORKER, index)),
-            },
-            "spec": {
-                "nodeName": "node-1",
-                "automountServiceAccountToken": False,
-                "containers": [{"name": names.WORKER_CONTAINER, "image": "i", "ports": ports}],
-            },
-        },
-    )
+    containers = [{"name": names.WORKER_CONTAINER, "image": "i", "ports": ports}]
+    spec = {"nodeName": "node-1", "automountServiceAccountToken": False, "containers": containers}
+    pod = named(name, PODS, spec=spec)
+    pod["metadata"]["labels"] = dict(names.pod_labels("digits", names.WORKER, index))
+    server.create(PODS, pod)
     status = {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}]}
     server.patch(PODS, name, {"status": status}, subresource="status", namespace="training")
 

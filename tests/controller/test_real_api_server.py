@@ -20,16 +20,16 @@ from pathlib import Path
 import pytest
 
 from scripts import toolchain
-from tests.control_plane import NO_PROXY, Plane
+from tests.control_plane import NO_PROXY, Plane, named
 from tests.controller.fakes import jobs, karpenter
 from tests.controller.real import cloud, controller, until
 from tidewater.controller.act import stamp
 from tidewater.controller.cluster.client import NODE_CLASSES, NODE_POOLS, Manifest, Ref
 from tidewater.controller.store import SELECTOR
-from tidewater.elasticjob import crd, names
+from tidewater.elasticjob import names
 from tidewater.elasticjob.install import access
 from tidewater.elasticjob.names import JOBS
-from tidewater.kube.kinds import EVENTS, PODS, SERVICES
+from tidewater.kube.kinds import EVENTS, PODS, SERVICE_ACCOUNTS, SERVICES
 
 pytestmark = pytest.mark.e2e
 
@@ -66,13 +66,8 @@ def plane(tmp_path_factory: pytest.TempPathFactory, keeper: ThreadPoolExecutor) 
     try:
         keeper.submit(made.start).result()
         # There is no controller manager to make the account, without which no pod is admitted.
-        account = {
-            "apiVersion": "v1",
-            "kind": "ServiceAccount",
-            "metadata": {"name": "default", "namespace": jobs.NAMESPACE},
-        }
-        made.apply(crd.definition(), account)
-        made.kubectl("wait", "--for=condition=Established", f"crd/{names.CRD_NAME}", "--timeout=60s")
+        made.apply(named("default", SERVICE_ACCOUNTS, jobs.NAMESPACE))
+        made.define_jobs()
         yield made
     finally:
         made.end()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from http import HTTPStatus
@@ -10,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.control_plane import PlaneError
-from tests.elasticjob.api_server import ApiServer, eventually, running
+from tests.control_plane import Plane, PlaneError, eventually, running
 from tests.elasticjob.manifests import ABSENT, ACCEPTED, POD, WORKER, Manifest, changed, job, replica
 from tests.elasticjob.mistakes import MISTAKES, Mistake
 from tidewater.elasticjob import codec, crd, names
@@ -24,16 +22,15 @@ INVALID = HTTPStatus.UNPROCESSABLE_ENTITY
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
     """Yield an API server that has the definition."""
     with running(tmp_path_factory.mktemp("api-server")) as found:
-        found.kubectl("apply", "--server-side", "-f", "-", stdin=json.dumps(crd.definition()))
-        eventually(lambda: found.request("GET", JOBS)[0] == HTTPStatus.OK)
+        found.define_jobs()
         yield found
 
 
 @pytest.fixture
-def stored(server: ApiServer) -> Iterator[Manifest]:
+def stored(server: Plane) -> Iterator[Manifest]:
     """Yield imagenet as it is stored."""
     status, found = server.request("POST", JOBS, job())
     assert status == HTTPStatus.CREATED, found
@@ -50,7 +47,7 @@ def refusal(answer: Mapping[str, Any], field: str) -> str:
 
 
 @pytest.mark.parametrize("mistake", [pytest.param(mistake, id=mistake.name) for mistake in MISTAKES])
-def test_a_mistake_is_refused_with_a_sentence_that_names_the_field(server: ApiServer, mistake: Mistake) -> None:
+def test_a_mistake_is_refused_with_a_sentence_that_names_the_field(server: Plane, mistake: Mistake) -> None:
     status, answer = server.request("POST", f"{JOBS}?dryRun=All", job(mistake.changes))
     assert status == INVALID, answer
     assert mistake.says in refusal(answer, mistake.field)
@@ -58,7 +55,7 @@ def test_a_mistake_is_refused_with_a_sentence_that_names_the_field(server: ApiSe
 
 @pytest.mark.parametrize("changes", ACCEPTED.values(), ids=ACCEPTED.keys())
 def test_what_the_old_controller_accepted_and_what_is_new_is_accepted(
-    server: ApiServer, changes: Mapping[str, object]
+    server: Plane, changes: Mapping[str, object]
 ) -> None:
     status, answer = server.request("POST", f"{JOBS}?dryRun=All&fieldValidation=Strict", job(changes))
     assert status == HTTPStatus.CREATED, answer
@@ -69,7 +66,7 @@ def test_a_template_is_stored_as_it_was_written(stored: Manifest) -> None:
     assert stored["spec"]["replicaSpecs"]["Worker"]["template"] == job()["spec"]["replicaSpecs"]["Worker"]["template"]
 
 
-def test_defaults_are_filled_in(server: ApiServer) -> None:
+def test_defaults_are_filled_in(server: Plane) -> None:
     _, answer = server.request("POST", f"{JOBS}?dryRun=All", job({f"{WORKER}/replicas": ABSENT}))
     assert answer["spec"]["replicaSpecs"]["Worker"]["replicas"] == 1
     assert (answer["spec"]["backoffLimit"], answer["spec"]["cleanPodPolicy"]) == (20, "None")
@@ -88,7 +85,7 @@ def test_defaults_are_filled_in(server: ApiServer) -> None:
     ids=["endpoint", "backend", "launcher", "types", "names", "label"],
 )
 def test_what_is_immutable_cannot_be_changed(
-    server: ApiServer, stored: Manifest, changes: Mapping[str, object], field: str
+    server: Plane, stored: Manifest, changes: Mapping[str, object], field: str
 ) -> None:
     status, answer = server.request("PUT", f"{JOBS}/imagenet", changed(stored, changes))
     assert status == INVALID, answer
@@ -106,24 +103,24 @@ def test_what_is_immutable_cannot_be_changed(
     ],
     ids=["size", "bounds", "template", "suspend", "policies"],
 )
-def test_everything_else_can_be_changed(server: ApiServer, stored: Manifest, changes: Mapping[str, object]) -> None:
+def test_everything_else_can_be_changed(server: Plane, stored: Manifest, changes: Mapping[str, object]) -> None:
     status, answer = server.request("PUT", f"{JOBS}/imagenet", changed(stored, changes))
     assert status == HTTPStatus.OK, answer
     assert answer["metadata"]["generation"] == 2
 
 
-def test_kubectl_scale_changes_the_desired_size(server: ApiServer, stored: Manifest) -> None:
+def test_kubectl_scale_changes_the_desired_size(server: Plane, stored: Manifest) -> None:
     server.kubectl("scale", "ej/imagenet", "--replicas=3")
     _, found = server.request("GET", f"{JOBS}/imagenet")
     assert found["spec"]["replicaSpecs"]["Worker"]["replicas"] == 3
 
 
-def test_kubectl_scale_beyond_the_maximum_is_refused(server: ApiServer, stored: Manifest) -> None:
+def test_kubectl_scale_beyond_the_maximum_is_refused(server: Plane, stored: Manifest) -> None:
     with pytest.raises(PlaneError, match=r"replicaSpecs\.Worker\.replicas \(4\) must not be above maxReplicas \(3\)\."):
         server.kubectl("scale", "ej/imagenet", "--replicas=4")
 
 
-def test_an_autoscaler_finds_the_size_and_the_selector(server: ApiServer, stored: Manifest) -> None:
+def test_an_autoscaler_finds_the_size_and_the_selector(server: Plane, stored: Manifest) -> None:
     selector = "job-name=imagenet,replica-type=worker"
     status = codec.status_object(Status(replicas=1, selector=selector, state=State.RUNNING))
     server.request("PUT", f"{JOBS}/imagenet/status", {**stored, "status": status})
@@ -132,7 +129,7 @@ def test_an_autoscaler_finds_the_size_and_the_selector(server: ApiServer, stored
     assert scale["status"] == {"replicas": 1, "selector": selector}
 
 
-def test_a_status_is_stored_apart_from_the_spec(server: ApiServer, stored: Manifest) -> None:
+def test_a_status_is_stored_apart_from_the_spec(server: Plane, stored: Manifest) -> None:
     status = codec.status_object(Status(state=State.RUNNING, replica_statuses={"Worker": ReplicaStatus(active=2)}))
     both = changed(stored, {"spec/suspend": True, "status": status})
     _, found = server.request("PUT", f"{JOBS}/imagenet/status", both)
@@ -141,7 +138,7 @@ def test_a_status_is_stored_apart_from_the_spec(server: ApiServer, stored: Manif
     assert codec.job_of(found).status.replica_statuses["Worker"].active == 2
 
 
-def test_kubectl_get_shows_state_and_numbers(server: ApiServer, stored: Manifest) -> None:
+def test_kubectl_get_shows_state_and_numbers(server: Plane, stored: Manifest) -> None:
     status = codec.status_object(Status(state=State.RUNNING, replica_statuses={"Worker": ReplicaStatus(active=2)}))
     server.request("PUT", f"{JOBS}/imagenet/status", {**stored, "status": status})
     header, row = server.kubectl("get", "ej").splitlines()
@@ -149,18 +146,17 @@ def test_kubectl_get_shows_state_and_numbers(server: ApiServer, stored: Manifest
     assert row.split()[:6] == ["imagenet", "Running", "2", "2", "1", "3"]
 
 
-def test_kubectl_explain_shows_the_models_text(server: ApiServer) -> None:
+def test_kubectl_explain_shows_the_models_text(server: Plane) -> None:
     published = f"/openapi/v3/apis/{names.API_VERSION}"
     eventually(lambda: server.request("GET", published)[0] == HTTPStatus.OK)
     shown = " ".join(server.kubectl("explain", "elasticjob.spec.minReplicas").split())
     assert "Fewest workers with which the training can run." in shown
 
 
-def test_kubectl_apply_twice_changes_nothing(server: ApiServer) -> None:
-    manifest = json.dumps(crd.definition())
-    server.kubectl("apply", "--server-side", "-f", "-", stdin=manifest)
+def test_kubectl_apply_twice_changes_nothing(server: Plane) -> None:
+    server.apply(crd.definition())
     before = server.request("GET", f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{names.CRD_NAME}")[1]
-    server.kubectl("apply", "--server-side", "-f", "-", stdin=manifest)
+    server.apply(crd.definition())
     after = server.request("GET", f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{names.CRD_NAME}")[1]
     assert before["metadata"]["resourceVersion"] == after["metadata"]["resourceVersion"]
 
@@ -175,17 +171,17 @@ def without_rules(schema: Any) -> Any:
 
 
 def test_a_job_of_an_older_definition_that_breaks_a_rule_can_be_mended_and_not_changed_otherwise(
-    server: ApiServer,
+    server: Plane,
 ) -> None:
     beyond = job({f"{WORKER}/replicas": 7})
 
     def accepts_it() -> bool:
         return server.request("POST", f"{JOBS}?dryRun=All", beyond)[0] == HTTPStatus.CREATED
 
-    server.kubectl("apply", "--server-side", "-f", "-", stdin=json.dumps(without_rules(crd.definition())))
+    server.apply(without_rules(crd.definition()))
     eventually(accepts_it)
     _, stored = server.request("POST", JOBS, beyond)
-    server.kubectl("apply", "--server-side", "-f", "-", stdin=json.dumps(crd.definition()))
+    server.apply(crd.definition())
     eventually(lambda: not accepts_it())
     status = codec.status_object(Status(state=State.RUNNING, replica_statuses={"Worker": ReplicaStatus(active=7)}))
     code, answer = server.request("PUT", f"{JOBS}/imagenet/status", {**stored, "status": status})

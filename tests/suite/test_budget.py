@@ -20,8 +20,7 @@ STARTERS = (
     "packages.localcloud.tests.kube.harness.running_cluster",
     "packages.localcloud.tests.kube.karpenter_cloud.karpenter_cloud",
     "tests.control_plane.Plane",
-    "tests.cli.api_server.started",
-    "tests.elasticjob.api_server.running",
+    "tests.control_plane.running",
 )
 
 MADE = {
@@ -30,15 +29,16 @@ MADE = {
     "packages/localcloud/tests/kube/conftest.py": ["running_cluster"],
     "packages/localcloud/tests/kube/test_karpenter_e2e.py": ["karpenter_cloud"],
     "packages/localcloud/tests/kube/test_upgrade_e2e.py": ["running_cluster"],  # only in `make soak`
-    "packages/elasticdl/tests/client/job/test_accepted_e2e.py": ["started"],
-    "packages/torchx/tests/test_api_server_e2e.py": ["started"],
+    "packages/localcloud/tests/standins/kubernetes/conftest.py": ["Plane"],
+    "packages/elasticdl/tests/client/job/test_accepted_e2e.py": ["running"],
+    "packages/torchx/tests/test_api_server_e2e.py": ["running"],
     "tests/benchmarks/controller/test_training_operator.py": ["Plane"],
-    "tests/cli/test_server_e2e.py": ["started"],
-    "tests/cli/test_top_and_doctor_e2e.py": ["started"],
+    "tests/cli/test_server_e2e.py": ["running"],
+    "tests/cli/test_top_and_doctor_e2e.py": ["running"],
     "tests/controller/test_real_api_server.py": ["Plane"],
     "tests/elasticjob/test_refusals_e2e.py": ["running"],
     "tests/test_control_plane.py": ["Plane"],
-    "tests/workloads/test_karpenter_e2e.py": ["started"],
+    "tests/workloads/test_karpenter_e2e.py": ["running"],
 }
 """Test module → what it calls to start a cloud, a cluster or an API server."""
 

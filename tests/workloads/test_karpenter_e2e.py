@@ -17,8 +17,7 @@ import yaml
 import settings
 from scripts import toolchain
 from tests import facts, graph
-from tests.cli.api_server import Plane, started
-from tests.control_plane import PlaneError
+from tests.control_plane import Plane, PlaneError, running
 from workloads import karpenter
 
 pytestmark = pytest.mark.e2e
@@ -67,17 +66,17 @@ def rendered(chart: str, values: Object, folder: Path) -> list[Object]:
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
     """An API server with Karpenter's definitions."""
     folder = tmp_path_factory.mktemp("karpenter")
-    with started(folder) as found:
+    with running(folder) as found:
         definitions = rendered("karpenter-crd", {}, folder)
-        found.inner.apply(*definitions)
+        found.apply(*definitions)
         for each in definitions:
-            found.inner.kubectl("wait", f"crd/{each['metadata']['name']}", "--for=condition=Established")
+            found.kubectl("wait", f"crd/{each['metadata']['name']}", "--for=condition=Established")
         yield found
 
 
 def create(plane: Plane, wanted: Object) -> None:
     """Have the API server check an object, with unknown fields as errors; nothing is stored."""
-    plane.inner.kubectl("create", "--dry-run=server", "--validate=strict", "-f", "-", stdin=json.dumps(wanted))
+    plane.kubectl("create", "--dry-run=server", "--validate=strict", "-f", "-", stdin=json.dumps(wanted))
 
 
 @pytest.mark.parametrize("changes", KINDS.values(), ids=KINDS.keys())

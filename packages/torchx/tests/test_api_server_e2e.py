@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,66 +12,26 @@ from torchx.components import dist, utils
 from torchx.specs import AppDef, AppState, BindMount, DeviceMount, Resource, RetryPolicy, VolumeMount, macros
 
 from packages.torchx.tests.doubles import FACTS, app, complete, role
-from tests.cli.api_server import NAMESPACE, started
-from tidewater.contract.pod_defaults import RESTRICTED_NAMESPACE
-from tidewater.contract.stack import CONFIG_MAP
-from tidewater.elasticjob import crd, names
+from tests.control_plane import OPEN, running, within
+from tidewater.elasticjob import names
 from tidewater.elasticjob.names import JOBS
-from tidewater.kube.cluster import Object
-from tidewater.kube.errors import MissingKind
-from tidewater.kube.kinds import CLAIMS, CONFIG_MAPS, DEFINITIONS, NAMESPACES, SERVICE_ACCOUNTS
 from tidewater.kube.server import Server
 
 pytestmark = pytest.mark.e2e
-
-OPEN = "default"
-"""A namespace without a stack, which accepts any pod."""
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """An API server with the definition, and a namespace like a stack's."""
-    with started(tmp_path_factory.mktemp("api-server")) as plane:
-        found = plane.server()
-        found.create(DEFINITIONS, dict(crd.definition()))
-        found.patch(NAMESPACES, NAMESPACE, {"metadata": {"labels": dict(RESTRICTED_NAMESPACE)}})
-        found.create(CONFIG_MAPS, named(CONFIG_MAP, "v1", "ConfigMap", data=FACTS.data))
-        found.create(SERVICE_ACCOUNTS, named(FACTS.service_account, "v1", "ServiceAccount"))
-        found.create(SERVICE_ACCOUNTS, named("default", "v1", "ServiceAccount", namespace=OPEN))
-        claim = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}
-        found.create(CLAIMS, named("data", "v1", "PersistentVolumeClaim", spec=claim))
-        _await_jobs(found)
-        yield found
-
-
-def _await_jobs(server: Server) -> None:
-    """Return when the API server serves jobs, which is a moment after it has accepted their definition."""
-    deadline = time.monotonic() + 30
-    while True:
-        try:
-            server.list(JOBS)
-            return
-        except MissingKind:
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
-
-
-def named(name: str, api_version: str, kind: str, namespace: str = NAMESPACE, **parts: Any) -> Object:
-    return {"apiVersion": api_version, "kind": kind, "metadata": {"name": name, "namespace": namespace}, **parts}
+    with running(tmp_path_factory.mktemp("api-server")) as plane:
+        plane.define_jobs()
+        plane.furnish(FACTS, "data")
+        yield plane.server()
 
 
 @pytest.fixture
 def scheduler(server: Server) -> TidewaterScheduler:
     return create_scheduler("session", client=server)
-
-
-def within(part: Any, whole: Any) -> bool:
-    """Return whether everything in `part` is in `whole`, to which the API server may have added defaults."""
-    if isinstance(part, dict):
-        return isinstance(whole, dict) and all(within(value, whole.get(key)) for key, value in part.items())
-    if isinstance(part, list):
-        return isinstance(whole, list) and len(part) == len(whole) and all(map(within, part, whole))
-    return bool(part == whole)
 
 
 EVERYTHING = app(

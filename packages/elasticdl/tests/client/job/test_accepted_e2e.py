@@ -2,76 +2,34 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from elasticdl.client.flags.mistakes import WrongCommand
 from elasticdl.client.job.submit import Steps, submit
 
 from packages.elasticdl.tests.client import seed
-from tests.cli.api_server import NAMESPACE, started
-from tidewater.contract.pod_defaults import RESTRICTED_NAMESPACE
-from tidewater.contract.stack import CONFIG_MAP
-from tidewater.elasticjob import crd
+from tests.control_plane import OPEN, named, running, within
 from tidewater.elasticjob.names import JOBS
 from tidewater.kube.cluster import Object
-from tidewater.kube.errors import MissingKind
-from tidewater.kube.kinds import CLAIMS, CONFIG_MAPS, DEFINITIONS, NAMESPACES, PRIORITY_CLASSES, SERVICE_ACCOUNTS, Kind
+from tidewater.kube.kinds import PRIORITY_CLASSES
 from tidewater.kube.server import Server
 
 pytestmark = pytest.mark.e2e
 
 CLAIM = "claim_name=fileserver-claim"
-OPEN = "default"
-"""A namespace without a stack, which accepts any pod."""
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """Yield an API server with the definition, and a namespace like a stack's."""
-    with started(tmp_path_factory.mktemp("api-server")) as plane:
-        found = plane.server()
-        found.create(DEFINITIONS, dict(crd.definition()))
-        found.patch(NAMESPACES, NAMESPACE, {"metadata": {"labels": dict(RESTRICTED_NAMESPACE)}})
-        found.create(CONFIG_MAPS, named(CONFIG_MAP, CONFIG_MAPS, data=seed.FACTS.data))
-        found.create(SERVICE_ACCOUNTS, named(seed.FACTS.service_account, SERVICE_ACCOUNTS))
-        found.create(SERVICE_ACCOUNTS, named("default", SERVICE_ACCOUNTS, OPEN))
-        claim = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}
-        for namespace in (NAMESPACE, OPEN):
-            found.create(CLAIMS, named("fileserver-claim", CLAIMS, namespace, spec=claim))
+    with running(tmp_path_factory.mktemp("api-server")) as plane:
+        plane.define_jobs()
+        plane.furnish(seed.FACTS, "fileserver-claim")
         for name, value in (("high", 1_000_000), ("low", 1000)):
-            found.create(PRIORITY_CLASSES, {**named(name, PRIORITY_CLASSES), "value": value})
-        _await_jobs(found)
-        yield found
-
-
-def _await_jobs(server: Server) -> None:
-    """Return when the API server serves jobs, which is a moment after it has accepted their definition."""
-    deadline = time.monotonic() + 30
-    while True:
-        try:
-            server.list(JOBS)
-            return
-        except MissingKind:
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
-
-
-def named(name: str, kind: Kind, namespace: str = NAMESPACE, **parts: Any) -> Object:
-    metadata = {"name": name, **({"namespace": namespace} if kind.namespaced else {})}
-    return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, **parts}
-
-
-def within(part: Any, whole: Any) -> bool:
-    """Return whether everything in `part` is in `whole`, to which the API server may have added defaults."""
-    if isinstance(part, dict):
-        return isinstance(whole, dict) and all(within(value, whole.get(key)) for key, value in part.items())
-    if isinstance(part, list):
-        return isinstance(whole, list) and len(part) == len(whole) and all(map(within, part, whole))
-    return bool(part == whole)
+            plane.apply(named(name, PRIORITY_CLASSES, value=value))
+        yield plane.server()
 
 
 def sent(server: Server, folder: Path, without: tuple[str, ...] = (), /, **changed: str) -> Object:
