@@ -64,6 +64,7 @@ def both_fail(world: World) -> None:
 SCENARIOS = {
     "the job is created": Scenario(lambda world: None, {}),
     "it grows": Scenario(lambda world: world.scale(3), {}),
+    "it grows by itself": Scenario(lambda world: world.edit(autoscale=True), {}),
     "it shrinks": Scenario(lambda world: world.scale(1), {}),
     "a worker fails and is retried": Scenario(lambda world: world.exit("imagenet-worker-0", 130), {}),
     "both workers fail and are retried": Scenario(both_fail, {}),

@@ -124,7 +124,6 @@ def test_all_pods_of_a_fixed_type_can_no_longer_succeed_when_one_has_failed_for_
     decision = decide(view(made, (pod(0), DONE[1], pod(2, "Failed"))), NOW)
     assert (decision.status.state, deleted(decision)) == (State.FAILED, ["worker-0"])
     failed = condition(decision.status, "Failed")
-    assert failed is not None
     assert "among them j-worker-2: at most 2 can run and at least 3 are needed" in failed.message
 
 
@@ -170,7 +169,6 @@ def test_another_type_that_fails_for_good_below_its_minimum_fails_the_job() -> N
 
 def test_a_failure_says_why_in_its_condition() -> None:
     failed = condition(decide(view(job(1), [pod(0, "Failed")]), NOW).status, "Failed")
-    assert failed is not None
     assert failed.reason == "ElasticJobFailed"
     assert failed.message == "ElasticJob j has failed because pod j-worker-0 failed for good."
 

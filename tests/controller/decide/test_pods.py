@@ -177,7 +177,6 @@ def test_a_row_of_exhausted_memory_goes_on_with_the_successor() -> None:
         assert decision.status.out_of_memory == {f"j-worker-{number + 1}": number}
         made = replace(made, status=decision.status)
     failed = condition(decide(view(made, [exhausted(MOST_OUT_OF_MEMORY)]), NOW).status, "Failed")
-    assert failed is not None
     assert "pod j-worker-5 and the pods that it replaced used more memory than their limit 5 times" in failed.message
 
 

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from tests.controller.decide.histories.simulation import Simulation
 from tests.controller.decide.world import (
     NOW,
     after,
@@ -26,7 +25,7 @@ from tests.controller.decide.world import (
 from tidewater.controller.decide.actions import CreatePod, Decision, status_comes_first
 from tidewater.controller.decide.decision import decide
 from tidewater.controller.decide.observed import Admission, PodView
-from tidewater.elasticjob.choices import PodNames, RestartPolicy, RestartScope, State, SuccessPolicy
+from tidewater.elasticjob.choices import PodNames, RestartScope, State, SuccessPolicy
 from tidewater.elasticjob.model import ElasticJob, ReplicaSpec
 from tidewater.elasticjob.status import Status
 
@@ -92,7 +91,6 @@ def test_the_pods_are_made_anew_when_none_is_left_and_the_back_off_is_over() -> 
     waits = decide(view(restarts), NOW)
     assert (changes(waits), waits.again) == ([], later(9))
     told = condition(waits.status, "Restarting")
-    assert told is not None
     assert told.message == "ElasticJob j is restarting: all pods are made anew at 12:00:09 UTC."
     made = decide(view(restarts), later(9))
     assert changes(made) == [CreatePod("Worker", index, index == 0, job_restarts=1) for index in range(3)]
@@ -213,23 +211,3 @@ def test_a_changed_template_is_no_restart() -> None:
 def test_a_status_that_is_lost_does_not_make_pods_of_different_runs_work_together() -> None:
     decision = decide(view(whole(3), (pod(0, job_restarts=2), pod(1), pod(2, job_restarts=2))), NOW)
     assert (sorted(deleted(decision)), decision.status.job_restarts) == (ALL, 2)
-
-
-@pytest.mark.parametrize("boundary", range(8))
-@pytest.mark.parametrize("naming", [PodNames.INDEXED, PodNames.SUCCESSIVE])
-def test_a_restart_ends_whole_and_counts_once_wherever_the_controller_is_stopped(
-    naming: PodNames, boundary: int
-) -> None:
-    policy = {"pod_names": naming, "restart_policy": RestartPolicy.ON_FAILURE}
-    cluster = Simulation.of([whole(3, worker=policy)], {"a": 5})
-    cluster.settle()
-    former = {pod.uid for pod in cluster.pods["j"].values()}
-    cluster.end("j", cluster.pods["j"]["j-worker-1"], 3)
-    cluster.reconcile("j", stop_after=boundary)
-    cluster.pass_over(20)
-    cluster.reconcile("j", stop_after=boundary)
-    cluster.settle()
-    status, pods = cluster.jobs["j"].status, cluster.pods["j"].values()
-    assert (status.restarts, status.job_restarts, status.state) == (1, 1, State.RUNNING)
-    assert len(pods) == 3
-    assert not former & {pod.uid for pod in pods}

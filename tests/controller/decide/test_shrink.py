@@ -73,10 +73,6 @@ def test_the_others_keep_their_indices_and_a_replacement_takes_the_lowest_free_o
     assert created(decide(view(job(3, low=1, high=3), rest), NOW)) == [1]
 
 
-def test_an_index_is_free_only_when_its_pod_is_gone() -> None:
-    assert created(decide(view(job(2), (pod(0), pod(1, terminating=True))), NOW)) == []
-
-
 def test_a_worker_whose_sidecar_still_ends_is_replaced_at_its_own_index() -> None:
     made = job(2, low=1, high=6)
     first = decide(view(made, (pod(0, "Failed", exit_code=137, lingers=True), pod(5))), NOW)

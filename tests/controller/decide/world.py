@@ -115,10 +115,10 @@ def events(decision: Decision) -> list[str]:
     return [action.reason for action in decision.actions if isinstance(action, Emit)]
 
 
-def condition(status: Status, type: str) -> Condition | None:
-    return next((each for each in status.conditions if each.type == type), None)
+def condition(status: Status, type: str) -> Condition:
+    """Return the condition of a type, which a status must have."""
+    return next(each for each in status.conditions if each.type == type)
 
 
 def holds(status: Status, type: str) -> bool:
-    found = condition(status, type)
-    return found is not None and found.status == "True"
+    return any(each.type == type and each.status == "True" for each in status.conditions)
