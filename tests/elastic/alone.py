@@ -1,16 +1,22 @@
-"""A process group of one rank, for tests of what a step does."""
+"""A process group of one rank, and a stepper in it, for tests of what a step does."""
 
 from __future__ import annotations
 
 import secrets
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 import torch
+from torch import nn
+from torch.utils.data import TensorDataset
 
 from tidewater.elastic.addresses import Address
 from tidewater.elastic.group.group import Group, open_group
+from tidewater.elastic.session.state import State, kind_of
+from tidewater.elastic.session.step import Stepper
+from tidewater.elastic.training import Training
 
 
 def opened_alone(open_: Callable[..., Group] = open_group) -> Iterator[Group]:
@@ -27,3 +33,12 @@ def opened_alone(open_: Callable[..., Group] = open_group) -> Iterator[Group]:
 def form_alone(group: Group) -> None:
     """Begin a new generation."""
     group.form(secrets.randbits(40), 0, (Address("127.0.0.1", 0),), time.monotonic() + 10)
+
+
+def stepper_of(
+    group: Group, model: nn.Module, loss: Any, optimizer: torch.optim.Optimizer, *, amp: str = "off", seed: int = 0
+) -> tuple[Stepper, State]:
+    """Return a stepper for a model, and its state; the dataset is not used."""
+    training = Training(model=model, optimizer=optimizer, dataset=TensorDataset(torch.zeros(1)), loss=loss)
+    state = State(training, kind_of(model), torch.amp.GradScaler("cpu", enabled=amp == "fp16"))
+    return Stepper(training, state, group, amp=amp, seed=seed), state

@@ -10,12 +10,12 @@ import socket
 import subprocess
 import sys
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Self
 
+from tests.processes import eventually
 from tidewater.elastic.launch.lifeline import bound_to
 from tidewater.elastic.observe.log import parse
 
@@ -49,20 +49,15 @@ def free_port() -> int:
             return port
 
 
-def run_etcd(binary: Path, folder: Path, port: int, *, host: str = "127.0.0.1") -> Iterator[str]:
-    """Run one etcd member until the generator is closed; yield its URL."""
-    url, peer = f"http://{host}:{port}", f"http://{host}:{free_port()}"
+def run_etcd(
+    binary: Path, folder: Path, port: int, *, host: str = "127.0.0.1", flags: Sequence[str] = ()
+) -> Iterator[str]:
+    """Run one etcd member until the generator is closed; yield its URL. With `flags`, which are for TLS, don't wait."""
+    url, peer = f"{'https' if flags else 'http'}://{host}:{port}", f"http://{host}:{free_port()}"
     arguments = [
-        "--listen-client-urls",
-        url,
-        "--advertise-client-urls",
-        url,
-        "--listen-peer-urls",
-        peer,
-        "--initial-advertise-peer-urls",
-        peer,
-        "--initial-cluster",
-        f"default={peer}",
+        *("--listen-client-urls", url, "--advertise-client-urls", url),
+        *("--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", f"default={peer}"),
+        *flags,
     ]
     with (folder / "etcd.log").open("w") as log:
         process = subprocess.Popen(
@@ -72,23 +67,12 @@ def run_etcd(binary: Path, folder: Path, port: int, *, host: str = "127.0.0.1") 
             preexec_fn=bound_to(os.getpid()),
         )
     try:
-        _wait_for_health(url)
+        if not flags:
+            eventually(lambda: urllib.request.urlopen(f"{url}/health", timeout=1).close() is None, OSError)
         yield url
     finally:
         process.kill()
         process.wait()
-
-
-def _wait_for_health(url: str) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while True:
-        try:
-            with urllib.request.urlopen(f"{url}/health", timeout=1):
-                return
-        except (urllib.error.URLError, OSError):
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.1)
 
 
 class Logged:

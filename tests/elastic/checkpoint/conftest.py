@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,9 @@ import torch
 from torch import nn
 
 from tidewater.elastic.checkpoint import Checkpoints, places
+from tidewater.elastic.checkpoint.directory import Directory
 from tidewater.elastic.checkpoint.lineage import History, Segment
+from tidewater.elastic.checkpoint.manager import Found
 from tidewater.elastic.observe import log as logs
 from tidewater.elastic.observe.log import Log
 
@@ -48,6 +51,19 @@ class Told:
 
     def steps(self, name: str) -> list[logs.Value]:
         return [fields.get("step") for fields in self.of(name)]
+
+
+class Slow(Directory):
+    """A directory that blocks writes until it is released; `begun` is called before it does."""
+
+    def __init__(self, folder: Path, begun: Callable[[], object] = lambda: None) -> None:
+        super().__init__(folder)
+        self.go, self._begun = threading.Event(), begun
+
+    def begin(self, step: int) -> Any:
+        self._begun()
+        assert self.go.wait(60)
+        return super().begin(step)
 
 
 @pytest.fixture
@@ -100,6 +116,13 @@ def trained() -> tuple[nn.Module, torch.optim.Optimizer]:
         torch.autograd.backward(model(torch.randn(4, 3, 8, 8)).square().mean())
         optimizer.step()
     return model, optimizer
+
+
+def loaded(checkpoints: Checkpoints, lineage: str = LINE) -> Found:
+    """Return the checkpoint that is loaded; there must be one."""
+    found = checkpoints.load(lineage)
+    assert found is not None
+    return found
 
 
 def save(checkpoints: Checkpoints, *steps: int) -> None:

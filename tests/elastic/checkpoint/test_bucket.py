@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.elastic.checkpoint.conftest import LINE, Told, at, keys, large, save, small
+from tests.elastic.checkpoint.conftest import LINE, Told, at, keys, large, loaded, save, small
 from tests.elastic.checkpoint.conftest import same as same_bits
 from tests.elastic.workers import free_port
 from tidewater.elastic.checkpoint import Checkpoints, Unreadable, bucket, place
@@ -26,8 +26,7 @@ def names(client: Any) -> list[str]:
 
 def test_a_saved_checkpoint_is_loaded_and_only_the_newest_are_kept(s3: Any, open_places: Open, told: Told) -> None:
     save(open_places(WHERE), 10, 20, 30)
-    found = open_places(WHERE).load(LINE)
-    assert found is not None
+    found = loaded(open_places(WHERE))
     assert found.step == 30
     assert found.path.startswith(f"{WHERE}/step-000000000030-")
     assert same_bits(found.tree, small(30))
@@ -47,9 +46,7 @@ def test_a_large_file_is_uploaded_in_parts(s3: Any, open_places: Open, monkeypat
     assert open_places(WHERE).save(at(10), state, wait=True)
     (key,) = [key for key in keys(s3) if key.endswith(".distcp")]
     assert s3.head_object(Bucket="there", Key=key)["ETag"].endswith('-3"')
-    found = open_places(WHERE).load(LINE)
-    assert found is not None
-    assert same_bits(found.tree, state)
+    assert same_bits(loaded(open_places(WHERE)).tree, state)
     assert not s3.list_multipart_uploads(Bucket="there").get("Uploads")
 
 
@@ -58,9 +55,7 @@ def test_a_checkpoint_without_a_manifest_is_ignored(s3: Any, open_places: Open) 
     save(checkpoints, 10, 20)
     (manifest,) = [key for key in keys(s3) if "step-000000000020" in key and key.endswith("manifest.json")]
     s3.delete_object(Bucket="there", Key=manifest)
-    found = checkpoints.load(LINE)
-    assert found is not None
-    assert found.step == 10
+    assert loaded(checkpoints).step == 10
 
 
 def test_a_damaged_checkpoint_is_skipped_and_the_previous_one_is_used(s3: Any, open_places: Open, told: Told) -> None:
@@ -68,9 +63,7 @@ def test_a_damaged_checkpoint_is_skipped_and_the_previous_one_is_used(s3: Any, o
     save(checkpoints, 10, 20)
     (data,) = [key for key in keys(s3) if "step-000000000020" in key and key.endswith(".distcp")]
     s3.put_object(Bucket="there", Key=data, Body=b"x")
-    found = checkpoints.load(LINE)
-    assert found is not None
-    assert found.step == 10
+    assert loaded(checkpoints).step == 10
     assert "__0_0.distcp has 1 bytes" in str(told.of("checkpoint_skipped")[0]["reason"])
     save(checkpoints, 15)
     assert names(s3) == ["step-000000000010", "step-000000000015"]
@@ -172,15 +165,11 @@ def test_a_disk_and_a_bucket_together_survive_the_loss_of_either(
     save(open_places(both), 10)
     assert str(told.of("checkpoint_saved")[0]["path"]).startswith(str(folder))
     (folder / "step-000000000010" / "__0_0.distcp").unlink()
-    found = open_places(both).load(LINE)
-    assert found is not None
-    assert found.path.startswith("s3://")
+    assert loaded(open_places(both)).path.startswith("s3://")
     for key in keys(s3):
         s3.delete_object(Bucket="there", Key=key)
     save(open_places(folder), 20)
-    found = open_places(both).load(LINE)
-    assert found is not None
-    assert found.path == str(folder / "step-000000000020")
+    assert loaded(open_places(both)).path == str(folder / "step-000000000020")
 
 
 def test_the_end_of_the_job_is_recorded(s3: Any, open_places: Open) -> None:

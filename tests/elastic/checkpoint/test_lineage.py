@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.elastic.checkpoint.conftest import LINE, at, save, small
+from tests.elastic.checkpoint.conftest import LINE, at, loaded, save, small
 from tests.elastic.checkpoint.conftest import same as same_bits
 from tidewater.elastic.checkpoint import Checkpoints
 from tidewater.elastic.checkpoint.lineage import History, Segment, Undecided, begun, ranked, superseded
@@ -124,25 +124,19 @@ def test_what_the_last_generation_saved_counts_first_and_is_kept(
 def test_a_cold_start_continues_what_others_continued(folder: Path, open_places: Open) -> None:
     store(open_places(folder, keep=3), OLD, CUT_OFF)
     store(open_places(folder, keep=3), CURRENT)
-    found = open_places(folder).load(LINE)
-    assert found is not None
-    assert found.history == CURRENT
+    assert loaded(open_places(folder)).history == CURRENT
 
 
 def test_after_etcd_lost_its_data_a_cold_start_continues_the_new_lineage(folder: Path, open_places: Open) -> None:
     store(open_places(folder), LOST, SECOND)
     store(open_places(folder), LATE)
     for lineage in ("second", "third"):
-        found = open_places(folder).load(lineage)
-        assert found is not None
-        assert found.history == SECOND
+        assert loaded(open_places(folder), lineage).history == SECOND
 
 
 def test_a_job_started_anew_continues_from_the_checkpoints_that_are_there(folder: Path, open_places: Open) -> None:
     store(open_places(folder), LOST)
-    found = open_places(folder).load("second")
-    assert found is not None
-    assert found.history == LOST
+    assert loaded(open_places(folder), "second").history == LOST
 
 
 def test_a_cold_start_between_unrelated_lineages_is_refused_with_both_paths(tmp_path: Path, open_places: Open) -> None:
@@ -152,9 +146,7 @@ def test_a_cold_start_between_unrelated_lineages_is_refused_with_both_paths(tmp_
     with pytest.raises(RecordError, match=r"a/step-000000000010 and .*b/step-000000000010 .*: move away what must"):
         both.load("c")
     assert both.newest("c") is None
-    found = both.load("b")
-    assert found is not None
-    assert found.path.startswith(str(tmp_path / "b"))
+    assert loaded(both, "b").path.startswith(str(tmp_path / "b"))
 
 
 @pytest.mark.parametrize("keep", [1, 2])
@@ -165,8 +157,7 @@ def test_a_step_that_an_abandoned_line_has_too_is_saved_apart_and_loaded(
     again = SIXTH.at(6, CUT_OFF.step)
     state = {**small(CUT_OFF.step), "again": True}
     assert open_places(folder, keep=keep).save(again, state, wait=True)
-    found = open_places(folder).load(LINE)
-    assert found is not None
+    found = loaded(open_places(folder))
     assert found.history == again
     assert same_bits(found.tree, state)
     store(open_places(folder, keep=1), again.at(6, 110))
@@ -178,18 +169,14 @@ def test_if_the_checkpoint_that_counts_is_damaged_the_one_before_it_is_used_not_
 ) -> None:
     store(open_places(folder, keep=3), OLD, CUT_OFF, CURRENT)
     (folder / "step-000000000090" / "__0_0.distcp").write_bytes(b"")
-    found = open_places(folder).load(LINE)
-    assert found is not None
-    assert found.history == OLD
+    assert loaded(open_places(folder)).history == OLD
 
 
 def test_the_history_in_a_bucket_is_the_one_that_was_saved(s3: object, open_places: Open) -> None:
     checkpoints = open_places("s3://there/digits", keep=1)
     store(checkpoints, OLD, CUT_OFF)
     store(checkpoints, CURRENT)
-    found = open_places("s3://there/digits").load(LINE)
-    assert found is not None
-    assert found.history == CURRENT
+    assert loaded(open_places("s3://there/digits")).history == CURRENT
     save(checkpoints, 10)
     assert checkpoints.newest(LINE) == CURRENT
 

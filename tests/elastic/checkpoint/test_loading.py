@@ -10,7 +10,7 @@ from pathlib import Path, PosixPath
 import pytest
 from torch.distributed.checkpoint.metadata import _MEM_FORMAT_ENCODING
 
-from tests.elastic.checkpoint.conftest import LINE, Told, at, save, small
+from tests.elastic.checkpoint.conftest import LINE, Told, at, loaded, save, small
 from tests.elastic.checkpoint.conftest import same as same_bits
 from tidewater.elastic.checkpoint import Checkpoints, Unreadable
 from tidewater.elastic.checkpoint.manifest import Entry, Manifest, hash_of
@@ -50,8 +50,7 @@ def test_a_damaged_checkpoint_is_skipped_with_a_message_and_the_previous_one_is_
 ) -> None:
     save(checkpoints, 10, 20)
     damage(folder / "step-000000000020" / file)
-    found = checkpoints.load(LINE)
-    assert found is not None
+    found = loaded(checkpoints)
     assert (found.step, found.path) == (10, str(folder / "step-000000000010"))
     assert same_bits(found.tree, small(10))
     if (damage, file) != (Path.unlink, "manifest.json"):  # without a manifest it is not a checkpoint
@@ -80,9 +79,7 @@ def test_a_checkpoint_of_another_version_is_skipped(checkpoints: Checkpoints, fo
     save(checkpoints, 10, 20)
     path = folder / "step-000000000020" / "manifest.json"
     path.write_text(path.read_text().replace('"version": 2', '"version": 7'))
-    found = checkpoints.load(LINE)
-    assert found is not None
-    assert found.step == 10
+    assert loaded(checkpoints).step == 10
     assert told.of("checkpoint_skipped")[0]["reason"] == "it has version 7, this code reads 2"
 
 
@@ -94,9 +91,7 @@ def test_a_checkpoint_written_by_an_older_python_can_be_read(
             _MEM_FORMAT_ENCODING, "__reduce_ex__", lambda self, _: (getattr, (type(self), self.name))
         )
         save(checkpoints, 10)
-    found = checkpoints.load(LINE)
-    assert found is not None
-    assert found.step == 10
+    assert loaded(checkpoints).step == 10
 
 
 class Evil:
@@ -154,14 +149,10 @@ def test_the_newest_checkpoint_of_all_places_is_loaded(tmp_path: Path, open_plac
     save(open_places(tmp_path / "a"), 10, 20)
     save(open_places(tmp_path / "b"), 30)
     both = open_places(f"{tmp_path / 'a'},{tmp_path / 'b'}")
-    found = both.load(LINE)
-    assert found is not None
-    assert found.path == str(tmp_path / "b" / "step-000000000030")
+    assert loaded(both).path == str(tmp_path / "b" / "step-000000000030")
     assert both.newest(LINE) == at(30)
     flip(tmp_path / "b" / "step-000000000030" / "__0_0.distcp")
-    found = both.load(LINE)
-    assert found is not None
-    assert found.path == str(tmp_path / "a" / "step-000000000020")
+    assert loaded(both).path == str(tmp_path / "a" / "step-000000000020")
 
 
 def test_if_no_checkpoint_is_found_and_a_place_is_unreadable_loading_fails(
@@ -171,9 +162,7 @@ def test_if_no_checkpoint_is_found_and_a_place_is_unreadable_loading_fails(
     with pytest.raises(Unreadable, match=re.escape(str(tmp_path / "a"))):
         open_places(f"{tmp_path / 'a'},{tmp_path / 'b'}").load(LINE)
     save(open_places(tmp_path / "b"), 10)
-    found = open_places(f"{tmp_path / 'a'},{tmp_path / 'b'}").load(LINE)
-    assert found is not None
-    assert found.step == 10
+    assert loaded(open_places(f"{tmp_path / 'a'},{tmp_path / 'b'}")).step == 10
 
 
 def test_only_the_newest_checkpoints_are_kept(open_places: Callable[..., Checkpoints], folder: Path) -> None:
@@ -209,8 +198,6 @@ def test_a_repeated_step_replaces_the_old_checkpoint_only_when_it_is_complete(
     assert checkpoints.save(at(10), again, wait=True)
     (name,) = steps(folder)
     assert name.startswith("step-000000000010-")
-    found = open_places(folder).load(LINE)
-    assert found is not None
-    assert same_bits(found.tree, again)
+    assert same_bits(loaded(open_places(folder)).tree, again)
     save(open_places(folder, keep=1), 20)
     assert steps(folder) == ["step-000000000020"]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.elastic.checkpoint.conftest import LINE, Told, at, save, small, trained
+from tests.elastic.checkpoint.conftest import Slow, Told, at, loaded, save, small, trained
 from tests.elastic.checkpoint.conftest import same as same_bits
 from tidewater.elastic.checkpoint import Checkpoints
 from tidewater.elastic.checkpoint.directory import Directory
@@ -19,25 +19,11 @@ from tidewater.elastic.checkpoint.places import Upload
 from tidewater.elastic.errors import ConfigError
 
 
-class Slow(Directory):
-    """A directory that blocks writes until it is released."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
-        self.go, self.begun = threading.Event(), threading.Event()
-
-    def begin(self, step: int) -> Any:
-        self.begun.set()
-        assert self.go.wait(10)
-        return super().begin(step)
-
-
 def test_a_model_and_its_optimizer_are_restored_bit_for_bit(checkpoints: Checkpoints) -> None:
     model, optimizer = trained()
     state = {"step": 3, "model": dict(model.state_dict()), "optimizer": optimizer.state_dict(), "accuracy": None}
     assert checkpoints.save(at(3), state, wait=True)
-    found = checkpoints.load(LINE)
-    assert found is not None
+    found = loaded(checkpoints)
     assert found.step == 3
     assert same_bits(found.tree, state)
     other, fresh = trained()
@@ -62,9 +48,7 @@ def test_a_model_and_its_optimizer_are_restored_bit_for_bit(checkpoints: Checkpo
 )
 def test_tensors_of_every_kind_are_restored(tensor: torch.Tensor, checkpoints: Checkpoints) -> None:
     assert checkpoints.save(at(1), {"tensor": tensor}, wait=True)
-    found = checkpoints.load(LINE)
-    assert found is not None
-    assert same_bits(found.tree["tensor"], tensor.contiguous())
+    assert same_bits(loaded(checkpoints).tree["tensor"], tensor.contiguous())
 
 
 def test_tensors_of_equal_shape_and_any_strides_stay_separate(checkpoints: Checkpoints) -> None:
@@ -72,23 +56,20 @@ def test_tensors_of_equal_shape_and_any_strides_stay_separate(checkpoints: Check
     state = {"rows": values, "columns": values.T.contiguous().T, "again": values + 1, "whole": values.int()}
     for step in (1, 2):
         assert checkpoints.save(at(step), state, wait=True)
-    found = checkpoints.load(LINE)
-    assert found is not None
-    assert same_bits(found.tree, state)
+    assert same_bits(loaded(checkpoints).tree, state)
 
 
 def test_the_saved_state_is_the_state_at_the_call_to_save(folder: Path, told: Told) -> None:
-    place = Slow(folder)
+    begun = threading.Event()
+    place = Slow(folder, begun.set)
     checkpoints = Checkpoints([place], keep=2, log=told.log)
     state = small(10)
     assert checkpoints.save(at(10), state)
-    assert place.begun.wait(10)
+    assert begun.wait(10)
     state["model"]["weight"].zero_()
     place.go.set()
     assert checkpoints.flush()
-    found = checkpoints.load(LINE)
-    assert found is not None
-    assert same_bits(found.tree, small(10))
+    assert same_bits(loaded(checkpoints).tree, small(10))
 
 
 def test_a_checkpoint_requested_too_soon_is_dropped_and_reported(folder: Path, told: Told) -> None:
@@ -123,9 +104,7 @@ def test_snapshot_memory_is_reused(checkpoints: Checkpoints) -> None:
 def test_a_state_with_changed_shapes_is_saved_correctly(checkpoints: Checkpoints) -> None:
     for step, shape in ((1, (2, 3)), (2, (3, 2)), (3, (7,))):
         assert checkpoints.save(at(step), {"x": torch.full(shape, float(step))}, wait=True)
-        found = checkpoints.load(LINE)
-        assert found is not None
-        assert same_bits(found.tree, {"x": torch.full(shape, float(step))})
+        assert same_bits(loaded(checkpoints).tree, {"x": torch.full(shape, float(step))})
 
 
 @pytest.mark.parametrize(
@@ -152,9 +131,7 @@ def test_every_place_gets_the_checkpoint(tmp_path: Path, open_places: Callable[.
     save(both, 10, 20)
     assert sorted(told.steps("checkpoint_saved")) == [10, 10, 20, 20]  # type: ignore[type-var]
     for name in "ab":
-        found = open_places(tmp_path / name).load(LINE)
-        assert found is not None
-        assert found.step == 20
+        assert loaded(open_places(tmp_path / name)).step == 20
 
 
 def test_the_other_places_get_the_checkpoint_if_one_place_fails(
@@ -222,9 +199,7 @@ def test_a_place_without_the_final_checkpoint_does_not_say_that_the_job_is_finis
     }
     alone = open_places(tmp_path / "b")
     assert not alone.finished()
-    found = alone.load(LINE)
-    assert found is not None
-    assert found.step == 10
+    assert loaded(alone).step == 10
 
 
 def test_the_end_is_recorded_nowhere_before_a_place_has_the_final_checkpoint(

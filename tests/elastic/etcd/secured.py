@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import base64
-import datetime
-import ipaddress
 import json
-import subprocess
-import time
 import urllib.request
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+import pytest
+from localcloud.kube.pki import Authority
 
 from scripts import toolchain
-from tests.elastic.workers import ETCD_FLAGS, free_port, run_etcd
+from tests.elastic.workers import free_port, run_etcd
+from tests.processes import eventually
 from tidewater.elastic.errors import StoreError
 from tidewater.elastic.etcd.access import Access
 from tidewater.elastic.etcd.client import EtcdStore
@@ -29,43 +25,24 @@ USER, PASSWORD = "trainer", "correct horse"
 def run_with_tls(folder: Path) -> Iterator[str]:
     """Yield the address of an etcd that requires TLS and client certificates; the files are in ``folder``."""
     write_certificates(folder)
-    url, peer = f"https://127.0.0.1:{free_port()}", f"http://127.0.0.1:{free_port()}"
-    flags = {
-        "data-dir": folder / "etcd",
-        "listen-client-urls": url,
-        "advertise-client-urls": url,
-        "listen-peer-urls": peer,
-        "initial-advertise-peer-urls": peer,
-        "initial-cluster": f"default={peer}",
-        "cert-file": folder / "one.pem",
-        "key-file": folder / "one.key",
-        "trusted-ca-file": folder / "ca.pem",
-    }
-    arguments = ["--client-cert-auth", *ETCD_FLAGS, *(f"--{name}={value}" for name, value in flags.items())]
-    with (folder / "etcd.log").open("w") as log:
-        process = subprocess.Popen([toolchain.binary("etcd"), *arguments], stdout=log, stderr=log)
-    try:
-        _wait_for(EtcdStore((url,), access=access_to(folder)))
+    files = {"cert-file": "one.pem", "key-file": "one.key", "trusted-ca-file": "ca.pem"}
+    flags = ["--client-cert-auth", *(f"--{name}={folder / file}" for name, file in files.items())]
+    for url in run_etcd(toolchain.binary("etcd"), folder, free_port(), flags=flags):
+        eventually(partial(EtcdStore((url,), access=access_to(folder)).read, "/"), StoreError)  # etcd is still starting
         yield url
-    finally:
-        process.kill()
-        process.wait()
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+    """Yield an etcd that requires client certificates, and the folder with the files."""
+    folder = tmp_path_factory.mktemp("tls")
+    for url in run_with_tls(folder):
+        yield url, folder
 
 
 def access_to(folder: Path) -> Access:
     """Return the credentials that ``run_with_tls`` requires."""
     return Access.of(cacert=f"{folder}/ca.pem", cert=f"{folder}/one.pem", key=f"{folder}/one.key")
-
-
-def _wait_for(store: EtcdStore) -> None:
-    deadline = time.monotonic() + 60
-    while True:
-        try:
-            store.read("/")
-            return
-        except StoreError:  # etcd is still starting
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
 
 
 def run_with_users(folder: Path) -> Iterator[str]:
@@ -101,25 +78,7 @@ def _b64(text: str) -> str:
 
 def write_certificates(folder: Path) -> None:
     """Write ``ca.pem``, and ``one.pem`` with ``one.key`` for both server and client."""
-    authority, own = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
-    now = datetime.datetime.now(datetime.UTC)
-    issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test authority")])
-
-    def certificate(name: x509.Name, key: ec.EllipticCurvePrivateKey, *, ca: bool) -> x509.Certificate:
-        address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
-        usages = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
-        builder = x509.CertificateBuilder(
-            issuer, name, key.public_key(), 1 + ca, now - datetime.timedelta(hours=1), now + datetime.timedelta(hours=1)
-        ).add_extension(x509.BasicConstraints(ca, None), critical=True)
-        if not ca:
-            builder = builder.add_extension(x509.SubjectAlternativeName([address]), critical=False)
-            builder = builder.add_extension(x509.ExtendedKeyUsage(usages), critical=False)
-        return builder.sign(authority, hashes.SHA256())
-
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "etcd")])
-    pem = serialization.Encoding.PEM
-    (folder / "ca.pem").write_bytes(certificate(issuer, authority, ca=True).public_bytes(pem))
-    (folder / "one.pem").write_bytes(certificate(subject, own, ca=False).public_bytes(pem))
-    (folder / "one.key").write_bytes(
-        own.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    )
+    authority = Authority.create("test authority")
+    own = authority.issue("etcd", hosts=["127.0.0.1"])
+    for name, text in {"ca.pem": authority.pair.certificate, "one.pem": own.certificate, "one.key": own.key}.items():
+        (folder / name).write_text(text)

@@ -11,12 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.elastic.etcd.secured import PASSWORD, USER, access_to, ask, run_with_tls, run_with_users
+from tests.elastic.etcd.secured import PASSWORD, USER, access_to, ask, run_with_users, secured
 from tests.elastic.workers import free_port
 from tidewater.elastic.errors import ConfigError, StoreError
 from tidewater.elastic.etcd.access import Access
 from tidewater.elastic.etcd.client import EtcdStore
 from tidewater.elastic.etcd.probe import first_contact
+
+__all__ = ["secured"]
 
 KEY = "/tidewater/digits/x"
 
@@ -25,14 +27,6 @@ KEY = "/tidewater/digits/x"
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Yield an etcd that requires user and password."""
     yield from run_with_users(tmp_path_factory.mktemp("users"))
-
-
-@pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
-    """Yield an etcd that requires client certificates, and the folder with the files."""
-    folder = tmp_path_factory.mktemp("tls")
-    for url in run_with_tls(folder):
-        yield url, folder
 
 
 def contact(url: str, access: Access | None = None, *, seconds: float = 30) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 
 import pytest
 
 from tests.elastic.etcd.fake_client import FakeStore
 from tests.elastic.workers import free_port
+from tests.processes import eventually
 from tidewater.elastic.errors import ConfigError, StoreError
 from tidewater.elastic.etcd.client import EtcdStore, Event, Store
 
@@ -80,7 +80,7 @@ def test_a_watch_reports_every_change_from_its_revision_on(patient_store: Store,
     store.put(f"{prefix}a", b"after")
     store.put("/elsewhere", b"x")
     store.delete(f"{prefix}a")
-    wait_until(lambda: len(seen) >= 2)
+    eventually(lambda: len(seen) >= 2)
     watch.close()
     reader.join(20)  # shorter than the watch lasts without an event
     assert not reader.is_alive()
@@ -109,10 +109,3 @@ def test_if_no_endpoint_answers_the_error_names_all_of_them() -> None:
 def test_an_endpoint_that_is_not_a_url_is_a_configuration_error() -> None:
     with pytest.raises(ConfigError, match="etcd:2379"):
         EtcdStore(("etcd:2379",))
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -11,6 +10,7 @@ import pytest
 import torch
 from torch._C._distributed_c10d import ErrorType
 
+from tests.elastic.alone import form_alone, opened_alone
 from tests.elastic.group.nccl.double import Communicator, Device, Double
 from tidewater.elastic.addresses import Address
 from tidewater.elastic.errors import GroupBroken, TrainerError
@@ -23,20 +23,16 @@ NEVER = 1e6
 
 
 @pytest.fixture
-def double() -> Iterator[Double]:
-    with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("GLOO_SOCKET_IFNAME", "lo")
-        double = Double(CPU, timeout_seconds=NEVER)
-        yield double
-        double.stream.release()
+def double() -> Double:
+    return Double(CPU, timeout_seconds=NEVER)
 
 
 @pytest.fixture
 def group(double: Double) -> Iterator[Group]:
-    group = Group(double)
-    form(group)
-    yield group
-    group.close()
+    for group in opened_alone(lambda *_: Group(double)):
+        form_alone(group)
+        yield group
+        double.stream.release()
 
 
 @pytest.fixture
@@ -47,11 +43,6 @@ def stream(double: Double, group: Group) -> Device:
 @pytest.fixture
 def communicator(double: Double, group: Group) -> Communicator:
     return double.communicator
-
-
-def form(group: Group) -> None:
-    address = Address("127.0.0.1", 0)
-    group.form(secrets.randbits(48), 0, (address,), time.monotonic() + 20)
 
 
 def soon(action: Callable[[], None]) -> None:
@@ -118,7 +109,7 @@ def test_after_an_abort_the_group_is_formed_again(group: Group, stream: Device) 
     group.begin(torch.ones(3))
     group.interrupt("lost b")
     stream.release()
-    form(group)
+    form_alone(group)
     assert group.tally([7.0]) == [7.0]
 
 
@@ -141,6 +132,6 @@ def test_a_process_whose_abort_hangs_ends(
         patch.setattr(communicator, "abort", hanging.wait)
         group.interrupt("lost b")
         with pytest.raises(TrainerError, match="abort does not return") as raised:
-            form(group)
+            form_alone(group)
     assert not isinstance(raised.value, GroupBroken)
     hanging.set()

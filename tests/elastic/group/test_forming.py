@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import torch
 
+from tests.elastic.alone import opened_alone
 from tidewater.elastic.addresses import Address
 from tidewater.elastic.errors import GroupBroken
 from tidewater.elastic.group import gloo
-from tidewater.elastic.group.backend import Backend
 from tidewater.elastic.group.group import Group
 from tidewater.elastic.group.rendezvous import MeetingStore
 
@@ -22,12 +22,7 @@ CPU = torch.device("cpu")
 
 @pytest.fixture(params=[gloo.Reconfigured, gloo.Restarted])
 def group(request: pytest.FixtureRequest) -> Iterator[Group]:
-    with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("GLOO_SOCKET_IFNAME", "lo")
-        make: Callable[..., Backend] = request.param
-        group = Group(make(CPU, 20.0))
-        yield group
-        group.close()
+    yield from opened_alone(lambda *_: Group(request.param(CPU, 20.0)))
 
 
 def form(group: Group, size: int = 1) -> None:

@@ -7,13 +7,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.processes import is_alive
+from tests.processes import eventually, is_alive
 from tidewater.contract import env, exit_codes
 from tidewater.elastic.config import Config
 from tidewater.elastic.errors import ConfigError
@@ -90,19 +90,12 @@ class Worker:
 
     def pid(self, rank: int, start: int = 0) -> int:
         """Return the process id of process `rank` after its `start`-th start, once it is ready for signals."""
-        await_(lambda: (self.here / f"ready.{rank}.{start}").exists())
+        eventually(lambda: (self.here / f"ready.{rank}.{start}").exists(), seconds=20)
         return int((self.here / f"started.{rank}.{start}").read_text())
 
     def starts(self, rank: int) -> int:
         """Return how often process `rank` was started."""
         return len(list(self.here.glob(f"started.{rank}.*")))
-
-
-def await_(condition: Callable[[], bool], seconds: float = 20) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it never came to pass"
-        time.sleep(0.02)
 
 
 def events(output: str, name: str) -> list[dict[str, str]]:
@@ -292,7 +285,7 @@ def test_the_processes_die_with_the_launcher(tmp_path: Path) -> None:
         children = [worker.pid(rank) for rank in range(2)]
         process.kill()
         process.wait()
-        await_(lambda: not any(map(is_alive, children)))
+        eventually(lambda: not any(map(is_alive, children)), seconds=20)
 
 
 @pytest.mark.e2e
@@ -305,7 +298,7 @@ def test_as_process_1_the_launcher_reaps_orphaned_processes(tmp_path: Path) -> N
             worker.pid(rank)
         (launched,) = children_of(unshare.pid)
         time.sleep(0.5)
-        await_(lambda: len(children_of(launched)) == 2)
+        eventually(lambda: len(children_of(launched)) == 2, seconds=20)
         assert all(is_alive(child) for child in children_of(launched))
         os.kill(launched, signal.SIGTERM)
         assert unshare.wait(20) == exit_codes.LEFT

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.elastic.checkpoint.conftest import LINE, Told, at, small
+from tests.elastic.checkpoint.conftest import LINE, Slow, Told, at, small
 from tests.elastic.session.test_fencing import GENERATION, NEXT
 from tidewater.elastic.checkpoint import Checkpoints, Place, places
-from tidewater.elastic.checkpoint.directory import Directory
 from tidewater.elastic.errors import GroupBroken, StoreError
 from tidewater.elastic.membership.rules import View
 from tidewater.elastic.session import ending
@@ -57,19 +55,6 @@ class Etcd:
         self.leases_lost, self.view = 1, View(NEXT, 8)
 
 
-class Slow(Directory):
-    """A directory that blocks writes until it is released."""
-
-    def __init__(self, folder: Path, begun: Callable[[], object]) -> None:
-        super().__init__(folder)
-        self.go, self._begun = threading.Event(), begun
-
-    def begin(self, step: int) -> Any:
-        self._begun()
-        assert self.go.wait(60)
-        return super().begin(step)
-
-
 class World:
     """A worker at the end of its job, after step 28."""
 
@@ -92,16 +77,6 @@ class World:
 
     def breaks(self) -> None:
         self.broken = "lost b"
-
-
-@pytest.fixture
-def told() -> Told:
-    return Told()
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return tmp_path / "checkpoints"
 
 
 @pytest.fixture(autouse=True)
@@ -196,7 +171,7 @@ def test_a_slow_final_checkpoint_is_reported_with_its_place(
     told: Told, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ending, "_SAY_SECONDS", 0.0)
-    place = Slow(folder, lambda: None)
+    place = Slow(folder)
     world = World(told, place)
     told.then("finish_delayed", place.go.set)
     world.finish()

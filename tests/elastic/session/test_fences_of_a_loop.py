@@ -145,16 +145,11 @@ class World:
         return list(numbers)
 
 
-@pytest.fixture
-def told() -> Told:
-    return Told()
-
-
 @pytest.mark.parametrize("frozen_at", ["handover", "confirm"])
 def test_a_frozen_worker_reports_and_saves_no_step_that_others_repeated(
-    frozen_at: str, told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    frozen_at: str, told: Told, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = World(told, tmp_path / "checkpoints", frozen_at=frozen_at)
+    world = World(told, folder, frozen_at=frozen_at)
     with pytest.raises(GroupBroken, match="others continued"):
         world.train(monkeypatch)
     assert world.reported == []
@@ -163,9 +158,9 @@ def test_a_frozen_worker_reports_and_saves_no_step_that_others_repeated(
 
 
 def test_a_frozen_worker_evaluates_no_state_that_others_replaced(
-    told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    told: Told, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = World(told, tmp_path / "checkpoints", frozen_at="tally")
+    world = World(told, folder, frozen_at="tally")
     with pytest.raises(GroupBroken, match="others continued"):
         world.train(monkeypatch)
     assert (world.state.evaluated, world.state.accuracy) == (0, None)
@@ -173,9 +168,9 @@ def test_a_frozen_worker_evaluates_no_state_that_others_replaced(
 
 
 def test_a_frozen_worker_finishes_no_job_that_others_continue(
-    told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    told: Told, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = World(told, tmp_path / "checkpoints", frozen_at="confirm")
+    world = World(told, folder, frozen_at="confirm")
     world.state.evaluated = 28  # the only confirmation left is that of the end
     with pytest.raises(GroupBroken, match="others continued"):
         world.train(monkeypatch)
@@ -183,8 +178,8 @@ def test_a_frozen_worker_finishes_no_job_that_others_continue(
     assert not world.checkpoints.finished()
 
 
-def test_an_overdue_worker_that_cannot_reach_etcd_reports_nothing(told: Told, tmp_path: Path) -> None:
-    world = World(told, tmp_path / "checkpoints", epochs=2)
+def test_an_overdue_worker_that_cannot_reach_etcd_reports_nothing(told: Told, folder: Path) -> None:
+    world = World(told, folder, epochs=2)
     world.etcd.away = True
     session = world.session()
     session._generation, session._leaving_since = MINE, time.monotonic() - 3600
@@ -194,9 +189,9 @@ def test_an_overdue_worker_that_cannot_reach_etcd_reports_nothing(told: Told, tm
 
 
 def test_a_worker_that_was_not_frozen_reports_evaluates_saves_and_finishes(
-    told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    told: Told, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = World(told, tmp_path / "checkpoints")
+    world = World(told, folder)
     world.train(monkeypatch)
     assert world.reported == [28]
     assert (world.state.evaluated, world.state.accuracy) == (28, 1.0)

@@ -74,20 +74,10 @@ class Leaver:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return tmp_path / "checkpoints"
-
-
-@pytest.fixture
 def checkpoints(folder: Path, told: Told) -> Checkpoints:
     made = Checkpoints(places(str(folder)), keep=2, log=told.log)
     made.prepare()
     return made
-
-
-@pytest.fixture
-def told() -> Told:
-    return Told()
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from torch.distributed.elastic.rendezvous.api import (
 )
 
 from tests.elastic.etcd.fake_client import FakeStore
+from tests.processes import eventually
 from tidewater.contract import keys
 from tidewater.elastic.errors import ConfigError
 from tidewater.elastic.torchrun import creator
@@ -64,13 +65,6 @@ def world() -> Iterator[World]:
     made = World()
     yield made
     made.stop()
-
-
-def eventually(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def test_nodes_get_distinct_ranks_and_share_one_store(world: World) -> None:

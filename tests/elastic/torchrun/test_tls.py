@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.elastic.etcd.secured import run_with_tls
+from tests.elastic.etcd.secured import secured
 from tidewater.elastic.errors import StoreError
 from tidewater.elastic.etcd.access import Access
 from tidewater.elastic.etcd.client import EtcdStore
 from tidewater.elastic.torchrun.options import Options
 
-
-@pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
-    """Yield the address of an etcd that requires TLS and client certificates, and the folder with the files."""
-    folder = tmp_path_factory.mktemp("tls")
-    for url in run_with_tls(folder):
-        yield url, folder
+__all__ = ["secured"]
 
 
 def store(url: str, **config: object) -> EtcdStore:

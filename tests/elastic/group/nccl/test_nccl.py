@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import secrets
-import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import torch
 
-from tidewater.elastic.addresses import Address
+from tests.elastic.alone import form_alone, opened_alone
 from tidewater.elastic.errors import GroupBroken
 from tidewater.elastic.group import backend, nccl
 from tidewater.elastic.group.group import Group
@@ -43,17 +41,12 @@ class Restarted(OnCpus, nccl.Restarted):
 
 @pytest.fixture(params=[Reconfigured, Restarted])
 def group(request: pytest.FixtureRequest) -> Iterator[Group]:
-    with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("GLOO_SOCKET_IFNAME", "lo")
-        group = Group(request.param(torch.device("cpu"), 20.0))
-        yield group
-        group.close()
+    yield from opened_alone(lambda *_: Group(request.param(torch.device("cpu"), 20.0)))
 
 
 def form(group: Group) -> Any:
     """Return torch's group."""
-    address = Address("127.0.0.1", 0)
-    group.form(secrets.randbits(48), 0, (address,), time.monotonic() + 20)
+    form_alone(group)
     assert group.tally([7.0]) == [7.0]
     return group._backend.pg
 

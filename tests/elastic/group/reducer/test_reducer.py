@@ -10,17 +10,13 @@ import pytest
 import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
-from torch.utils.data import TensorDataset
 
-from tests.elastic.alone import form_alone, opened_alone
+from tests.elastic.alone import form_alone, opened_alone, stepper_of
 from tidewater.elastic.data.loader import Micro, Prepared
 from tidewater.elastic.data.sampler import Cursor, Step
 from tidewater.elastic.errors import ConfigError, GroupBroken
 from tidewater.elastic.group import buckets
 from tidewater.elastic.group.group import Group
-from tidewater.elastic.session.state import State, kind_of
-from tidewater.elastic.session.step import Stepper
-from tidewater.elastic.training import Training
 
 WIDE = 600
 """Of a layer: its 1.4 MB fill the first bucket."""
@@ -53,11 +49,7 @@ class Steps:
         self._optimizers = [
             torch.optim.SGD(each.parameters(), lr=0.1, momentum=0.9, weight_decay=0.1) for each in (model, self.plain)
         ]
-        training = Training(
-            model=model, optimizer=self._optimizers[0], dataset=TensorDataset(torch.zeros(1)), loss=loss
-        )
-        state = State(training, kind_of(model), torch.amp.GradScaler("cpu", enabled=False))
-        self._stepper = Stepper(training, state, group, amp="off")
+        self._stepper, _ = stepper_of(group, model, loss, self._optimizers[0])
 
     def step(self, *batches: Any) -> Gradients:
         """Make a step of these micro-batches. Return the gradients."""

@@ -15,15 +15,12 @@ from typing import Any
 import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
-from torch.utils.data import TensorDataset
 
+from tests.elastic.alone import stepper_of
 from tests.elastic.group.frozen_rank import meet
 from tidewater.elastic.data.loader import Micro, Prepared
 from tidewater.elastic.data.sampler import Cursor, Step
 from tidewater.elastic.group.group import Group
-from tidewater.elastic.session.state import State, kind_of
-from tidewater.elastic.session.step import Stepper
-from tidewater.elastic.training import Training
 
 WIDTH = 600
 """Of a layer: its 1.4 MB fill the first bucket."""
@@ -65,17 +62,6 @@ def loss(model: nn.Module, batch: Any) -> torch.Tensor:
     return result
 
 
-def stepper_of(group: Group, model: nn.Module) -> Stepper:
-    training = Training(
-        model=model,
-        optimizer=torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=0.1),
-        dataset=TensorDataset(torch.zeros(1)),
-        loss=loss,
-    )
-    state = State(training, kind_of(model), torch.amp.GradScaler("cpu", enabled=False))
-    return Stepper(training, state, group, amp="off")
-
-
 def differing(one: nn.Module, other: nn.Module) -> Sequence[str]:
     """Return the names of the parameters with different gradients."""
     pairs = zip(one.named_parameters(), other.parameters(), strict=True)
@@ -91,7 +77,8 @@ def train(group: Group, rank: int) -> list[str]:
     torch.manual_seed(0)
     model = Branches()
     alone, lines = copy.deepcopy(model), []
-    stepper, draw = stepper_of(group, model), torch.Generator().manual_seed(1)
+    sgd = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=0.1)
+    (stepper, _), draw = stepper_of(group, model, loss, sgd), torch.Generator().manual_seed(1)
     for name, branches in STEPS.items():
         batches = [(torch.randn(4, WIDTH, generator=draw), branch) for branch in branches]
         weight = 1 / sum(bool(branch) for branch in branches)

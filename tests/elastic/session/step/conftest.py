@@ -8,15 +8,13 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
-from torch.utils.data import TensorDataset
 
-from tests.elastic.alone import form_alone, opened_alone
+from tests.elastic.alone import form_alone, opened_alone, stepper_of
 from tidewater.elastic.data.loader import Micro, Prepared
 from tidewater.elastic.data.sampler import Cursor, Step
 from tidewater.elastic.group.group import Group
-from tidewater.elastic.session.state import State, kind_of
+from tidewater.elastic.session.state import State
 from tidewater.elastic.session.step import Stepper
-from tidewater.elastic.training import Training
 
 FEATURES = 4
 
@@ -55,12 +53,8 @@ def form(open_for_all: Group) -> Callable[[], Group]:
 def made(form: Callable[[], Group]) -> Callable[..., tuple[Stepper, State]]:
     """Return a function that makes a stepper for a model."""
 
-    def make(model: nn.Module, *, seed: int = 0, optimizer: Any = None, **more: Any) -> tuple[Stepper, State]:
+    def make(model: nn.Module, *, seed: int = 0, optimizer: Any = None, loss: Any = loss) -> tuple[Stepper, State]:
         optimizer = optimizer or torch.optim.SGD(model.parameters(), lr=0.1)
-        given = {"loss": loss, **more}
-        training = Training(model=model, optimizer=optimizer, dataset=TensorDataset(torch.zeros(1)), **given)
-        state = State(training, kind_of(model), torch.amp.GradScaler("cpu", enabled=False))
-        stepper = Stepper(training, state, form(), amp="off", seed=seed)
-        return stepper, state
+        return stepper_of(form(), model, loss, optimizer, seed=seed)
 
     return make

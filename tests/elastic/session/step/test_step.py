@@ -9,18 +9,17 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
-from torch.utils.data import TensorDataset
 
-from tests.elastic.alone import form_alone, opened_alone
+from tests.elastic.alone import form_alone, opened_alone, stepper_of
 from tests.elastic.group.nccl import double
+from tests.elastic.session.step.conftest import loss, prepared
 from tidewater.elastic.data.loader import Micro, Prepared
 from tidewater.elastic.data.sampler import Cursor, Step
 from tidewater.elastic.errors import ConfigError, Diverged, GroupBroken
 from tidewater.elastic.group.group import Group, open_group
 from tidewater.elastic.peer import drift
-from tidewater.elastic.session.state import State, kind_of
+from tidewater.elastic.session.state import State
 from tidewater.elastic.session.step import Stepper
-from tidewater.elastic.training import Training
 
 CPU = torch.device("cpu")
 
@@ -30,39 +29,20 @@ def group(request: pytest.FixtureRequest) -> Iterator[Group]:
     yield from opened_alone(request.param)
 
 
-def loss(model: nn.Module, batch: Any) -> torch.Tensor:
-    return nn.functional.cross_entropy(model(batch[0]), batch[1])
-
-
 def made(
     group: Group, amp: str = "off", model: nn.Module | None = None, optimized: Sequence[nn.Parameter] = ()
 ) -> tuple[Stepper, State]:
     torch.manual_seed(0)
     model = model or nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 3))
-    training = Training(
-        model=model,
-        optimizer=torch.optim.SGD(optimized or model.parameters(), lr=0.1),
-        dataset=TensorDataset(torch.zeros(1)),
-        loss=loss,
-    )
-    state = State(training, kind_of(model), torch.amp.GradScaler("cpu", enabled=amp == "fp16"))
-    stepper = Stepper(training, state, group, amp=amp)
     form_alone(group)
+    return stepper_of(group, model, loss, torch.optim.SGD(optimized or model.parameters(), lr=0.1), amp=amp)
 
-    return stepper, state
 
-
-def prepared(*sizes: int, bad: bool = False) -> Prepared:
-    """Return a step with micro-batches of these sizes."""
-    generator = torch.Generator().manual_seed(1)
-    total = sum(sizes)
-    images = torch.randn(total, 4, generator=generator)
-    labels = torch.arange(total) % 3
-    if bad:
-        images[0, 0] = float("nan")
-    parts = zip(torch.split(images, list(sizes)), torch.split(labels, list(sizes)), strict=True)
-    micro = tuple(Micro(batch, len(batch[0]) / total, len(batch[0])) for batch in parts)
-    return Prepared(Step(tuple(range(total)), Cursor(0, total)), micro)
+def bad() -> Prepared:
+    """Return a step with a value that is not a number."""
+    step = prepared(6)
+    step.micro[0].batch[0][0, 0] = float("nan")
+    return step
 
 
 def gradients(state: State) -> list[torch.Tensor]:
@@ -155,7 +135,7 @@ def test_a_nan_loss_stops_training_and_names_the_step(group: Group) -> None:
     stepper, state = made(group)
     state.step = 41
     with pytest.raises(Diverged, match="step 42"):
-        stepper.gradients(prepared(6, bad=True), knows=False)
+        stepper.gradients(bad(), knows=False)
 
 
 @pytest.mark.parametrize("lost", [False, True], ids=["all-answer", "a-rank-is-lost"])
@@ -172,7 +152,7 @@ def test_no_rank_ends_for_a_nan_loss_before_all_ranks_know_of_it(
 
     monkeypatch.setattr(group, "confirm", confirm)
     with pytest.raises(Diverged):
-        stepper.gradients(prepared(6, bad=True), knows=False)
+        stepper.gradients(bad(), knows=False)
     assert confirmed == [True]
 
 
