@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 
 from scripts import toolchain
+from tests import aws_account
 from tests.elastic.schedules.forked import ZYGOTE, ForkedScript
 from tests.elastic.workers import Program, Worker, free_port, run_etcd
 from tests.farm import Farm
@@ -75,14 +75,8 @@ def start(
 @pytest.fixture(scope="session")
 def s3_endpoint() -> Iterator[str]:
     """Yield the endpoint of an S3 by moto."""
-    from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
-    from werkzeug.serving import make_server
-
-    server = make_server("127.0.0.1", 0, DomainDispatcherApplication(create_backend_app), threaded=True)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
+    with aws_account.served(aws_account.moto()) as endpoint:
+        yield endpoint
 
 
 @pytest.fixture
@@ -90,14 +84,7 @@ def s3(s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """Yield a client of an S3 with one empty bucket, ``there``; boto3 finds it through the environment."""
     import boto3
 
-    for name, value in {
-        "AWS_ENDPOINT_URL": s3_endpoint,
-        "AWS_ACCESS_KEY_ID": "test",
-        "AWS_SECRET_ACCESS_KEY": "test",
-        "AWS_DEFAULT_REGION": "us-east-1",
-        "AWS_EC2_METADATA_DISABLED": "true",
-    }.items():
-        monkeypatch.setenv(name, value)
+    aws_account.use(monkeypatch, s3_endpoint, AWS_DEFAULT_REGION="us-east-1")
     storage.client.cache_clear()
     client = boto3.client("s3")
     for bucket in client.list_buckets()["Buckets"]:

@@ -14,13 +14,13 @@ from pathlib import Path
 import boto3
 import fsspec
 import pytest
-from moto.server import ThreadedMotoServer
 from tidewater_torchx import workspace
 from tidewater_torchx.errors import Refused
 from tidewater_torchx.workspace import METADATA, WorkspaceMixin, mounted, pack, upload
 from torchx.specs import AppDef, Role
 
 from packages.torchx.tests.doubles import Images
+from tests import aws_account
 from tidewater.contract.code import Archive
 
 BUCKET = "tidewater-code"
@@ -43,20 +43,10 @@ def project(tmp_path: Path) -> Path:
 @pytest.fixture
 def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A bucket in moto's S3, which the environment leads to."""
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
-    server.start()
-    host, port = server.get_host_and_port()
-    for name, value in {
-        "AWS_ENDPOINT_URL": f"http://{host}:{port}",
-        "AWS_ACCESS_KEY_ID": "test",
-        "AWS_SECRET_ACCESS_KEY": "test",
-        "AWS_REGION": "us-east-1",
-        "NO_PROXY": host,
-    }.items():
-        monkeypatch.setenv(name, value)
-    boto3.client("s3").create_bucket(Bucket=BUCKET)
-    yield BUCKET
-    server.stop()
+    with aws_account.served(aws_account.moto()) as endpoint:
+        aws_account.use(monkeypatch, endpoint, AWS_REGION="us-east-1")
+        boto3.client("s3").create_bucket(Bucket=BUCKET)
+        yield BUCKET
 
 
 def opened(archive: Archive) -> tarfile.TarFile:

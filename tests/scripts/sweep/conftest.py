@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import io
 import json
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +12,8 @@ from typing import Any
 import boto3
 import pytest
 from werkzeug.wrappers import Request, Response
+
+from tests import aws_account
 
 VAULT = "/backup-vaults/aws/efs/automatic-backup-vault"
 DENIED = ["backup:DeleteBackupVault", "backup:DeleteRecoveryPoint", "backup:StartCopyJob"]
@@ -118,15 +119,9 @@ def _xml(action: str, inside: str) -> Response:
 @pytest.fixture(scope="session")
 def served() -> Iterator[tuple[str, Lacking]]:
     """Yield the endpoint of an account, and the fake in front of moto."""
-    from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
-    from werkzeug.serving import make_server
-
-    lacking = Lacking(DomainDispatcherApplication(create_backend_app))
-    server = make_server("127.0.0.1", 0, lacking, threaded=True, request_handler=MotoRequestHandler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}", lacking
-    server.shutdown()
-    server.server_close()
+    lacking = Lacking(aws_account.moto())
+    with aws_account.served(lacking) as endpoint:
+        yield endpoint, lacking
 
 
 @pytest.fixture
@@ -137,16 +132,7 @@ def lacking(served: tuple[str, Lacking], monkeypatch: pytest.MonkeyPatch) -> Lac
     endpoint, lacking = served
     moto_api_backend.reset()
     lacking.groups, lacking.points, lacking.policy, lacking.rules, lacking.refused = {}, {}, "", [], set()
-    for name in ("AWS_PROFILE", "AWS_DEFAULT_PROFILE", "AWS_SESSION_TOKEN"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in {
-        "AWS_ENDPOINT_URL": endpoint,
-        "AWS_ACCESS_KEY_ID": "test",
-        "AWS_SECRET_ACCESS_KEY": "test",
-        "AWS_EC2_METADATA_DISABLED": "true",
-        "AWS_MAX_ATTEMPTS": "1",
-    }.items():
-        monkeypatch.setenv(name, value)
+    aws_account.use(monkeypatch, endpoint, AWS_MAX_ATTEMPTS="1")
     return lacking
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
@@ -12,6 +11,7 @@ from localcloud.instance import Credentials
 
 from packages.localcloud.tests.aws import fakes
 from packages.localcloud.tests.aws.fakes import ACCOUNT, REGION
+from tests.aws_account import served
 
 OPERATOR = Credentials("localcloud", "localcloud")
 Clients = Callable[[str], Any]
@@ -34,8 +34,6 @@ def serve_account() -> Iterator[str]:
     from localcloud.aws.gateway import Gateway, Service
     from localcloud.aws.principals import MotoPrincipals
     from moto.moto_api._internal.models import moto_api_backend
-    from moto.moto_server.werkzeug_app import MotoRequestHandler
-    from werkzeug.serving import make_server
 
     _lay_rules()
     moto_api_backend.reset()
@@ -49,11 +47,8 @@ def serve_account() -> Iterator[str]:
         "servicequotas": QuotaService(ACCOUNT),
     }
     gateway = Gateway(ACCOUNT, principals, services, [], {})
-    server = make_server("127.0.0.1", 0, gateway, threaded=True, request_handler=MotoRequestHandler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
+    with served(gateway) as endpoint:
+        yield endpoint
 
 
 def clients(endpoint: str, key: str, secret: str, token: str | None = None, *, region: str = REGION) -> Clients:
