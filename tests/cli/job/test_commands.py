@@ -140,13 +140,6 @@ def test_scale_uses_the_scale_subresource(run: Run, cluster: FakeCluster) -> Non
     assert cluster.sent == [("patch scale", {"spec": {"replicas": 3}})]
 
 
-def test_a_size_out_of_bounds_is_refused_in_the_servers_words(run: Run, cluster: FakeCluster) -> None:
-    cluster.put(JOBS, job("digits"))
-    result = run("job", "scale", "digits", "9")
-    assert result.exit_code == 1
-    assert "replicaSpecs.Worker.replicas must be between minReplicas and maxReplicas" in result.stderr
-
-
 def test_scale_waits_when_asked_to(run: Run, cluster: FakeCluster) -> None:
     cluster.put(JOBS, job("digits", **running()))
     status = {**running(3, 3), "observedGeneration": 2}

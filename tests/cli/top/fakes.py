@@ -1,12 +1,13 @@
-"""A cluster that keeps its objects in memory and answers as the API server does, and a clock that tests set."""
+"""The cluster in memory of the commands that only read it, and a clock that lets things happen as time passes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from tidewater.kube.cluster import ALL_NAMESPACES, EVERYTHING, Change, Listing, LogOptions, Object, Selection, Table
+from tests.cli import fake
+from tidewater.kube.cluster import ALL_NAMESPACES, EVERYTHING, Listing, Object, Selection
 from tidewater.kube.errors import ClusterError, error_of
 from tidewater.kube.kinds import Kind
 
@@ -23,28 +24,27 @@ def not_found(what: str) -> ClusterError:
     return error_of(404, "NotFound", f"{what} not found")
 
 
-class FakeClock:
+class FakeClock(fake.FakeClock):
     """Time that passes only while a command sleeps; then `events` happen, one for each sleep."""
 
     def __init__(self, events: Iterator[None] | None = None) -> None:
-        self._seconds, self._events = 0.0, events
+        super().__init__()
+        self._events = events or iter(())
 
     def now(self) -> datetime:
-        return datetime(2026, 11, 23, 10, 12, tzinfo=UTC) + timedelta(seconds=self._seconds)
-
-    def monotonic(self) -> float:
-        return self._seconds
+        return datetime(2026, 11, 23, 10, 12, tzinfo=UTC) + timedelta(seconds=self.elapsed)
 
     def sleep(self, seconds: float) -> None:
-        self._seconds += seconds
-        if self._events:
-            next(self._events, None)
+        super().sleep(seconds)
+        next(self._events, None)
 
 
-class FakeCluster:
+class FakeCluster(fake.FakeCluster):
     """Objects by plural, in the namespaces that they say. `refused` are errors by plural or path."""
 
     def __init__(self, namespace: str = "training", **objects: list[dict[str, Any]]) -> None:
+        super().__init__(namespace=namespace)
+        self.server = "https://cluster.test"
         self.objects: dict[str, list[dict[str, Any]]] = dict(objects)
         self.pages: dict[str, Call] = {}
         """What pods answer, by name."""
@@ -52,15 +52,6 @@ class FakeCluster:
         self.refused: dict[str, ClusterError] = {}
         self.denied: set[str] = set()
         """Rights that the user does not have: `patch elasticjobs/scale`."""
-        self._namespace = namespace
-
-    @property
-    def namespace(self) -> str:
-        return self._namespace
-
-    @property
-    def server(self) -> str:
-        return "https://cluster.test"
 
     def get(self, kind: Kind, name: str, namespace: str = "") -> Object:
         for each in self.list(kind, Selection(namespace)).items:
@@ -71,13 +62,12 @@ class FakeCluster:
     def list(self, kind: Kind, selection: Selection = EVERYTHING) -> Listing:
         if error := self.refused.get(f"{selection.namespace}/{kind.plural}") or self.refused.get(kind.plural):
             raise error
-        place = selection.namespace or self._namespace
+        place = selection.namespace or self.namespace
         found = [
             each
             for each in self.objects.get(kind.plural, [])
             if not kind.namespaced or place in (ALL_NAMESPACES, each["metadata"]["namespace"])
-            if _matches(each["metadata"].get("labels") or {}, selection.labels)
-            if _matches(_fields(each), selection.fields)
+            if fake.matches(each, selection)
         ]
         return Listing(found, "1")
 
@@ -100,31 +90,3 @@ class FakeCluster:
         if path not in self.paths:
             raise not_found(path)
         return self.paths[path]
-
-    def table(self, kind: Kind, selection: Selection = EVERYTHING) -> Table:
-        raise NotImplementedError
-
-    def watch(self, kind: Kind, selection: Selection, since: str, seconds: float) -> Iterator[Change]:
-        raise NotImplementedError
-
-    def patch(self, kind: Kind, name: str, change: Object, *, subresource: str = "", namespace: str = "") -> Object:
-        raise NotImplementedError
-
-    def delete(self, kind: Kind, name: str, namespace: str = "") -> None:
-        raise NotImplementedError
-
-    def log(self, pod: str, options: LogOptions, namespace: str = "") -> Iterator[str]:
-        raise NotImplementedError
-
-
-def _matches(values: Mapping[str, str], selector: str) -> bool:
-    wanted = (term.split("=", 1) for term in selector.split(",") if term)
-    return all(values.get(key) == value for key, value in wanted)
-
-
-def _fields(object: Object) -> dict[str, str]:
-    involved = object.get("involvedObject", {})
-    return {
-        "metadata.name": object["metadata"].get("name", ""),
-        **{f"involvedObject.{key}": value for key, value in involved.items()},
-    }
