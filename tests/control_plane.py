@@ -11,7 +11,7 @@ in the background, and only a controller that the caller starts reacts to a job.
 
     with running(folder) as plane:           # with an empty namespace, NAMESPACE
         plane.define_jobs()
-        plane.server().list(JOBS)            # with all rights; plane.kubeconfig("nobody", with_rights=False) has none
+        plane.server().list(JOBS)            # with all rights; plane.kubeconfig("guest", with_rights=False) has none
 """
 
 from __future__ import annotations

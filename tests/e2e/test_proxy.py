@@ -12,7 +12,7 @@ from botocore.config import Config
 from botocore.exceptions import ClientError, ConnectionClosedError
 
 from packages.localcloud.tests.aws.fakes import ACCOUNT, REGION
-from tests import moto_server
+from tests.aws import moto_server
 from tests.e2e.faults.plan import Call, Fault, Met, Plan
 from tests.e2e.faults.proxy import Proxy
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from scripts import toolchain
-from tests import aws_account
+from tests.aws import account
 from tests.elastic.schedules.forked import ZYGOTE, ForkedScript
 from tests.elastic.workers import Program, Worker, free_port, run_etcd
 from tests.farm import Farm
@@ -75,7 +75,7 @@ def start(
 @pytest.fixture(scope="session")
 def s3_endpoint() -> Iterator[str]:
     """Yield the endpoint of an S3 by moto."""
-    with aws_account.served(aws_account.moto()) as endpoint:
+    with account.served(account.moto()) as endpoint:
         yield endpoint
 
 
@@ -84,7 +84,7 @@ def s3(s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """Yield a client of an S3 with one empty bucket, ``there``; boto3 finds it through the environment."""
     import boto3
 
-    aws_account.use(monkeypatch, s3_endpoint, AWS_DEFAULT_REGION="us-east-1")
+    account.use(monkeypatch, s3_endpoint, AWS_DEFAULT_REGION="us-east-1")
     storage.client.cache_clear()
     client = boto3.client("s3")
     for bucket in client.list_buckets()["Buckets"]:

@@ -8,7 +8,7 @@ from typing import Any
 import boto3
 import pytest
 
-from tests import moto_server
+from tests.aws import moto_server
 from tidewater.elastic.storage import s3
 
 BUCKET = "there"

@@ -20,7 +20,7 @@ from tidewater_torchx.workspace import METADATA, WorkspaceMixin, mounted, pack, 
 from torchx.specs import AppDef, Role
 
 from packages.torchx.tests.doubles import Images
-from tests import aws_account
+from tests.aws import account
 from tidewater.contract.code import Archive
 
 BUCKET = "tidewater-code"
@@ -43,8 +43,8 @@ def project(tmp_path: Path) -> Path:
 @pytest.fixture
 def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A bucket in moto's S3, which the environment leads to."""
-    with aws_account.served(aws_account.moto()) as endpoint:
-        aws_account.use(monkeypatch, endpoint, AWS_REGION="us-east-1")
+    with account.served(account.moto()) as endpoint:
+        account.use(monkeypatch, endpoint, AWS_REGION="us-east-1")
         boto3.client("s3").create_bucket(Bucket=BUCKET)
         yield BUCKET
 

@@ -16,15 +16,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch.utils.data import Dataset
 
+from tests.elastic.data.steps import draws, generators_unchanged, memberships, samples_of
 from tests.processes import is_alive
-from tidewater.elastic.data.loader import Loader, LoaderSettings, Place, Prepared, split
+from tidewater.elastic.data.loader import Loader, LoaderSettings, Place, split
 from tidewater.elastic.data.sampler import Cursor, plan
 from tidewater.elastic.errors import ConfigError, TrainerError
 
@@ -41,8 +41,7 @@ class Numbers(Dataset[Any]):
         return TOTAL
 
     def __getitem__(self, index: int) -> tuple[int, torch.Tensor]:
-        drawn = [float(torch.rand(())), random.random(), float(np.random.rand())]
-        return index, torch.tensor(drawn, dtype=torch.float64)
+        return index, torch.tensor(draws(), dtype=torch.float64)
 
 
 class Slow(Numbers):
@@ -98,17 +97,6 @@ def at(
     return Place(cursor, rank, size, batch_size, epochs, micro_batch)
 
 
-def samples_of(prepared: Prepared) -> tuple[int, ...]:
-    return tuple(int(index) for micro in prepared.micro if micro.weight for index in micro.batch[0])
-
-
-memberships = st.lists(
-    st.tuples(st.integers(1, 4), st.integers(0, 3), st.integers(0, 6)).map(lambda t: (t[0], t[1] % t[0], t[2])),
-    min_size=1,
-    max_size=12,
-)
-
-
 @given(memberships=memberships, batch_size=st.integers(1, 30), cut=st.booleans(), ahead=st.booleans())
 @settings(max_examples=120, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 def test_every_step_has_its_planned_samples_for_any_sequence_of_memberships(
@@ -129,7 +117,7 @@ def test_every_step_has_its_planned_samples_for_any_sequence_of_memberships(
                 lasting.prefetch()
             expected = plan(cursor, total=TOTAL, batch_size=batch_size, seed=3)
             assert prepared.step == expected
-            assert samples_of(prepared) == expected.share(rank, size)
+            assert tuple(samples_of(prepared)) == expected.share(rank, size)
             if not (cut and index == steps - 1):
                 cursor = expected.after
 
@@ -235,23 +223,12 @@ def test_prefetched_samples_are_prepared_once_and_their_error_is_raised_at_their
 def test_preparing_does_not_change_the_random_generators_of_the_training_process(
     workers: int, opened: Callable[..., Loader]
 ) -> None:
-    def drawn() -> tuple[float, float, float]:
-        return float(torch.rand(())), random.random(), float(np.random.rand())
-
-    def seed() -> None:
-        torch.manual_seed(1)
-        random.seed(1)
-        np.random.seed(1)
-
-    seed()
-    expected = drawn()
-    seed()
-    loader = opened(workers=workers)
-    loader.start(at())
-    loader.next()
-    loader.prefetch()
-    loader.batch((1, 2), 0)
-    assert drawn() == expected
+    with generators_unchanged():
+        loader = opened(workers=workers)
+        loader.start(at())
+        loader.next()
+        loader.prefetch()
+        loader.batch((1, 2), 0)
 
 
 def test_a_membership_change_waits_for_at_most_one_sample_and_starts_no_process(
@@ -265,7 +242,7 @@ def test_a_membership_change_waits_for_at_most_one_sample_and_starts_no_process(
     loader.start(at(rank=1, size=20, batch_size=20))
     prepared = loader.next()
     assert time.monotonic() - began < 15  # for a few samples; the batch in progress has 25 seconds left
-    assert samples_of(prepared) == plan(Cursor(), total=TOTAL, batch_size=20, seed=3).share(1, 20)
+    assert tuple(samples_of(prepared)) == plan(Cursor(), total=TOTAL, batch_size=20, seed=3).share(1, 20)
     assert loader.processes == processes
 
 

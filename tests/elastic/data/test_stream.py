@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils.data import IterableDataset, TensorDataset
 
-from tidewater.elastic.data.loader import LoaderSettings, Place, Prepared
+from tests.elastic.data.steps import draws, generators_unchanged, memberships, samples_of
+from tidewater.elastic.data.loader import LoaderSettings, Place
 from tidewater.elastic.data.sampler import Cursor
 from tidewater.elastic.data.stream import StreamLoader
 from tidewater.elastic.errors import ConfigError
@@ -45,8 +45,7 @@ class Lines(IterableDataset[Any]):
 
     def _sample(self, number: int) -> Any:
         self.read.append(number)
-        drawn = [float(torch.rand(())), random.random(), float(np.random.rand())]
-        return number, torch.tensor(drawn, dtype=torch.float64)
+        return number, torch.tensor(draws(), dtype=torch.float64)
 
     def state_dict(self) -> dict[str, Any]:
         return {"next": self._next}
@@ -76,20 +75,9 @@ def at(
     return Place(cursor, rank, size, batch_size, epochs, micro_batch)
 
 
-def samples_of(prepared: Prepared) -> list[int]:
-    return [int(index) for micro in prepared.micro if micro.weight for index in micro.batch[0]]
-
-
 def handed_over(cursor: Cursor) -> Cursor:
     """Return the cursor as a newcomer gets it."""
     return copy.deepcopy(cursor)
-
-
-memberships = st.lists(
-    st.tuples(st.integers(1, 4), st.integers(0, 3), st.integers(0, 6)).map(lambda t: (t[0], t[1] % t[0], t[2])),
-    min_size=1,
-    max_size=12,
-)
 
 
 @given(
@@ -268,23 +256,12 @@ def test_a_collate_function_draws_new_numbers_for_each_batch_and_equal_ones_wher
 
 
 def test_reading_does_not_change_the_random_generators_of_the_training_process() -> None:
-    def drawn() -> tuple[float, float, float]:
-        return float(torch.rand(())), random.random(), float(np.random.rand())
-
-    def seed() -> None:
-        torch.manual_seed(1)
-        random.seed(1)
-        np.random.seed(1)
-
-    seed()
-    expected = drawn()
-    seed()
-    loader = opened()
-    loader.start(at())
-    loader.next()
-    loader.prefetch()
-    loader.batch((1, 2), 0)
-    assert drawn() == expected
+    with generators_unchanged():
+        loader = opened()
+        loader.start(at())
+        loader.next()
+        loader.prefetch()
+        loader.batch((1, 2), 0)
 
 
 def test_a_rank_without_a_sample_gets_one_of_weight_zero() -> None:

@@ -19,7 +19,7 @@ import settings
 from infra import preflight
 from infra.account import connect
 from tests import facts, graph, moto_server
-from tests.moto_server import KEYS, REGION
+from tests.aws.moto_server import KEYS, REGION
 
 STANDARD, G, G_SPOT = "L-1216C47A", "L-DB2E81BA", "L-3819A6DF"
 REACHED = {"publicAccessCidrs": ["198.51.100.7/32"]}

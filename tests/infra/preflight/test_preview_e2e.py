@@ -10,7 +10,7 @@ from localcloud.aws.compute.quotas import QUOTAS
 
 from packages.localcloud.tests.standins.engine_stack import EngineStack
 from tests import graph, moto_server
-from tests.moto_server import KEYS
+from tests.aws.moto_server import KEYS
 
 pytestmark = pytest.mark.e2e
 

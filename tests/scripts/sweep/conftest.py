@@ -13,7 +13,7 @@ import boto3
 import pytest
 from werkzeug.wrappers import Request, Response
 
-from tests import aws_account
+from tests.aws import account
 
 VAULT = "/backup-vaults/aws/efs/automatic-backup-vault"
 DENIED = ["backup:DeleteBackupVault", "backup:DeleteRecoveryPoint", "backup:StartCopyJob"]
@@ -119,8 +119,8 @@ def _xml(action: str, inside: str) -> Response:
 @pytest.fixture(scope="session")
 def served() -> Iterator[tuple[str, Lacking]]:
     """Yield the endpoint of an account, and the fake in front of moto."""
-    lacking = Lacking(aws_account.moto())
-    with aws_account.served(lacking) as endpoint:
+    lacking = Lacking(account.moto())
+    with account.served(lacking) as endpoint:
         yield endpoint, lacking
 
 
@@ -132,7 +132,7 @@ def lacking(served: tuple[str, Lacking], monkeypatch: pytest.MonkeyPatch) -> Lac
     endpoint, lacking = served
     moto_api_backend.reset()
     lacking.groups, lacking.points, lacking.policy, lacking.rules, lacking.refused = {}, {}, "", [], set()
-    aws_account.use(monkeypatch, endpoint, AWS_MAX_ATTEMPTS="1")
+    account.use(monkeypatch, endpoint, AWS_MAX_ATTEMPTS="1")
     return lacking
 
 

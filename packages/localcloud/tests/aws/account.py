@@ -11,7 +11,7 @@ from localcloud.instance import Credentials
 
 from packages.localcloud.tests.aws import fakes
 from packages.localcloud.tests.aws.fakes import ACCOUNT, REGION
-from tests.aws_account import served
+from tests.aws.account import served
 
 OPERATOR = Credentials("localcloud", "localcloud")
 Clients = Callable[[str], Any]

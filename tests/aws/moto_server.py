@@ -19,7 +19,7 @@ from typing import Any
 
 import boto3
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 KEYS = {"aws_access_key_id": "localcloud", "aws_secret_access_key": "localcloud"}
 REGION = "us-west-2"
 
@@ -31,7 +31,7 @@ def serve(quotas: Mapping[str, float] | None = None) -> Iterator[str]:
     Args:
         quotas: vCPUs by the quota's code, in the region; None: those of the one-machine cloud.
     """
-    argv = [sys.executable, "-m", "tests.moto_server", json.dumps(dict(quotas or {}))]
+    argv = [sys.executable, "-m", "tests.aws.moto_server", json.dumps(dict(quotas or {}))]
     with subprocess.Popen(argv, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         endpoint = process.stdout.readline().strip()
