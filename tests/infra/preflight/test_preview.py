@@ -18,7 +18,8 @@ from pulumi.provider.experimental import provider as sdk
 import settings
 from infra import preflight
 from infra.account import connect
-from tests import facts, graph, moto_server
+from tests import facts, graph
+from tests.aws import moto_server
 from tests.aws.moto_server import KEYS, REGION
 
 STANDARD, G, G_SPOT = "L-1216C47A", "L-DB2E81BA", "L-3819A6DF"

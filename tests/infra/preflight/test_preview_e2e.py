@@ -9,7 +9,8 @@ import pytest
 from localcloud.aws.compute.quotas import QUOTAS
 
 from packages.localcloud.tests.standins.engine_stack import EngineStack
-from tests import graph, moto_server
+from tests import graph
+from tests.aws import moto_server
 from tests.aws.moto_server import KEYS
 
 pytestmark = pytest.mark.e2e
