@@ -31,11 +31,11 @@ SECONDS = 120.0
 PATIENT = """
 from dataclasses import replace
 from unittest.mock import patch
-from tidewater.cli.doctor import checks, cluster
+from tidewater.cli.doctor import app, cluster
 from tidewater.cli.top import read
 patch.object(read, "_SCRAPE_SECONDS", 30).start()
 patch.object(cluster, "_REVIEW_SECONDS", 30).start()
-patch.object(checks, "CHECKS", [replace(check, seconds=30) for check in checks.CHECKS]).start()
+patch.object(app, "CHECKS", [replace(check, seconds=30) for check in app.CHECKS]).start()
 from tidewater.cli.app import main
 main()
 """
