@@ -17,6 +17,7 @@ torch decides which one is used:
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
@@ -162,6 +163,15 @@ class Group:
         except GroupBroken as error:
             self.interrupt(str(error))
             raise
+
+
+def await_all(group: Group) -> None:
+    """Return when every rank has read the last sums, or one is lost. A rank calls this before it ends because of them.
+
+    Otherwise the rank that has them first is gone before the others have read theirs, and these wait for it.
+    """
+    with contextlib.suppress(GroupBroken):
+        group.confirm()
 
 
 def open_group(host: str, device: torch.device, timeout_seconds: float, peers: PeerServer | None = None) -> Group:

@@ -9,7 +9,6 @@ exchange checksums first. Those that differ from the majority lose their state, 
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,7 +16,8 @@ from typing import Any
 
 from tidewater.elastic.checkpoint import Found
 from tidewater.elastic.checkpoint.lineage import ranked
-from tidewater.elastic.errors import Drifted, GroupBroken, RecordError
+from tidewater.elastic.errors import Drifted, RecordError
+from tidewater.elastic.group.group import await_all
 from tidewater.elastic.membership.rules import Generation, View
 from tidewater.elastic.observe.log import Log
 from tidewater.elastic.peer import drift, server
@@ -110,8 +110,7 @@ def _compare(
         log.event("drifted", workers=",".join(names or compared), step=highest.steps - 1, majority=bool(names))
     if found is None or (drifted and exchange.on_drift == "stop"):
         good = worker.checkpoints.before(max(0, highest.steps - 1 - exchange.compare_every))
-        with contextlib.suppress(GroupBroken):
-            group.confirm()  # so that all ranks know this before one of them is gone
+        await_all(group)
         raise Drifted(drift.verdict(highest.steps - 1, names, compared, good))
     state.suspect = False
     if rank in drifted:

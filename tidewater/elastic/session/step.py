@@ -18,16 +18,18 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from tidewater.elastic.data.device import onto
 from tidewater.elastic.data.seeds import seed_model
-from tidewater.elastic.errors import Diverged, GroupBroken
-from tidewater.elastic.group.group import Group
+from tidewater.elastic.errors import ConfigError, Diverged, GroupBroken
+from tidewater.elastic.group.group import Group, await_all
 from tidewater.elastic.group.reducer import Reducer
 from tidewater.elastic.method import losses
 from tidewater.elastic.method.losses import Number, Part, Total
@@ -38,15 +40,6 @@ from tidewater.elastic.training import Training
 
 if TYPE_CHECKING:
     from tidewater.elastic.data.loader import Micro, Prepared
-
-
-from collections.abc import Iterator
-from contextlib import contextmanager
-
-from torch import nn
-from torch.nn.modules.batchnorm import _BatchNorm
-
-from tidewater.elastic.errors import ConfigError
 
 AMP_TYPES = {"off": None, "bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -124,8 +117,7 @@ class Stepper:
         if weighted:
             loss, factor = losses.divided(loss, weight, len(prepared.step.samples))
         if not math.isfinite(loss):
-            with contextlib.suppress(GroupBroken):
-                self._group.confirm()  # so that all ranks know this before one of them is gone
+            await_all(self._group)
             raise Diverged(
                 f"the loss of step {self._state.step + 1} is {loss}: lower the learning rate and look at the data; "
                 "the last checkpoint is kept, and a restart would give the same result"
@@ -225,7 +217,7 @@ def refuse_synchronised(model: nn.Module) -> None:
             )
 
 
-@contextmanager
+@contextlib.contextmanager
 def lone_sample(model: nn.Module) -> Iterator[None]:
     """Let the layers of batch normalization accept one value per channel, which torch refuses: it has no variance.
 

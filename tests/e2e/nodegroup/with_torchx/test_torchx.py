@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.control_plane import within
 from tests.e2e.checkout import Checkout, wait_until
 from tests.e2e.elasticjob import DEBIAN, PYTORCH, make_room
 from tests.e2e.nodegroup.with_torchx.session import HERE, SPACE, App, Session, Watch
@@ -54,15 +55,6 @@ def watch(session: Session, digits: App) -> Iterator[Watch]:
     """Yield what TorchX says of the training, from its beginning to its end."""
     with session.watched(digits) as watch:
         yield watch
-
-
-def within(part: Any, whole: Any) -> bool:
-    """Return whether everything in `part` is in `whole`, where a server may have added defaults."""
-    if isinstance(part, dict):
-        return isinstance(whole, dict) and all(within(value, whole.get(key)) for key, value in part.items())
-    if isinstance(part, list):
-        return isinstance(whole, list) and len(part) == len(whole) and all(map(within, part, whole))
-    return bool(part == whole)
 
 
 def trains_with(app: App, size: int, *, after: int = 0) -> int:

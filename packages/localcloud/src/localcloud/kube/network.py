@@ -146,9 +146,9 @@ class Network:
             f"link set {UPLINK} up",
         )
         forward_packets(instance.netns)
-        inside = ["nsenter", f"--net={NETNS_DIR / instance.netns}", "nft"]
-        if not succeeds([*inside, "list", "table", "ip", "localcloud"]):
-            run([*inside, "-f", "-"], stdin=MASQUERADE)
+        nft = ["nsenter", f"--net={NETNS_DIR / instance.netns}", "nft"]
+        if not succeeds([*nft, "list", "table", "ip", "localcloud"]):
+            run([*nft, "-f", "-"], stdin=MASQUERADE)
         self.protect()
 
     def protect(self) -> bool:
