@@ -17,7 +17,7 @@ from pathlib import Path
 
 from scripts.toolchain import go_tools, paths, python_packages
 from scripts.toolchain.errors import StepFailed
-from scripts.toolchain.steps import GIB, Step
+from scripts.toolchain.steps import GIB, Step, no_room
 from scripts.toolchain.table import DEBIAN, DEBIAN_RELEASE
 
 ARCHITECTURE = "x86_64"
@@ -67,10 +67,7 @@ def check_disk(undone: Sequence[Step], cache: Path) -> None:
     folder = next(each for each in (cache, *cache.absolute().parents) if each.is_dir())
     free = shutil.disk_usage(folder).free
     if free < needed * GIB:
-        raise StepFailed(
-            f"the set-up needs {needed:.0f} GiB in {cache} and {free / GIB:.1f} GiB are free: "
-            "free some space or set TIDEWATER_CACHE to a folder on a larger disk"
-        )
+        raise no_room(f"the set-up needs {needed:.0f} GiB", free, cache)
 
 
 def check_cloud() -> None:

@@ -96,7 +96,6 @@ def _uv() -> Path:
 
 
 def _install_uv(console: Console, log: Path) -> None:
-    check_python(sys.version_info[:2], sys.executable)
     with draft_of(_uv().parents[1]) as draft:
         # A throw-away environment, as Debian's Python has no pip of its own.
         seed = draft.with_name(f"{draft.name}.seed")
@@ -111,21 +110,18 @@ def _install_uv(console: Console, log: Path) -> None:
 
 
 def _install_trainer(console: Console, log: Path) -> None:
-    check_python(sys.version_info[:2], sys.executable)
     with draft_of(paths.trainer_folder()) as draft:
         _pip_install(["--python", sys.executable, "--target", draft], ["trainer"], log, console)
         make_readable(draft)
 
 
 def _install_stack(console: Console, log: Path) -> None:
-    check_python(sys.version_info[:2], sys.executable)
     with draft_of(paths.stack_folder()) as draft:
         _make_environment(draft, ["stack", "dev"], [], console, log)
         _show(draft, paths.trainer_folder())
 
 
 def _install_torchx(console: Console, log: Path) -> None:
-    check_python(sys.version_info[:2], sys.executable)
     # The tests of its scheduler run there, with the tools of the other tests.
     stack = _packages_of(paths.stack_folder() / "bin" / "python")
     with draft_of(paths.torchx_folder()) as draft:
@@ -134,7 +130,6 @@ def _install_torchx(console: Console, log: Path) -> None:
 
 
 def _install_bench(console: Console, log: Path) -> None:
-    check_python(sys.version_info[:2], sys.executable)
     with draft_of(paths.bench_folder()) as draft:
         # Its lock leaves out what the trainer's folder has: every system is measured with the same torch.
         _make_environment(draft, ["bench"], ["--no-deps"], console, log)

@@ -123,10 +123,15 @@ def check_disk(step: Step, free_bytes: int, cache: Path) -> None:
         StepFailed: less is free than the step may need.
     """
     if free_bytes < step.disk_gib * GIB:
-        raise StepFailed(
-            f"{step.name} may need {step.disk_gib:g} GiB in {cache} and {free_bytes / GIB:.1f} GiB are free: "
-            "free some space or set TIDEWATER_CACHE to a folder on a larger disk"
-        )
+        raise no_room(f"{step.name} may need {step.disk_gib:g} GiB", free_bytes, cache)
+
+
+def no_room(need: str, free_bytes: int, cache: Path) -> StepFailed:
+    """Return the error for a disk that is too small for `need`, for example "etcd may need 1 GiB"."""
+    return StepFailed(
+        f"{need} in {cache} and {free_bytes / GIB:.1f} GiB are free: "
+        "free some space or set TIDEWATER_CACHE to a folder on a larger disk"
+    )
 
 
 def timings() -> dict[str, float]:
