@@ -159,6 +159,21 @@ def test_preparing_creates_no_state_directory(state: Path) -> None:
     assert not state.exists()
 
 
+def test_the_engine_writes_no_log_of_its_own_for_each_command(state: Path) -> None:
+    state.parent.mkdir()
+    home = shell.prepare(state).home
+    (home / "logs").unlink()
+    (home / "logs").mkdir()
+    (home / "logs" / "pulumi-20261127T011500-7963.log").write_text("of an earlier version of this set-up")
+    place = shell.prepare(state)
+    ask = [place.commands / "pulumi", "stack", "ls", "--all", "--json"]
+    (state.parent / "pulumi").mkdir()
+    variables = {**os.environ, **shell.environment(os.environ, place).set}
+    variables["PULUMI_BACKEND_URL"] = f"file://{state.parent / 'pulumi'}"
+    assert json.loads(subprocess.run(ask, env=variables, capture_output=True, check=True).stdout) == []
+    assert (home / "logs").is_file()
+
+
 def test_the_charts_are_where_the_local_stack_looks_for_them(state: Path) -> None:
     state.parent.mkdir()
     config = yaml.safe_load((paths.CHECKOUT / "Pulumi.local.yaml").read_text())["config"]
