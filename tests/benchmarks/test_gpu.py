@@ -18,7 +18,7 @@ from benchmarks.harness.records import Found, read, rows
     "check",
     [
         "one-rank",
-        "three-ranks-fp16",
+        pytest.param("three-ranks-fp16", marks=pytest.mark.soak),
         pytest.param("one-rank-restarted", marks=pytest.mark.soak),
         pytest.param("resnet", marks=pytest.mark.soak),
         pytest.param("memory", marks=pytest.mark.soak),

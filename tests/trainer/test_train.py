@@ -65,28 +65,10 @@ def run(training: Training, *, epochs: int, batch_size: int, amp: bool = False) 
     return losses
 
 
-def accuracy(training: Training) -> float:
-    data: Any = training.validation
-    loader = Loader(data, LoaderSettings(seed=0), collate=training.collate, device=CPU)
-    assert training.score is not None
-    training.model.eval()
-    with torch.no_grad():
-        right = training.score(training.model, loader.batch(range(len(data)), epoch=0))
-    loader.close()
-    return float(right) / len(data)
-
-
-@pytest.mark.e2e
-def test_the_default_learns_to_read_the_digits(digits: Path) -> None:
-    training = made(digits)
-    run(training, epochs=30, batch_size=64)
-    assert accuracy(training) >= 0.97
-
-
 @pytest.mark.e2e
 def test_a_resnet_learns_tiny_imagenet_in_channels_last_and_bfloat16(tiny: Path) -> None:
     flags = ("--model", "resnet18", "--channels-last", "--optimizer", "sgd", "--lr", "0.02", "--augment", "none")
-    training = made(tiny, *flags, "--schedule", "constant", "--epochs", "4")
+    training = made(tiny, *flags, "--schedule", "constant", "--epochs", "4", "--image-size", "40")
     losses = run(training, epochs=4, batch_size=16, amp=True)
     assert losses[-1] < losses[0] / 2
     assert training.model.get_parameter("conv1.weight").is_contiguous(memory_format=torch.channels_last)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.e2e.checkout import LONG_TRAINING, SHORT_TRAINING, Checkout, parse_logfmt, wait_until
+from tests.e2e.checkout import LONG_TRAINING, SHORT_TRAINING, UP, Checkout, parse_logfmt, wait_until
 from tests.e2e.elasticjob import make_stack
 from tests.e2e.training import (
     assert_committed_once,
@@ -53,10 +53,10 @@ def test_a_size_set_by_kubectl_holds_until_pulumi_writes_the_job(checkout: Check
     before = identities(checkout)
     checkout.run(f"kubectl scale {job} --replicas=2")
     wait_for_world(checkout, 2)
-    checkout.run("pulumi up --yes --expect-no-changes")
+    checkout.run(f"{UP} --expect-no-changes")
     assert checkout.json(f"kubectl get {job} -o json")["spec"]["replicaSpecs"]["Worker"]["replicas"] == 2
     assert identities(checkout).items() <= before.items()
-    checkout.run("pulumi up --yes --refresh")
+    checkout.run(f"{UP} --refresh")
     wait_for_world(checkout, 3)
     assert_steps_only_grow(checkout)
 
@@ -86,7 +86,7 @@ def test_a_deleted_worker_pod_is_recreated_and_joins(checkout: Checkout) -> None
 def test_a_job_with_checkpoints_in_s3_may_access_only_its_own_checkpoints(checkout: Checkout) -> None:
     checkout.run(
         "pulumi config set jobName bucketed && pulumi config set checkpoints s3 && "
-        f"pulumi config set trainerArgs -- '{BUCKETED}' && pulumi up --yes"
+        f"pulumi config set trainerArgs -- '{BUCKETED}' && {UP}"
     )
     checkout.forget_outputs()
     wait_for_world(checkout, 3)
@@ -167,12 +167,12 @@ def test_refresh_detects_drift_and_up_repairs_it(checkout: Checkout) -> None:
     checkout.run(f"kubectl scale -n {checkout.namespace} statefulset/etcd --replicas=2")
     if idle:
         checkout.run(f"aws ec2 delete-subnet --subnet-id {idle[0]}")
-    refreshed = checkout.run("pulumi refresh --yes --diff").text
+    refreshed = checkout.run("pulumi refresh --yes --skip-preview --diff").text
     assert "changed" in refreshed
     assert "replicas" in refreshed
     if idle:
         assert "deleted" in refreshed
-    checkout.run("pulumi up --yes")
+    checkout.run(UP)
     checkout.run("pulumi preview --expect-no-changes")
     repaired = checkout.aws(f"ec2 describe-vpcs --vpc-ids {vpc['VpcId']}")["Vpcs"][0]
     assert {"Key": "Project", "Value": "changed"} not in repaired["Tags"]
@@ -201,7 +201,7 @@ def test_an_invalid_config_is_refused_before_anything_changes(
 
 def test_resize_to_one_leaves_one_worker_training(checkout: Checkout) -> None:
     before, step = identities(checkout), latest_step(checkout)
-    checkout.run("pulumi config set workers 1 && pulumi up --yes")
+    checkout.run(f"pulumi config set workers 1 && {UP}")
     wait_for_world(checkout, 1)
     wait_until("one worker pod", lambda: len(checkout.worker_pods()) == 1)
     assert identities(checkout).items() <= before.items()
@@ -211,7 +211,7 @@ def test_resize_to_one_leaves_one_worker_training(checkout: Checkout) -> None:
 
 def test_a_finished_job_with_several_processes_per_pod_stays_finished(checkout: Checkout) -> None:
     with checkout.config("jobName", "short"), checkout.config("trainerArgs", f"{SHORT_TRAINING} --processes 2"):
-        checkout.run("pulumi up --yes")
+        checkout.run(UP)
         checkout.forget_outputs()
         job = f"elasticjob/{checkout.outputs['jobName']}"
         checkout.run(f"kubectl wait -n {checkout.namespace} --for=condition=Succeeded {job} --timeout=300s")
@@ -223,5 +223,5 @@ def test_a_finished_job_with_several_processes_per_pod_stays_finished(checkout: 
         assert len(processes) == 2
         assert all(float(fields["accuracy"]) >= 0.97 for fields in processes)
         pods = {pod["metadata"]["uid"] for pod in checkout.worker_pods()}
-        checkout.run("pulumi up --yes --expect-no-changes")
+        checkout.run(f"{UP} --expect-no-changes")
         assert {pod["metadata"]["uid"] for pod in checkout.worker_pods()} == pods

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.checkout import Checkout, wait_until
+from tests.e2e.checkout import UP, Checkout, wait_until
 from tests.e2e.elasticjob import (
     NAMESPACE,
     NODE_GROUP,
@@ -111,7 +111,7 @@ def test_pulumi_up_changes_the_size_of_the_job_and_nothing_else(stack: Job) -> N
     before, first = stack.read(), identities(stack)
     stack.scale(2)  # there is no room for the second worker, and another field manager has the size now
     with stack.config("workers", "3"):
-        stack.run("pulumi up --yes")
+        stack.run(UP)
     after = stack.read()
     assert after["spec"]["replicaSpecs"]["Worker"]["replicas"] == 3
     assert without_size(after) == without_size(before)

@@ -79,7 +79,8 @@ class Process:
 class Job:
     """A master and workers. It is a context manager; they end with it."""
 
-    def __init__(self, folder: Path, etcd: str, script: Sequence[str], **flags: Any) -> None:
+    def __init__(self, folder: Path, etcd: str, script: Sequence[str], *, least: int = 1, **flags: Any) -> None:
+        """Start the master. Training begins with `least` workers."""
         self.args = JobArgs(
             job_name=f"script-{time.monotonic_ns():x}",
             distribution_strategy=Strategy.ALLREDUCE,
@@ -88,6 +89,7 @@ class Job:
             **flags,
         )
         self._folder, self._etcd, self._script, self._port = folder, etcd, script, free_port()
+        self._least = least
         self.workers: list[Process] = []
         self._masters = 0
         self.master = self.start_master()
@@ -123,7 +125,7 @@ class Job:
             env.ETCD: self._etcd,
             env.WORKER: name,
             env.HOST: "127.0.0.1",
-            env.MIN_WORKERS: "1",
+            env.MIN_WORKERS: str(self._least),
         }
         self.workers.append(Process(self._folder / f"{name}.log", [*self._script, *more], variables))
         return self.workers[-1]

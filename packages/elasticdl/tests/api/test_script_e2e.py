@@ -37,7 +37,7 @@ def test_two_workers_train_one_model_in_global_batches_of_one_size(
     tmp_path: Path, etcd: str, digits: Path, more: tuple[str, ...]
 ) -> None:
     flags = {"num_workers": 4, "minibatch_size": 16, "num_minibatches_per_task": 4, "num_epochs": 3}
-    with Job(tmp_path, etcd, [*SCRIPT, "--data", str(digits), *more], **flags) as job:
+    with Job(tmp_path, etcd, [*SCRIPT, "--data", str(digits), *more], least=2, **flags) as job:
         workers = job.start(), job.start()
         job.wait_for(lambda: all(worker.poll() == 0 for worker in workers))
         assert job.master.wait() == exit_codes.FINISHED, job.told()
