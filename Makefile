@@ -1,6 +1,6 @@
-# `make up` and `make test` set the machine up first; nothing has to be installed by hand but Python 3.11, Go and make.
+# `make up` and `make test` set the machine up first; nothing has to be installed by hand but Python, Go and make.
 
-PYTHON := $(or $(shell command -v python3.11 || command -v python3),$(error install Python 3.11 (apt-get install python3.11)))
+PYTHON := $(or $(shell command -v python3.11 || command -v python3),$(error install Python (apt-get install python3)))
 STACK = "$$($(PYTHON) -m scripts.toolchain python)"
 TESTS = $(STACK) -m pytest
 # TorchX needs an older urllib3 than the program, whose bundle the tests make: its scheduler's tests run in an environment of their own.

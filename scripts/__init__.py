@@ -18,6 +18,6 @@ if sys.version_info < (3, 11):  # noqa: UP036
     # Here, since any Python 3 can read this file: the others would end with a traceback.
     version = ".".join(map(str, sys.version_info[:2]))
     sys.exit(
-        "error: " + sys.executable + " is Python " + version + " and this needs 3.11: install python3.11 "
-        "(apt-get install python3.11) or name one with `make PYTHON=/path/to/python3.11`"
+        "error: " + sys.executable + " is Python " + version + " and this needs 3.11 or later: install the "
+        "distribution's (apt-get install python3) or name one with `make PYTHON=/path/to/python3`"
     )

@@ -1,18 +1,22 @@
-"""The Debian packages that the one-machine cloud and the set-up itself need."""
+"""This machine's distribution, and the packages of it that the one-machine cloud and the set-up itself need."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
+import platform
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from scripts.toolchain.commands import Console, run
 from scripts.toolchain.errors import StepFailed
 from scripts.toolchain.steps import Step
+from scripts.toolchain.table import SYSTEMS, System
 
 STEP = "Debian packages"
+ARCHITECTURE = "x86_64"
 FOLDERS = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 """Of daemons and of programs that dpkg starts. A person's PATH lacks them, and after `su` root has that PATH."""
 
@@ -42,13 +46,42 @@ PACKAGES = (
     Package("util-linux", "nsenter", "the nodes' namespaces"),
     Package("mount", "mount", "the nodes' file systems"),
     Package("mmdebstrap", "mmdebstrap", "makes the nodes' image"),
-    Package("debian-archive-keyring", "/usr/share/keyrings/debian-archive-keyring.gpg", "checks what goes into it"),
     Package("gcc", "gcc", "compiles its pause process"),
     Package("libc6-dev", "/usr/include/stdio.h", "the same"),
     Package("ca-certificates", "/etc/ssl/certs/ca-certificates.crt", "HTTPS to the registries"),
     Package("procps", "ps", "lists processes"),
     Package("git", "git", "copies the checkout in the tests"),
 )
+
+
+def here() -> System:
+    """This machine's distribution.
+
+    Raises:
+        StepFailed: The set-up doesn't know it.
+    """
+    try:
+        release: Mapping[str, str] = platform.freedesktop_os_release()
+    except OSError:
+        release = {}
+    return system_of(release, platform.machine())
+
+
+def system_of(release: Mapping[str, str], machine: str) -> System:
+    """Return the distribution with these contents of os-release, on a processor that `uname -m` calls `machine`.
+
+    Raises:
+        StepFailed: There are no packages for it, or no nodes' image.
+    """
+    names = release.get("ID"), release.get("VERSION_CODENAME")
+    for system in SYSTEMS:
+        if (system.distribution, system.codename) == names and machine == ARCHITECTURE:
+            return system
+    known = " or ".join(system.name for system in SYSTEMS)
+    raise StepFailed(
+        f"this is {release.get('PRETTY_NAME') or 'an unknown system'} ({machine}), and the set-up needs {known} on "
+        f"{ARCHITECTURE}: run it there, for example in a virtual machine"
+    )
 
 
 def path_of_root(path: str) -> str:
@@ -58,7 +91,9 @@ def path_of_root(path: str) -> str:
 
 def missing() -> list[str]:
     """The packages with contents that aren't on this machine."""
-    absent = [package.name for package in PACKAGES if not package.present()]
+    name, key = here().keyring
+    keyring = Package(name, key, "checks what goes into it")
+    absent = [package.name for package in (*PACKAGES, keyring) if not package.present()]
     # Debian splits Python's venv module off; pip in a virtual environment comes from ensurepip.
     return absent if importlib.util.find_spec("ensurepip") else [*absent, "python3-venv"]
 

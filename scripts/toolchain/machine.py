@@ -8,19 +8,15 @@ The README lists the same, and a test compares the two.
 from __future__ import annotations
 
 import os
-import platform
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from scripts.toolchain import go_tools, paths, python_packages
+from scripts.toolchain import debian, go_tools, paths, python_packages
 from scripts.toolchain.errors import StepFailed
 from scripts.toolchain.steps import GIB, Step, no_room
-from scripts.toolchain.table import DEBIAN, DEBIAN_RELEASE
-
-ARCHITECTURE = "x86_64"
 
 
 def check(steps: Sequence[Step]) -> None:
@@ -30,10 +26,10 @@ def check(steps: Sequence[Step]) -> None:
         StepFailed: the message says what is missing, and what to do.
     """
     check_root(os.geteuid())
+    debian.here()
     undone = [step for step in steps if not step.done()]
     if undone:
         python_packages.check_python(sys.version_info[:2], sys.executable)
-        check_system(_release(), platform.machine())
         check_disk(undone, paths.cache())
         if modules := [module for step in undone if (module := go_tools.module_of(step)) is not None]:
             go_tools.check_go(max(modules, key=go_tools.go_of))
@@ -44,21 +40,6 @@ def check_root(uid: int) -> None:
     """Refuse another user than root, who can neither install packages nor make the nodes' image nor start nodes."""
     if uid != 0:
         raise StepFailed("only root can install packages and start nodes: run it as root, or with `sudo make …`")
-
-
-def check_system(release: Mapping[str, str], machine: str) -> None:
-    """Refuse another distribution than the nodes' image is made from, and another processor.
-
-    Args:
-        release: The contents of os-release.
-        machine: The processor's architecture, as `uname -m` prints it.
-    """
-    if (release.get("ID"), release.get("VERSION_CODENAME")) != ("debian", DEBIAN) or machine != ARCHITECTURE:
-        name = release.get("PRETTY_NAME") or "an unknown system"
-        raise StepFailed(
-            f"this is {name} ({machine}), and the set-up needs Debian {DEBIAN_RELEASE} ({DEBIAN}) on {ARCHITECTURE}: "
-            "run it there, for example in a virtual machine"
-        )
 
 
 def check_disk(undone: Sequence[Step], cache: Path) -> None:
@@ -81,10 +62,3 @@ def check_cloud() -> None:
     )
     if done.returncode != 0:
         raise StepFailed(done.stderr.strip().removeprefix("localcloud: "))
-
-
-def _release() -> Mapping[str, str]:
-    try:
-        return platform.freedesktop_os_release()
-    except OSError:
-        return {}

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sys
 from pathlib import Path
 
-from scripts.toolchain.table import KARPENTER, PYTHON, Tool
+from scripts.toolchain.table import KARPENTER, Tool
 
 HERE = Path(__file__).resolve().parent
 CHECKOUT = HERE.parents[1]
@@ -46,7 +47,7 @@ def lock(name: str) -> Path:
 
 
 def _locked(*names: str) -> str:
-    version = ".".join(map(str, PYTHON)).encode()
+    version = f"{sys.version_info[0]}.{sys.version_info[1]}".encode()
     return key_of(version, *(lock(name).read_bytes() for name in names))
 
 

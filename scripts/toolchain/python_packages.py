@@ -18,7 +18,6 @@ from scripts.toolchain import debian, paths
 from scripts.toolchain.commands import Console, run
 from scripts.toolchain.errors import StepFailed
 from scripts.toolchain.steps import Step, draft_of, make_readable, readable
-from scripts.toolchain.table import PYTHON
 
 UV = "uv"
 _TRAINER, _STACK = "trainer packages", "Python environment"
@@ -82,11 +81,12 @@ def check_python(version: tuple[int, int], executable: str) -> None:
     Raises:
         StepFailed: the packages built for it couldn't be mounted into the pods.
     """
-    if version != PYTHON:
-        wanted = ".".join(map(str, PYTHON))
+    system = debian.here()
+    if version != system.python:
+        wanted = system.python_name
         raise StepFailed(
-            f"{executable} is Python {version[0]}.{version[1]} and this needs {wanted}: install python{wanted} "
-            f"(apt-get install python{wanted}) or name one with `make PYTHON=/path/to/python{wanted}`"
+            f"{executable} is Python {version[0]}.{version[1]} and this needs {wanted} on {system.name}: install "
+            f"python{wanted} (apt-get install python{wanted}) or name one with `make PYTHON=/path/to/python{wanted}`"
         )
 
 

@@ -24,14 +24,38 @@ PROMETHEUS, PROMETHEUS_MODULE = "v3.13.5", "v0.313.5"
 # pulumi-kubernetes 4 renders charts with Helm 3 (helm.sh/helm/v3 in its go.mod), not with Helm 4.
 HELM = "v3.22.0"
 HELM_KUBERNETES = ("1", "37")
-DEBIAN = "bookworm"
-DEBIAN_RELEASE = "12"
 TORCH = "2.14.1"
 
-# The pods' Debian has this Python and mounts the trainer's packages, which are built for it.
-PYTHON = (3, 11)
-
 _STRIP = "-s -w"
+
+
+@dataclass(frozen=True)
+class System:
+    """A distribution that the set-up works on. The nodes' image is made from its packages."""
+
+    name: str
+    distribution: str
+    """`ID` in os-release."""
+    codename: str
+    """`VERSION_CODENAME` in os-release, and the name of its archive."""
+    python: tuple[int, int]
+    """Of its package python3, which the pods have. They mount the trainer's packages, which are built for it."""
+    keyring: tuple[str, str]
+    """The package with the keys of its archive, and one of them."""
+
+    @property
+    def python_name(self) -> str:
+        """As in `python3.11`."""
+        return ".".join(map(str, self.python))
+
+
+_DEBIAN_KEYRING = ("debian-archive-keyring", "/usr/share/keyrings/debian-archive-keyring.gpg")
+_UBUNTU_KEYRING = ("ubuntu-keyring", "/usr/share/keyrings/ubuntu-archive-keyring.gpg")
+SYSTEMS = (
+    System("Debian 12", "debian", "bookworm", (3, 11), _DEBIAN_KEYRING),
+    System("Debian 13", "debian", "trixie", (3, 13), _DEBIAN_KEYRING),
+    System("Ubuntu 24.04", "ubuntu", "noble", (3, 12), _UBUNTU_KEYRING),
+)
 
 
 @dataclass(frozen=True)

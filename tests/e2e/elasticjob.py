@@ -24,11 +24,11 @@ EXAMPLES = ROOT / "examples" / "elasticjob"
 WORKER_NODES = {"tidewater.dev/node-role": "worker"}
 TOLERATION = {"key": "tidewater.dev/worker", "operator": "Exists", "effect": "NoSchedule"}
 
-DEBIAN = "localcloud/debian:12"
+SHELL = "localcloud/shell:1"
 PYTORCH = "localcloud/pytorch:2.14.1"
 IMAGES = {
     "quay.io/coreos/etcd:v3.5.21": "localcloud/etcd:3.5.21",
-    "nginx:1.28": DEBIAN,
+    "nginx:1.28": SHELL,
     "torchelastic/examples:0.2.0rc1": PYTORCH,
     "example.com/my-training:1": PYTORCH,
 }
@@ -208,7 +208,7 @@ def shell_job(name: str, script: str = "", **spec: Any) -> Object:
 
 def shell_pod(script: str, **container: Any) -> Object:
     """Return the specification of a pod that runs a bash script and ends within a second when it is deleted."""
-    own = {"name": "elasticjob-worker", "image": DEBIAN, "command": ["bash", "-c", script], **container}
+    own = {"name": "elasticjob-worker", "image": SHELL, "command": ["bash", "-c", script], **container}
     return {"terminationGracePeriodSeconds": 1, "containers": [own]}
 
 

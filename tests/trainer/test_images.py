@@ -32,7 +32,7 @@ def test_the_default_image_has_the_cuda_that_the_lock_brings() -> None:
 def test_the_dockerfile_builds_from_an_exact_python_of_the_tests_and_installs_whole_locks_by_their_hashes() -> None:
     bases = {line.split()[1] for line in DOCKERFILE.splitlines() if line.startswith("FROM ")} - {"base"}
     (base,) = bases
-    python = ".".join(map(str, table.PYTHON))
+    python = table.SYSTEMS[0].python_name
     assert re.fullmatch(rf"public\.ecr\.aws/docker/library/python:{re.escape(python)}\.\d+-slim-bookworm", base)
     copied = re.findall(r"^COPY (\S+)", DOCKERFILE, flags=re.MULTILINE)
     assert copied == ["tidewater/controller/requirements.txt", "trainer/requirements.txt"]

@@ -1,7 +1,8 @@
 """Makes what every simulated node starts from: a containerd root with all images imported and unpacked.
 
 A node's containerd then needs neither a registry nor an import: its root is a copy by hard links, ready in a
-fraction of a second. The images are a small Debian (from Debian's own packages), and static binaries on nothing.
+fraction of a second. The images are a small Debian or Ubuntu (of this machine's release, from its own packages, so
+that pods have the Python that the trainer's packages are built for), and static binaries on nothing.
 """
 
 from __future__ import annotations
@@ -21,8 +22,6 @@ from scripts.toolchain.image.archive import Image, write_archive, write_layer
 from scripts.toolchain.steps import Step, draft_of, readable
 from scripts.toolchain.table import (
     COREDNS,
-    DEBIAN,
-    DEBIAN_RELEASE,
     DEVICE_PLUGIN,
     ETCD,
     KARPENTER,
@@ -34,7 +33,7 @@ from scripts.toolchain.table import (
 
 REGISTRY = "docker.io/localcloud"
 # bash, coreutils and util-linux are essential packages, so they come of themselves.
-DEBIAN_PACKAGES = ("python3", "ca-certificates", "nftables", "iproute2", "procps")
+BASE_PACKAGES = ("python3", "ca-certificates", "nftables", "iproute2", "procps")
 SITE_PACKAGES = "/opt/site-packages"
 AGENT_FOLDERS = tuple(f"/driver-root/opt/localcloud/{name}" for name in ("checkout", "packages"))
 """Where the device plug-in finds its program: on its node, as NVIDIA's finds the driver there. Its manifest mounts the
@@ -55,7 +54,7 @@ def step() -> Step:
 def folder() -> Path:
     """Where the result lies: another recipe makes another folder, as do other plug-ins of CoreDNS, and Prometheus."""
     layers = Path("layers")
-    recipe = [debian_command(layers), *(f"{image.name} {image.config} {image.env}" for image in images(layers))]
+    recipe = [base_command(layers), *(f"{image.name} {image.config} {image.env}" for image in images(layers))]
     recipe.append(paths.tool_path(TOOLS["coredns"]).parent.name)
     pause = (paths.HERE / "pause.c").read_bytes()
     return paths.cache() / "node-image" / paths.key_of("\n".join(map(str, recipe)).encode(), pause)
@@ -63,7 +62,7 @@ def folder() -> Path:
 
 def images(work: Path) -> list[Image]:
     """The nodes' images, over the layers in `work`."""
-    debian = work / "debian.tar"
+    base = work / "base.tar"
     shell = {"Cmd": ["bash"]}
     packages = {"PYTHONPATH": SITE_PACKAGES}
     agents = {"PYTHONPATH": ":".join(AGENT_FOLDERS)}
@@ -71,10 +70,10 @@ def images(work: Path) -> list[Image]:
     plugin = DEVICE_PLUGIN.removeprefix("v")
     found = [
         Image(f"{REGISTRY}/pause:1", work / "pause.tar", {"Entrypoint": ["/pause"]}),
-        Image(f"{REGISTRY}/debian:{DEBIAN_RELEASE}", debian, shell),
-        Image(f"{REGISTRY}/pytorch:{TORCH}", debian, {**shell, "WorkingDir": "/workspace"}, packages),
-        Image(f"{REGISTRY}/aws-cli:1", debian, {"Entrypoint": ["/usr/local/bin/aws"], "WorkingDir": "/aws"}, packages),
-        Image(f"{REGISTRY}/k8s-device-plugin:{plugin}", debian, {"Entrypoint": ["nvidia-device-plugin"]}, agents),
+        Image(f"{REGISTRY}/shell:1", base, shell),
+        Image(f"{REGISTRY}/pytorch:{TORCH}", base, {**shell, "WorkingDir": "/workspace"}, packages),
+        Image(f"{REGISTRY}/aws-cli:1", base, {"Entrypoint": ["/usr/local/bin/aws"], "WorkingDir": "/aws"}, packages),
+        Image(f"{REGISTRY}/k8s-device-plugin:{plugin}", base, {"Entrypoint": ["nvidia-device-plugin"]}, agents),
         Image(f"{REGISTRY}/etcd:{etcd}", work / "etcd.tar", {"Cmd": ["/usr/local/bin/etcd"]}),
         Image(f"{REGISTRY}/coredns:{coredns}", work / "coredns.tar", {"Entrypoint": ["/usr/local/bin/coredns"]}),
         Image(f"{REGISTRY}/karpenter:{karpenter}", work / "karpenter.tar", {"Entrypoint": [KARPENTER_PATH]}),
@@ -93,9 +92,9 @@ def prometheus(work: Path) -> Image:
     return Image(name, work / "prometheus.tar", {"Entrypoint": [PROMETHEUS_PATH]})
 
 
-def debian_command(target: Path) -> list[str]:
-    """The mmdebstrap command that writes the Debian layer; its sources come on standard input."""
-    options = ["--variant=minbase", f"--include={','.join(DEBIAN_PACKAGES)}"]
+def base_command(target: Path) -> list[str]:
+    """The mmdebstrap command that writes the layer of a small Debian or Ubuntu. Its sources come on standard input."""
+    options = ["--variant=minbase", f"--include={','.join(BASE_PACKAGES)}"]
     options += [f"--aptopt={option}" for option in ('APT::Install-Recommends "false"', 'Acquire::Languages "none"')]
     options += [f"--dpkgopt=path-exclude=/usr/share/{folder}/*" for folder in _UNREAD]
     modules = {
@@ -111,7 +110,7 @@ def debian_command(target: Path) -> list[str]:
         ' && ln -s /usr/bin/python3 "$1/usr/local/bin/python"'
         f' && mkdir -p "$1{SITE_PACKAGES}" "$1/workspace" "$1/aws" && : >"$1/etc/apt/sources.list"'
     )
-    return ["mmdebstrap", *options, f"--customize-hook={hook}", DEBIAN, str(target), "-"]
+    return ["mmdebstrap", *options, f"--customize-hook={hook}", debian.here().codename, str(target), "-"]
 
 
 def _command(module: str) -> str:
@@ -152,7 +151,7 @@ def _layers(work: Path, console: Console, log: Path) -> None:
     write_layer(work / "karpenter.tar", {KARPENTER_PATH: _binary("karpenter")}, ("/tmp",))
     if prometheus_is_built():
         write_layer(work / "prometheus.tar", {PROMETHEUS_PATH: _binary("prometheus")}, ("/tmp",))
-    run(debian_command(work / "debian.tar"), log=log, console=console, stdin=_debian_sources())
+    run(base_command(work / "base.tar"), log=log, console=console, stdin=_sources())
 
 
 def _binary(name: str) -> Path:
@@ -163,18 +162,21 @@ def _binary(name: str) -> Path:
     return path
 
 
-def _debian_sources() -> str:
-    """The host's own sources of Debian packages, which are the ones that this network reaches."""
+def _sources() -> str:
+    """The host's own sources of packages, which are the ones that this network reaches."""
+    system = debian.here()
     line = "deb $(REPO_URI) $(RELEASE) $(COMPONENT)"
     listed = subprocess.run(
-        ["apt-get", "indextargets", "--format", line, "Created-By: Packages", "Origin: Debian"],
+        ["apt-get", "indextargets", "--format", line, "Created-By: Packages", f"Origin: {system.distribution.title()}"],
         capture_output=True,
         text=True,
         check=False,
     )
-    sources = sorted({line for line in listed.stdout.splitlines() if f" {DEBIAN}" in line})
+    sources = sorted({line for line in listed.stdout.splitlines() if f" {system.codename}" in line})
     if not sources:
-        raise StepFailed(f"apt has no sources of Debian {DEBIAN_RELEASE} ({DEBIAN}): run it on Debian {DEBIAN_RELEASE}")
+        raise StepFailed(
+            f"apt has no sources of {system.name} ({system.codename}): add them to /etc/apt/sources.list.d"
+        )
     return "\n".join(sources) + "\n"
 
 

@@ -37,8 +37,8 @@ def test_the_tools_of_a_module_are_built_by_one_command(tmp_path: Path, monkeypa
     assert sorted(path.name for path in paths.tool_path(TOOLS["etcd"]).parent.iterdir()) == ["etcd", "etcdctl"]
 
 
-def test_the_debian_layer_has_a_shell_python_and_ps_and_keeps_no_sources() -> None:
-    command = build.debian_command(Path("/x/debian.tar"))
+def test_the_base_layer_has_a_shell_python_and_ps_and_keeps_no_sources() -> None:
+    command = build.base_command(Path("/x/base.tar"))
     assert "--variant=minbase" in command
     assert "--include=python3,ca-certificates,nftables,iproute2,procps" in command
     assert any('>"$1/etc/apt/sources.list"' in part for part in command)
@@ -47,11 +47,11 @@ def test_the_debian_layer_has_a_shell_python_and_ps_and_keeps_no_sources() -> No
 def test_images_with_the_same_layer_differ_only_in_configuration() -> None:
     images = {image.name.removeprefix("docker.io/localcloud/"): image for image in build.images(Path("/w"))}
     tools = {"pause:1", "etcd:3.5.21", "coredns:1.12.4", "karpenter:1.14.0"}
-    wanted = tools | {"debian:12", "pytorch:2.14.1", "aws-cli:1", "k8s-device-plugin:0.20.0"}
+    wanted = tools | {"shell:1", "pytorch:2.14.1", "aws-cli:1", "k8s-device-plugin:0.20.0"}
     assert images.keys() - {"prometheus:3.13.5"} == wanted
-    assert images["pytorch:2.14.1"].layer == images["debian:12"].layer == images["aws-cli:1"].layer
+    assert images["pytorch:2.14.1"].layer == images["shell:1"].layer == images["aws-cli:1"].layer
     assert images["pytorch:2.14.1"].env == {"PYTHONPATH": "/opt/site-packages"}
-    assert images["k8s-device-plugin:0.20.0"].layer == images["debian:12"].layer
+    assert images["k8s-device-plugin:0.20.0"].layer == images["shell:1"].layer
     assert "Entrypoint" not in images["etcd:3.5.21"].config
 
 
@@ -63,7 +63,7 @@ def test_the_device_plugin_here_has_the_version_of_the_one_on_aws() -> None:
 def test_a_changed_recipe_is_built_in_a_new_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     before = build.folder()
     assert build.folder() == before
-    monkeypatch.setattr(build, "DEBIAN_PACKAGES", ("python3",))
+    monkeypatch.setattr(build, "BASE_PACKAGES", ("python3",))
     assert build.folder() != before
 
 

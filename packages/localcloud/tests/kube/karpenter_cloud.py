@@ -263,7 +263,7 @@ def _pod_spec() -> dict[str, Any]:
     requests = {"requests": {"cpu": "100m", "memory": "64Mi"}}
     container = {
         "name": "main",
-        "image": "localcloud/debian:12",
+        "image": "localcloud/shell:1",
         "command": ["sleep", "3600"],
         "imagePullPolicy": "Never",
         "resources": requests,

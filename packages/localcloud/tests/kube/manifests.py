@@ -15,7 +15,7 @@ def web_pod(name: str, node: str) -> dict[str, Any]:
     """Return a pod that serves the volume over HTTP."""
     container = {
         "name": "web",
-        "image": "localcloud/debian:12",
+        "image": "localcloud/shell:1",
         "command": ["python3", "-u", "-c", SERVE],
         "workingDir": "/data",
         "volumeMounts": [{"name": "data", "mountPath": "/data"}],
@@ -88,7 +88,7 @@ def intruder(node: str, paths: list[str]) -> dict[str, Any]:
     names = [f"path-{number}" for number in range(len(paths))]
     container = {
         "name": "intruder",
-        "image": "localcloud/debian:12",
+        "image": "localcloud/shell:1",
         "command": ["sleep", "600"],
         "securityContext": {"privileged": True},
         "volumeMounts": [{"name": name, "mountPath": f"/host/{number}"} for number, name in enumerate(names)],
@@ -149,7 +149,7 @@ def worker(node: str, name: str, gpus: int, *, tolerates: bool = True, cpu: str 
     limits = {GPU: str(gpus)} if gpus else {}
     container = {
         "name": "main",
-        "image": "localcloud/debian:12",
+        "image": "localcloud/shell:1",
         "command": ["sh", "-c", "ls /dev; sleep 600"],
         "resources": {"requests": {"cpu": cpu}, "limits": limits},
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, "runAsUser": 1000},

@@ -87,7 +87,7 @@ POD = {
         "nodeSelector": {"role": "own"},
         "tolerations": [{"key": "surge", "operator": "Exists"}],
         "terminationGracePeriodSeconds": 0,
-        "containers": [{"name": "main", "image": "localcloud/debian:12", "command": ["sleep", "600"]}],
+        "containers": [{"name": "main", "image": "localcloud/shell:1", "command": ["sleep", "600"]}],
     },
 }
 

@@ -19,7 +19,7 @@ OLD, NEW = "1.34", tools.KUBERNETES
 
 
 def sleeper(name: str, node: str) -> dict[str, Any]:
-    container = {"name": "sleep", "image": "localcloud/debian:12", "command": ["sleep", "infinity"]}
+    container = {"name": "sleep", "image": "localcloud/shell:1", "command": ["sleep", "infinity"]}
     spec = {"nodeName": node, "containers": [container], "terminationGracePeriodSeconds": 0}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
 

@@ -1,7 +1,7 @@
 """Commands of `torchx` in an activated shell, and what they print.
 
 session = Session(checkout)
-app = session.run("utils.echo --image localcloud/debian:12 --msg hello")
+app = session.run("utils.echo --image localcloud/shell:1 --msg hello")
 session.wait_for(app, "SUCCEEDED")
 """
 

@@ -1,6 +1,6 @@
 """Describe an application with TorchX's Python interface, submit it, and print both as JSON.
 
-torchx-python submit.py localcloud/debian:12
+torchx-python submit.py localcloud/shell:1
 """
 
 from __future__ import annotations

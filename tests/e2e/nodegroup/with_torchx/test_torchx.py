@@ -14,7 +14,7 @@ import yaml
 
 from tests.control_plane import within
 from tests.e2e.checkout import Checkout, wait_until
-from tests.e2e.elasticjob import DEBIAN, PYTORCH, make_room
+from tests.e2e.elasticjob import PYTORCH, SHELL, make_room
 from tests.e2e.nodegroup.with_torchx.session import HERE, SPACE, App, Session, Watch
 from tests.e2e.nodes import WORKERS, nodes
 from tests.e2e.training import is_running
@@ -41,7 +41,7 @@ def session(checkout: Checkout) -> Session:
 @pytest.fixture(scope="module")
 def echo(session: Session) -> App:
     """Return the application of TorchX's page, submitted as there, from the checkout with all that is in it."""
-    return session.run(f"utils.echo --image {DEBIAN} --msg hello", folder=session.checkout.path)
+    return session.run(f"utils.echo --image {SHELL} --msg hello", folder=session.checkout.path)
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +88,7 @@ def test_the_application_is_listed_and_described_whole(session: Session, echo: A
     listed = session.torchx("list --scheduler tidewater").text
     assert [line.split()[1] for line in listed.splitlines() if line.startswith(echo.handle)] == ["SUCCEEDED"]
     described = session.torchx(f"describe {echo.handle}").text
-    for part in ("'entrypoint': 'echo'", "'args': ['hello']", f"'image': '{DEBIAN}'", "'memMB': 1024"):
+    for part in ("'entrypoint': 'echo'", "'args': ['hello']", f"'image': '{SHELL}'", "'memMB': 1024"):
         assert part in described
 
 
@@ -100,7 +100,7 @@ def test_a_deleted_application_is_gone(session: Session, echo: App) -> None:
 
 def test_a_dry_run_prints_what_is_sent_and_sends_nothing(session: Session) -> None:
     before = session.jobs()
-    command = f"utils.echo --image {DEBIAN} --msg hello"
+    command = f"utils.echo --image {SHELL} --msg hello"
     printed = session.torchx(f"run --scheduler tidewater --dryrun {command}").text
     (request,) = yaml.safe_load_all(printed.partition("=== SCHEDULER REQUEST ===")[2])
     assert request["kind"] == "ElasticJob"
@@ -110,7 +110,7 @@ def test_a_dry_run_prints_what_is_sent_and_sends_nothing(session: Session) -> No
 
 
 def test_python_submits_what_its_dry_run_prints(session: Session) -> None:
-    done = session.checkout.json(f"torchx-python {HERE / 'submit.py'} {DEBIAN}")
+    done = session.checkout.json(f"torchx-python {HERE / 'submit.py'} {SHELL}")
     assert (done["state"], done["log"]) == ("SUCCEEDED", ["from Python\n"])
     app = session.app(done["handle"])
     assert within(yaml.safe_load(done["printed"]), app.job.read())
@@ -118,7 +118,7 @@ def test_python_submits_what_its_dry_run_prints(session: Session) -> None:
 
 
 def test_a_changed_file_of_the_workspace_goes_with_the_next_run(session: Session) -> None:
-    command = f"utils.python --script greet.py --image {DEBIAN}"
+    command = f"utils.python --script greet.py --image {SHELL}"
     first = session.run(command, "--wait")
     (session.folder / "greet.py").write_text("print('changed')\n")
     second = session.run(command, "--wait")
@@ -142,7 +142,7 @@ def init_containers(app: App) -> list[dict[str, Any]]:
 
 
 def test_a_failed_application_says_how_and_with_which_last_lines(session: Session) -> None:
-    app = session.run(f"utils.sh --image {DEBIAN} sh -c 'echo no more ink; exit 3'")
+    app = session.run(f"utils.sh --image {SHELL} sh -c 'echo no more ink; exit 3'")
     status = session.wait_for(app, "FAILED")
     assert "exitcode: 3" in status
     assert "no more ink" in status
@@ -150,14 +150,14 @@ def test_a_failed_application_says_how_and_with_which_last_lines(session: Sessio
 
 
 def test_two_roles_start_together(session: Session) -> None:
-    app = session.run(f"pair.py:pair --image {DEBIAN}", "--wait")
+    app = session.run(f"pair.py:pair --image {SHELL}", "--wait")
     assert session.log(app, "/trainer/0") == ["trainer/0 the reader answers 200"]
     assert set(app.job.read()["spec"]["replicaSpecs"]) == {"Worker", "reader"}
     session.delete(app)
 
 
 def test_two_roles_wait_until_there_is_room_for_both(session: Session) -> None:
-    app = session.run(f"pair.py:pair --image {DEBIAN} --cpu 3")  # a node has two
+    app = session.run(f"pair.py:pair --image {SHELL} --cpu 3")  # a node has two
     wait_until("the controller to have seen it", lambda: app.job.status().get("state"))
     assert session.state(app) == "PENDING"
     assert not replicas_that_run(app)
@@ -165,7 +165,7 @@ def test_two_roles_wait_until_there_is_room_for_both(session: Session) -> None:
 
 
 def test_a_cancelled_application_ends_and_stays(session: Session) -> None:
-    app = session.run(f"utils.sh --image {DEBIAN} exec timeout 3600 sleep 3600")  # ends on SIGTERM
+    app = session.run(f"utils.sh --image {SHELL} exec timeout 3600 sleep 3600")  # ends on SIGTERM
     session.wait_for(app, "RUNNING")
     session.torchx(f"cancel {app.handle}")
     session.wait_for(app, "CANCELLED")
@@ -221,7 +221,7 @@ def test_the_training_ends_and_torchx_was_right_all_along(session: Session, digi
     session.delete(digits)
 
 
-ECHO = f"utils.echo --image {DEBIAN}"
+ECHO = f"utils.echo --image {SHELL}"
 BAD = {
     "an-unknown-option": ("-cfg colour=red", ECHO, "Unknown run option: colour; there are bucket, "),
     "an-option-of-the-wrong-type": (
@@ -236,12 +236,12 @@ BAD = {
     ),
     "a-claim-that-does-not-exist": (
         "",
-        f"utils.sh --image {DEBIAN} --mounts type=volume,src=nothing,dst=/x true",
+        f"utils.sh --image {SHELL} --mounts type=volume,src=nothing,dst=/x true",
         "mount nothing: namespace training has no PersistentVolumeClaim of this name",
     ),
     "a-folder-of-the-node-in-a-namespace-without-privileges": (
         "",
-        f"utils.sh --image {DEBIAN} --mounts type=bind,src=/,dst=/host true",
+        f"utils.sh --image {SHELL} --mounts type=bind,src=/,dst=/host true",
         "role sh: the API server refuses its pods",
     ),
     "more-at-least-than-at-most": (
