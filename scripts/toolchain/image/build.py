@@ -33,7 +33,8 @@ from scripts.toolchain.table import (
 
 REGISTRY = "docker.io/localcloud"
 # bash, coreutils and util-linux are essential packages, so they come of themselves.
-BASE_PACKAGES = ("python3", "ca-certificates", "nftables", "iproute2", "procps")
+BASE_PACKAGES = ("python3", "libstdc++6", "ca-certificates", "nftables", "iproute2", "procps")
+"""The second is what numpy and torch are linked with: Debian's apt brings it, Ubuntu's does not."""
 SITE_PACKAGES = "/opt/site-packages"
 AGENT_FOLDERS = tuple(f"/driver-root/opt/localcloud/{name}" for name in ("checkout", "packages"))
 """Where the device plug-in finds its program: on its node, as NVIDIA's finds the driver there. Its manifest mounts the
