@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated
 
+from tidewater.elasticjob import indexes
 from tidewater.elasticjob.about import About
 from tidewater.elasticjob.choices import State
 
@@ -20,8 +21,25 @@ class ReplicaStatus:
 
     active: Annotated[int, About("Pods that run and are not being deleted.")] = 0
     pending: Annotated[int, About("Pods that have not started, for example because no node has room.")] = 0
-    succeeded: Annotated[int, About("Pods that exited with 0.")] = 0
-    failed: Annotated[int, About("Pods that failed and still exist.")] = 0
+    succeeded: Annotated[int, About("Pods that exited with 0; some of them may be gone.")] = 0
+    failed: Annotated[
+        int, About("Pods that failed: for good, or to be replaced. Those that failed for good may be gone.")
+    ] = 0
+    completed_indexes: Annotated[
+        str,
+        About(
+            "Indexes of the pods that exited with 0, as 0-2,5. Their pods are not made again if they are deleted.",
+            pattern=indexes.PATTERN,
+        ),
+    ] = ""
+    failed_indexes: Annotated[
+        str,
+        About(
+            "Indexes of the pods that failed for good, as 0-2,5. Their pods are not made again if they are deleted,"
+            " unless a template changes or the job is suspended and resumed.",
+            pattern=indexes.PATTERN,
+        ),
+    ] = ""
     next_index: Annotated[
         int | None,
         About("With podNames Successive: the lowest number that no pod of this type has had or is about to get."),

@@ -108,6 +108,8 @@ class PodView:
     """Whether other containers, such as a sidecar, still run after the one that trains has ended: a deletion takes as
     long as that of a pod that runs."""
     terminating: bool = False
+    gone: bool = False
+    """Whether it was deleted, and only the job's status remembers how it ended."""
     core: bool = False
     """Whether it says of itself that it was made for the job's minimum; only pods with podNames Successive do."""
     job_restarts: int = 0

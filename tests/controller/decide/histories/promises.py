@@ -6,11 +6,20 @@ from collections import Counter
 from dataclasses import fields
 from datetime import datetime
 
-from tidewater.controller.decide.actions import CreatePod, CreateService, Decision, DeleteJob, DeletePod, Emit
+from tidewater.controller.decide.actions import (
+    CreatePod,
+    CreateService,
+    Decision,
+    DeleteJob,
+    DeletePod,
+    Emit,
+    status_comes_first,
+)
+from tidewater.controller.decide.exits import Verdict, verdict
 from tidewater.controller.decide.observed import Admission, JobView, PodView, is_finished, lost
 from tidewater.controller.decide.shrink import SOUND, UNPLACED, standing
-from tidewater.elasticjob import names
-from tidewater.elasticjob.choices import CleanPodPolicy, PodNames, State
+from tidewater.elasticjob import indexes, names
+from tidewater.elasticjob.choices import CleanPodPolicy, PodNames, RestartScope, State
 from tidewater.elasticjob.status import Status
 
 ENDED = ("Succeeded", "Failed")
@@ -30,6 +39,7 @@ def check(view: JobView, decision: Decision, now: datetime) -> None:
     _check_creations(view, decision, gone)
     _check_core(view, decision, gone, left)
     _check_nodes(view, decision, left)
+    _check_ends(view, decision, left)
     _check_state(decision, left)
 
 
@@ -55,6 +65,14 @@ def difference(before: Status, after: Status) -> dict[str, tuple[object, object]
         for field in fields(Status)
         if getattr(before, field.name) != getattr(after, field.name)
     }
+
+
+def recorded(status: Status, type: str) -> tuple[set[int], set[int]]:
+    """Return the indexes of the type's pods that completed, and of those that failed for good."""
+    found = status.replica_statuses.get(type)
+    if found is None:
+        return set(), set()
+    return set(indexes.numbers(found.completed_indexes)), set(indexes.numbers(found.failed_indexes))
 
 
 def outdated(view: JobView) -> bool:
@@ -110,11 +128,14 @@ def _check_creations(view: JobView, decision: Decision, gone: set[str]) -> None:
     }
     for create in creates:
         low = max(view.job.bounds(create.type)[0], create.type == names.WORKER)
+        kept = recorded(decision.status, create.type)
+        assert create.index not in kept[0] | kept[1], f"creates {create}, which has ended for good"
         assert (create.type, create.index) not in taken, f"creates {create}, which exists"
         if view.job.spec.replica_specs[create.type].pod_names is PodNames.SUCCESSIVE:
             _check_successor(view, create)
             mine = [other.core for other in creates if other.type == create.type]
-            there = sum(
+            held = {pod.index for pod in view.pods if pod.type == create.type and not pod.terminating}
+            there = len(recorded(view.job.status, create.type)[0] - held) + sum(
                 pod.type == create.type and pod.core and not pod.terminating and pod.uid not in gone
                 for pod in view.pods
                 if pod.index >= 0
@@ -153,6 +174,34 @@ def _check_core(view: JobView, decision: Decision, gone: set[str], left: list[Po
         assert rank < SOUND, f"{pod.name} runs, is core, and is deleted"
         worse = [other.name for other in surge if standing(other, view.nodes) <= rank]
         assert not worse, f"{pod.name} is core and is deleted, and {worse} could go"
+
+
+def _check_ends(view: JobView, decision: Decision, left: list[PodView]) -> None:
+    """What has ended for good is recorded, before its pod may go, and stays so unless pods are made anew or leave."""
+    job = view.job
+    for type, replica in job.spec.replica_specs.items():
+        before, after = recorded(job.status, type), recorded(decision.status, type)
+        assert not after[0] & after[1], "both completed and failed for good"
+        if any(before) or any(after):
+            assert before == after or status_comes_first(job.status, decision.status), (
+                "a pod goes before its end is kept"
+            )
+        anew = restarting(view, decision) or (job.spec.restart_scope is RestartScope.JOB and job.spec.suspend)
+        if outdated(view) or anew:
+            continue
+        for pod in left:
+            ends = {Verdict.DONE: after[0], Verdict.PERMANENT: after[1]}.get(verdict(pod, replica))
+            if pod.type == type and pod.index >= 0 and ends is not None:
+                assert pod.index in after[0] | after[1], f"the end of {pod.name} is not recorded"
+        lost = (before[0] | before[1]) - (after[0] | after[1])
+        lost -= {pod.index for pod in view.pods if pod.type == type and pod.phase not in ENDED}  # of an older status
+        if job.spec.suspend:
+            continue
+        size = decision.status.desired if type == names.WORKER else min(replica.replicas, job.bounds(type)[1])
+        there = {pod.index for pod in view.pods if pod.type == type and pod.index >= 0 and not pod.terminating}
+        assert not lost or len(there | before[0] | before[1]) > size, (
+            f"the ends of {lost} are forgotten, and {size} pods are aimed for"
+        )
 
 
 def _check_nodes(view: JobView, decision: Decision, left: list[PodView]) -> None:
