@@ -95,6 +95,7 @@ class Assessment:
             earlier=max(0, self.tally.restarts - retried),
             last_failure=self.tally.last_failure_time,
             job_restarts=self.restart.number,
+            refusal=self.view.refusal,
         )
 
     @property

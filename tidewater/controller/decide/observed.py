@@ -138,6 +138,8 @@ class PodView:
     finished: datetime | None = None
     template_hash: str = ""
     """Empty if the pod does not say from which template it was made."""
+    patient: bool = False
+    """Whether it waits for room rather than displace others: its priority class has `preemptionPolicy: Never`."""
     tolerant: bool = False
     """Whether it tolerates what keeps pods away from a node that will go: its successor might be placed there again."""
 
@@ -225,6 +227,7 @@ def pod_view(pod: Object, types: Mapping[str, str]) -> PodView:
         started=_time(ended.get("startedAt")) or _time(status.get("startTime")),
         finished=_time(ended.get("finishedAt")),
         template_hash=annotations.get(names.ANNOTATION_TEMPLATE_HASH, ""),
+        patient=(pod.get("spec") or {}).get("preemptionPolicy") == "Never",
         tolerant=_tolerant(pod),
     )
 

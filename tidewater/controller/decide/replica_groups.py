@@ -6,7 +6,7 @@ indexes, and no other pod gets them. So what a pod has proved is not forgotten w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -72,10 +72,14 @@ class Crew:
 
     def staying(self) -> Iterator[PodView]:
         """Yield all pods that are not being deleted."""
+        yield from self.counting()
+        yield from self.permanent
+
+    def counting(self) -> Iterator[PodView]:
+        """Yield those of them that the job can count on for its minimum: all but those that failed for good."""
         yield from self.live
         yield from self.done
         yield from (pod for pod, _ in self.ended)
-        yield from self.permanent
 
     def cores(self) -> Callable[[PodView], bool]:
         """Return the function that says whether a pod that stays belongs to the job's minimum.
@@ -83,11 +87,11 @@ class Crew:
         With podNames Successive the index says nothing of that, but the pod itself does. After the minimum was lowered
         there may be too many of them; then those with the lowest indices count.
         """
-        low = self.low
         if self.naming is not PodNames.SUCCESSIVE:
-            return lambda pod: pod.index < low
-        made = sorted((pod for pod in self.staying() if pod.core), key=lambda pod: pod.index)
-        uids = {pod.uid for pod in made[:low]}
+            bound = core_bound(self.low, (pod.index for pod in self.permanent))
+            return lambda pod: pod.index < bound
+        made = sorted((pod for pod in self.counting() if pod.core), key=lambda pod: pod.index)
+        uids = {pod.uid for pod in made[: self.low]}
         return lambda pod: pod.uid in uids
 
     def without(self, gone: Collection[str]) -> Crew:
@@ -116,6 +120,14 @@ class Crew:
         yield from ((pod, Verdict.PERMANENT) for pod in self.permanent if not pod.gone)
         yield from ((pod, Verdict.DONE) for pod in self.done if not pod.gone)
         yield from ((pod, Verdict.LIVE) for pod in self.ending)
+
+
+def core_bound(low: int, failed: Iterable[int]) -> int:
+    """Return the index below which pods belong to the minimum: as many as `low` of those that have not `failed`."""
+    bound = low
+    for index in sorted(failed):
+        bound += index < bound
+    return bound
 
 
 def crews(view: JobView) -> tuple[dict[str, Crew], list[PodView]]:

@@ -17,6 +17,8 @@ from tidewater.controller.decide.actions import (
 )
 from tidewater.controller.decide.exits import Verdict, verdict
 from tidewater.controller.decide.observed import Admission, JobView, PodView, is_finished, lost
+from tidewater.controller.decide.pods import GIVES_WAY
+from tidewater.controller.decide.replica_groups import core_bound
 from tidewater.controller.decide.shrink import SOUND, UNPLACED, standing
 from tidewater.elasticjob import indexes, names
 from tidewater.elasticjob.choices import CleanPodPolicy, PodNames, RestartScope, State
@@ -38,6 +40,7 @@ def check(view: JobView, decision: Decision, now: datetime) -> None:
     _check_numbers(view, decision, left)
     _check_creations(view, decision, gone)
     _check_core(view, decision, gone, left)
+    _check_giving_way(view, decision, left)
     _check_nodes(view, decision, left)
     _check_ends(view, decision, left)
     _check_state(decision, left)
@@ -48,6 +51,8 @@ def check_again(view: JobView, decision: Decision, again: Decision) -> None:
     reached = decision.again is not None and decision.status.settled_replicas != view.job.status.settled_replicas
     if moved(again) and (reached or any(isinstance(action, DeletePod) for action in decision.actions)):
         return  # a worker leaves a cordoned node only when the job has its size and the status says so
+    if view.refusal:
+        return  # the pod that was refused is tried again
     kinds = {type(action) for action in again.actions}
     anew = outdated(view) or restarting(view, decision)
     if anew:  # the pods of the old template that had no node are gone, and new ones may be made
@@ -138,11 +143,12 @@ def _check_creations(view: JobView, decision: Decision, gone: set[str]) -> None:
             there = len(recorded(view.job.status, create.type)[0] - held) + sum(
                 pod.type == create.type and pod.core and not pod.terminating and pod.uid not in gone
                 for pod in view.pods
-                if pod.index >= 0
+                if pod.index >= 0 and pod.index not in kept[1]
             )
             assert sum(mine) == min(len(mine), max(0, low - there)), f"{there} and {sum(mine)} of {low} core pods"
         else:
-            assert create.core == (create.index < low)
+            failed = recorded(decision.status, create.type)[1]
+            assert create.core == (create.index < core_bound(low, failed))
         taken.add((create.type, create.index))
 
 
@@ -174,6 +180,19 @@ def _check_core(view: JobView, decision: Decision, gone: set[str], left: list[Po
         assert rank < SOUND, f"{pod.name} runs, is core, and is deleted"
         worse = [other.name for other in surge if standing(other, view.nodes) <= rank]
         assert not worse, f"{pod.name} is core and is deleted, and {worse} could go"
+
+
+def _check_giving_way(view: JobView, decision: Decision, left: list[PodView]) -> None:
+    """A surge pod that runs gives way only if the minimum runs without it, and no surge pod takes its room."""
+    uids = {each.uid for each in decision.actions if isinstance(each, DeletePod) and each.reason == GIVES_WAY}
+    assert not (view.refusal and any(isinstance(action, CreatePod) for action in decision.actions))
+    for type in {pod.type for pod in view.pods if pod.uid in uids}:
+        made = [each.core for each in decision.actions if isinstance(each, CreatePod) and each.type == type]
+        assert all(made), "a surge pod is made, which may take the room of a core pod"
+        mine = [pod for pod in view.pods if pod.uid in uids and pod.type == type]
+        active = sum(pod.type == type and pod.phase == "Running" for pod in left)
+        low = max(view.job.bounds(type)[0], type == names.WORKER)
+        assert active >= low or not any(pod.phase == "Running" for pod in mine), f"{mine} are needed"
 
 
 def _check_ends(view: JobView, decision: Decision, left: list[PodView]) -> None:
