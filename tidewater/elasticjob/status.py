@@ -94,6 +94,13 @@ class Status:
             " Successive it counts for the pods that it replaced, too."
         ),
     ] = field(default_factory=dict)
+    signals: Annotated[
+        Mapping[str, int],
+        About(
+            "By pod: how many times in a row it exited with 137 or 143 without a disruption, each within ten minutes."
+            " With podNames Successive it counts for the pods that it replaced, too."
+        ),
+    ] = field(default_factory=dict)
     job_restarts: Annotated[
         int | None,
         About(

@@ -110,4 +110,4 @@ def reserving(old: Status, decision: Decision) -> Status:
         numbers[type] = replace(numbers.get(type, ReplicaStatus()), next_index=following)
     if numbers == old.replica_statuses or all(found.next_index is None for found in numbers.values()):
         return old
-    return replace(old, replica_statuses=numbers, out_of_memory=new.out_of_memory)
+    return replace(old, replica_statuses=numbers, out_of_memory=new.out_of_memory, signals=new.signals)

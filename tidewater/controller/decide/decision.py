@@ -129,10 +129,12 @@ def _ongoing(situation: Assessment, plan: Plan) -> Decision:
         start_time=situation.start_time,
         waiting=waiting(situation, left),
     )
-    rows = situation.tally.out_of_memory
+    exhausted, signals = situation.tally.out_of_memory, situation.tally.signals
     for crew in left.values():
-        rows = inherited(rows, job.name, crew, plan.creates)
-    status = replace(_status(situation, situation.standing, counts, fate), out_of_memory=rows)
+        exhausted = inherited(exhausted, job.name, crew, plan.creates)
+        signals = inherited(signals, job.name, crew, plan.creates)
+    status = _status(situation, situation.standing, counts, fate)
+    status = replace(status, out_of_memory=exhausted, signals=signals)
     serviceless = names.service_name(job.name) not in view.services
     service = serviceless and (plan.creates or any(crew.live for crew in left.values()))
     first: tuple[Action, ...] = (CreateService(),) if service else ()
@@ -231,6 +233,7 @@ def _status(situation: Assessment, standing: Standing, counts: Mapping[str, Repl
         restarts=tally.restarts,
         counted=tally.counted,
         out_of_memory=tally.out_of_memory,
+        signals=tally.signals,
         job_restarts=situation.restart.number or None,
         restart_time=situation.restart.time,
         observed_generation=job.generation,

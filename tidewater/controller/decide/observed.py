@@ -131,6 +131,9 @@ class PodView:
     exit_code: int | None = None
     """Of the container that trains; if it has not ended, of the first container that failed."""
     oom_killed: bool = False
+    signals: int = 0
+    """How many times in a row pods of this name have exited after a signal, this one included: see
+    `tidewater.controller.decide.exits`. Not of the pod itself, but of the job's status."""
     restarts: int = 0
     """Restarts of containers in this pod, made by the kubelet."""
     created: datetime

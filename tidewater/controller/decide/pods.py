@@ -136,7 +136,7 @@ def _successors(left: Crew, goal: Goal) -> tuple[CreatePod, ...]:
 
 
 def inherited(rows: Mapping[str, int], job: str, left: Crew, creates: Iterable[CreatePod]) -> Mapping[str, int]:
-    """Return how many times in a row pods exhausted their memory, after new pods took over from those before them.
+    """Return how many times in a row pods exhausted their memory, or got a signal, after new pods replaced others.
 
     With podNames Successive a row goes on under the name of another pod, the longest one first.
 

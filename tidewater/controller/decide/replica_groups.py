@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from tidewater.controller.decide.exits import Verdict, verdict
+from tidewater.controller.decide.exits import Verdict, signals, verdict
 from tidewater.controller.decide.observed import JobView, PodView
 from tidewater.elasticjob import indexes, names
 from tidewater.elasticjob.choices import PodNames
@@ -211,6 +211,8 @@ def _put(crew: Crew, pod: PodView, job: ElasticJob, known: Mapping[int, Verdict]
     if pod.terminating:
         crew.ending.append(pod)
         return
+    if number := signals(pod, job.status):
+        pod = replace(pod, signals=number)
     meaning = verdict(pod, job.spec.replica_specs[pod.type])
     if meaning is not Verdict.LIVE:
         meaning = known.get(pod.index, meaning)
