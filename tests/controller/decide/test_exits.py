@@ -121,6 +121,16 @@ def test_the_kubelets_restarts_are_counted_as_they_grow() -> None:
     assert decide(view(twice, (pod(0), pod(1, restarts=3))), NOW).status.restarts == 3
 
 
+def test_a_restart_after_exit_code_0_is_no_failure() -> None:
+    """With restartPolicy Always the kubelet restarts a container also after that."""
+    of = job(2, worker={"restart_policy": RestartPolicy.ALWAYS}, backoff_limit=1)
+    done = decide(view(after(of, *running(0, 1)), (pod(0), pod(1, restarts=1, restarted_after=0))), NOW)
+    assert (done.status.restarts, events(done), done.status.state) == (0, [], State.RUNNING)
+    seen = replace(of, status=done.status)
+    failed = decide(view(seen, (pod(0), pod(1, restarts=2, restarted_after=1))), NOW)
+    assert (failed.status.restarts, failed.status.state) == (1, State.FAILED)
+
+
 def test_what_a_pod_does_while_it_is_deleted_is_not_counted() -> None:
     ending = pod(1, "Failed", exit_code=130, terminating=True)
     assert decide(view(job(2, low=1), (pod(0), ending)), NOW).status.restarts == 0

@@ -87,6 +87,17 @@ def test_the_end_of_the_training_is_seen_although_a_sidecar_runs(code: int, phas
     assert (seen.phase, seen.exit_code, seen.lingers) == (phase, code, True)
 
 
+def test_restarts_are_those_of_the_container_that_trains() -> None:
+    """A sidecar that fails again and again is the kubelet's matter: the training goes on."""
+    last = {"terminated": {"exitCode": 137, "finishedAt": TIME}}
+    sidecar = {"name": "sidecar", "restartCount": 30, "lastState": {"terminated": {"exitCode": 1}}}
+    trains = {"name": "elasticjob-worker", "restartCount": 2, "lastState": last}
+    seen = observed({"phase": "Running", "containerStatuses": [sidecar, trains]}, policy="OnFailure")
+    assert (seen.restarts, seen.restarted_after) == (2, 137)
+    unnamed = observed({"phase": "Running", "containerStatuses": [sidecar, {"name": "b", "restartCount": 2}]})
+    assert unnamed.restarts == 32
+
+
 def test_a_container_that_the_kubelet_restarts_has_not_ended_its_pod() -> None:
     statuses = [container("elasticjob-worker", exitCode=1), container("sidecar")]
     seen = observed({"phase": "Running", "containerStatuses": statuses}, policy="OnFailure")

@@ -122,10 +122,13 @@ def tally(status: Status, judged: Iterable[tuple[PodView, Verdict]], now: dateti
     for pod, meaning in judged:
         known = status.counted.get(pod.uid)
         failures = pod.restarts + (meaning is Verdict.RETRY)
+        unharmed = pod.restarted_after == 0 and meaning is Verdict.LIVE  # restartPolicy Always restarts it all the same
         if known is None and not failures and not pod.signals and meaning is not Verdict.PERMANENT:
             continue
         if pod.terminating:
             failures = known or 0
+        elif unharmed:
+            known = failures
         elif known is None or failures > known:
             events.append(_event(pod, meaning))
             _count_rows(exhausted, signalled, pod)

@@ -135,7 +135,9 @@ class PodView:
     """How many times in a row pods of this name have exited after a signal, this one included: see
     `tidewater.controller.decide.exits`. Not of the pod itself, but of the job's status."""
     restarts: int = 0
-    """Restarts of containers in this pod, made by the kubelet."""
+    """Restarts of the container that trains, made by the kubelet in this pod; of all if none has that name."""
+    restarted_after: int | None = None
+    """The exit code before the last of them."""
     created: datetime
     started: datetime | None = None
     finished: datetime | None = None
@@ -201,6 +203,8 @@ def pod_view(pod: Object, types: Mapping[str, str]) -> PodView:
     annotations = metadata.get("annotations") or {}
     conditions = status.get("conditions") or ()
     ended = _ended(pod)
+    trainers = _trainers(status.get("containerStatuses") or ())
+    before = [code for each in trainers if (code := _last_exit(each)) is not None]
     unschedulable = _unschedulable(conditions)
     stuck, stuck_why = _stuck(status)
     phase = status.get("phase") or "Pending"
@@ -225,7 +229,8 @@ def pod_view(pod: Object, types: Mapping[str, str]) -> PodView:
         disrupted=_disrupted(status, conditions),
         exit_code=ended.get("exitCode"),
         oom_killed=ended.get("reason") == "OOMKilled",
-        restarts=sum(each.get("restartCount", 0) for each in status.get("containerStatuses") or ()),
+        restarts=sum(each.get("restartCount", 0) for each in trainers),
+        restarted_after=max(before, default=None),
         created=_time(metadata.get("creationTimestamp")) or datetime.min.replace(tzinfo=UTC),
         started=_time(ended.get("startedAt")) or _time(status.get("startTime")),
         finished=_time(ended.get("finishedAt")),
@@ -294,6 +299,17 @@ def _ended(pod: Object) -> Object:
         if terminated.get("exitCode"):
             return terminated
     return {}
+
+
+def _trainers(statuses: Sequence[Object]) -> Sequence[Object]:
+    """Return the container that trains, of those of a pod; all of them if none has its name."""
+    return [each for each in statuses if each.get("name") == names.WORKER_CONTAINER] or statuses
+
+
+def _last_exit(container: Object) -> int | None:
+    """Return the exit code with which a container ended before it was restarted."""
+    code: int | None = ((container.get("lastState") or {}).get("terminated") or {}).get("exitCode")
+    return code
 
 
 def _lingers(pod: Object) -> bool:

@@ -141,6 +141,7 @@ def random_pod(random: Random, type: str, index: int) -> PodView:
         exit_code={"Succeeded": 0, "Failed": random.choice(EXIT_CODES)}.get(phase),
         oom_killed=random.random() < 0.05,
         restarts=random.choice((0, 0, 0, 0, 1, 3)),
+        restarted_after=random.choice((None, 0, 1)),
         created=ago(random.choice((1, 100, 5000))),
         started=ago(random.choice((1, 100, 5000))) if placed else None,
         finished=ago(random.choice((0, 20, 400))) if phase in ("Succeeded", "Failed") else None,
