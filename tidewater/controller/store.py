@@ -25,10 +25,11 @@ from tidewater.controller import objects
 from tidewater.controller.cluster.client import Cluster, Manifest, Source
 from tidewater.controller.cluster.mirror import Change, Entry, Key, Mirror, Report
 from tidewater.controller.decide.actions import CreatePod
-from tidewater.controller.decide.observed import JobView, NodeView, PodView, node_view, pod_view, type_keys
+from tidewater.controller.decide.observed import JobView, NodeView, PodView
 from tidewater.controller.decide.replica_groups import core_bound
 from tidewater.controller.provisioning.event_watch import EventWatch
 from tidewater.controller.queues import Queues
+from tidewater.controller.views import node_view, pod_view, type_keys
 from tidewater.elasticjob import codec, indexes, names
 from tidewater.elasticjob.model import ElasticJob, PodNames
 from tidewater.elasticjob.names import JOBS

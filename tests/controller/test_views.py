@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from tests.controller.decide.world import nodes, pod
-from tidewater.controller.decide.observed import NodeView, PodView, doomed, lost, node_view, pod_view, type_keys
+from tidewater.controller.decide.observed import NodeView, PodView, doomed, lost
+from tidewater.controller.views import node_view, pod_view, type_keys
 from tidewater.elasticjob import names
 
 TIME = "2026-11-23T12:00:00Z"
@@ -166,8 +167,27 @@ def test_an_image_that_can_not_be_pulled_is_one_cause_whatever_the_kubelet_does_
     assert seen == {"ImagePullBackOff"}
 
 
-def test_a_container_that_starts_is_not_stuck() -> None:
-    assert observed({"containerStatuses": [waiting("w", "ContainerCreating")]}).stuck == ""
+def test_a_container_that_starts_for_long_says_what_it_waits_for() -> None:
+    creates = observed({"startTime": TIME, "containerStatuses": [waiting("w", "ContainerCreating")]})
+    assert (creates.stuck, creates.started is not None) == ("ContainerCreating", True)
+    assert "`kubectl describe pod j-worker-1`" in creates.stuck_why
+    initializes = {
+        "containerStatuses": [waiting("w", "PodInitializing")],
+        "initContainerStatuses": [container("fetch")],
+    }
+    seen = observed(initializes)
+    assert (seen.stuck, seen.stuck_why) == ("PodInitializing", "Its init container fetch has not ended.")
+
+
+def test_a_pod_with_a_scheduling_gate_waits_for_it() -> None:
+    gated = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "message": "has a gate"}
+    assert (observed({"conditions": [gated]}).stuck, observed({"conditions": [gated]}).stuck_why) == (
+        "SchedulingGated",
+        "has a gate",
+    )
+
+
+def test_a_container_that_runs_is_not_stuck() -> None:
     assert observed({"phase": "Running", "containerStatuses": [waiting("w", "CrashLoopBackOff")]}).stuck == ""
 
 
