@@ -9,7 +9,7 @@ import pytest
 
 from tests.controller.decide.world import nodes, pod
 from tidewater.controller.decide.observed import NodeView, PodView, doomed, lost
-from tidewater.controller.views import node_view, pod_view, type_keys
+from tidewater.controller.views import LONGEST_WORDS, node_view, pod_view, type_keys
 from tidewater.elasticjob import names
 
 TIME = "2026-11-23T12:00:00Z"
@@ -86,6 +86,16 @@ def test_the_end_of_the_training_is_seen_although_a_sidecar_runs(code: int, phas
     statuses = [container("elasticjob-worker", exitCode=code, finishedAt=TIME), container("sidecar")]
     seen = observed({"phase": "Running", "containerStatuses": statuses}, policy="Never")
     assert (seen.phase, seen.exit_code, seen.lingers) == (phase, code, True)
+
+
+def test_the_last_words_of_the_container_that_trains_are_kept() -> None:
+    words = "\n".join(f"line {number}" for number in range(200))
+    ended = observed({"containerStatuses": [container("elasticjob-worker", exitCode=1, message=words)]})
+    assert ended.last_words.endswith("line 198\nline 199")
+    assert len(ended.last_words) <= LONGEST_WORDS
+    last = {"terminated": {"exitCode": 3, "message": "no data\n"}}
+    restarted = {"phase": "Running", "containerStatuses": [{"name": "x", "restartCount": 1, "lastState": last}]}
+    assert observed(restarted).last_words == "no data"
 
 
 def test_restarts_are_those_of_the_container_that_trains() -> None:

@@ -32,6 +32,8 @@ CLUSTER_DOMAIN = "cluster.local"
 _HASH_LENGTH = 16
 # What a controller takes over from a pod template's metadata, as Kubernetes' own controllers do.
 _TEMPLATE_METADATA = ("finalizers",)
+# The kubelet then takes the end of a failed container's log for its message, which the job's status keeps.
+_LAST_WORDS = {"terminationMessagePolicy": "FallbackToLogsOnError"}
 Container = Mapping[str, Any]
 
 
@@ -148,7 +150,7 @@ def _pod_spec(job: ElasticJob, which: CreatePod, domain: str) -> Manifest:
     given: Mapping[str, Any] = template.get("spec") or {}
     policy = job.spec.scheduling_policy
     priority = policy.core_priority_class_name if which.core else policy.surge_priority_class_name
-    containers = given.get("containers") or []
+    containers = [{**_LAST_WORDS, **each} for each in given.get("containers") or ()]
     dns = given.get("dnsConfig") or {}
     search = f"{names.service_name(job.name)}.{job.namespace}.svc.{domain}"
     return {

@@ -66,6 +66,9 @@ CLOSING_TAINTS = ENDING_TAINTS | {
 LABEL_KARPENTER = "karpenter.sh/nodepool"
 """Of the nodes that Karpenter brings, and takes away again when they are empty."""
 
+LONGEST_WORDS = 500
+"""Characters that are kept of what a container printed before it failed."""
+
 GATED = "SchedulingGated"
 """The reason of the condition of a pod that the scheduler leaves alone until its gates are removed.
 
@@ -125,6 +128,7 @@ def pod_view(pod: Object, types: Mapping[str, str]) -> PodView:
         oom_killed=ended.get("reason") == "OOMKilled",
         restarts=sum(each.get("restartCount", 0) for each in trainers),
         restarted_after=max(before, default=None),
+        last_words=_last_words(ended, trainers),
         created=_time(metadata.get("creationTimestamp")) or datetime.min.replace(tzinfo=UTC),
         started=_time(ended.get("startedAt")) or _time(status.get("startTime")),
         finished=_time(ended.get("finishedAt")),
@@ -181,6 +185,13 @@ def _last_exit(container: Object) -> int | None:
     """Return the exit code with which a container ended before it was restarted."""
     code: int | None = ((container.get("lastState") or {}).get("terminated") or {}).get("exitCode")
     return code
+
+
+def _last_words(ended: Object, trainers: Sequence[Object]) -> str:
+    """Return the end of the message of a container that has failed; if it was restarted, of its last run."""
+    last = ((each.get("lastState") or {}).get("terminated") or {} for each in trainers)
+    failed = (each for each in (ended, *last) if each.get("exitCode"))
+    return str(next(failed, {}).get("message") or "").strip()[-LONGEST_WORDS:]
 
 
 def _lingers(pod: Object) -> bool:

@@ -120,6 +120,9 @@ class Status:
     last_failure_time: Annotated[
         datetime | None, About("When the last failure was counted; the back-off starts then.")
     ] = None
+    last_failure: Annotated[
+        str, About("Which pod failed last, how, and what it printed at the end. It stays when the pod is gone.")
+    ] = ""
     snoozed_until: Annotated[datetime | None, About("With autoscale: not to grow before this time.")] = None
     whole_since: Annotated[
         datetime | None, About("Since when a job of a queue has had room for all of its minimum.")

@@ -39,7 +39,8 @@ def test_a_running_job_is_described_as_by_the_old_controller() -> None:
 def test_a_running_job_says_what_keeps_it_from_its_size() -> None:
     pods = (pod(0), pod(1, "Pending"), pod(2, "Failed"), pod(3, "Pending", node="n", unschedulable_since=None))
     said = message(decide(view(job(5, low=1), pods), NOW).status)
-    assert said == "ElasticJob j is running. 1 of 5 workers run: 1 found no room, 1 failed for good, 2 starting."
+    told = "ElasticJob j is running. 1 of 5 workers run: 1 found no room, 1 failed for good, 2 starting."
+    assert said == f"{told} Pod j-worker-2 exited with code 1."
 
 
 def test_an_event_warns_of_pods_without_room_in_the_schedulers_words_when_their_number_changes() -> None:

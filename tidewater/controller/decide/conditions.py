@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from tidewater.controller.decide.assessment import Assessment
+from tidewater.controller.decide.exits import in_one_line
 from tidewater.controller.decide.observed import STARTING, PodView
 from tidewater.controller.decide.replica_groups import Crew
 from tidewater.elasticjob import names
@@ -102,7 +103,8 @@ def shortfall(situation: Assessment, crews: Mapping[str, Crew]) -> str:
     for crew in crews.values():
         if short := _short(crew, situation):
             slow = {f" {pod.stuck_why}" for pod in _stuck(crew, situation.now) if pod.stuck in STARTING}
-            parts += [short, *_quotes(crew, situation.now), *sorted(slow)[:1]]
+            failed = f" {in_one_line(situation.tally.last_failure)}" if crew.ended or crew.permanent else ""
+            parts += [short, failed.rstrip(), *_quotes(crew, situation.now), *sorted(slow)[:1]]
     if situation.view.refusal:
         parts.append(f" The API server refuses a pod: {situation.view.refusal[:LONGEST_QUOTE]}")
     if situation.view.service_refusal:

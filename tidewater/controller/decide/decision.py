@@ -28,7 +28,8 @@ from tidewater.controller.decide.conditions import (
     warnings,
 )
 from tidewater.controller.decide.displacement import departures
-from tidewater.controller.decide.finish import Outcome, cleaning, deadline, outcome
+from tidewater.controller.decide.exits import in_one_line
+from tidewater.controller.decide.finish import BY_FAILURES, Outcome, cleaning, deadline, outcome
 from tidewater.controller.decide.observed import JobView, is_finished, lost
 from tidewater.controller.decide.pods import abandon, delete_all, fill, inherited
 from tidewater.controller.decide.queue import Standing
@@ -162,6 +163,8 @@ def _finished(situation: Assessment, end: Outcome) -> Decision:
     counts = {type: _last(crew, gone) for type, crew in found.items()}
     state = State.SUCCEEDED if end.succeeded else State.FAILED
     message = f"ElasticJob {job.name} has {state.lower()}{f' because {end.why}' if end.why else ''}."
+    if end.reason in BY_FAILURES:
+        message = f"{message} {in_one_line(situation.tally.last_failure)}".strip()
     fate = Fate(
         state=state,
         conditions=conditions_of(job, state, message, now),
@@ -234,6 +237,7 @@ def _status(situation: Assessment, standing: Standing, counts: Mapping[str, Repl
         counted=tally.counted,
         out_of_memory=tally.out_of_memory,
         signals=tally.signals,
+        last_failure=tally.last_failure,
         job_restarts=situation.restart.number or None,
         restart_time=situation.restart.time,
         observed_generation=job.generation,

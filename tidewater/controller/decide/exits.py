@@ -73,6 +73,8 @@ class Tally:
     """By name of a pod: see `MOST_OUT_OF_MEMORY`."""
     signals: Mapping[str, int] = field(default_factory=dict)
     """By name of a pod: see `FREE_SIGNALS`."""
+    last_failure: str = ""
+    """Which pod failed last, how, and what it printed at the end."""
 
 
 def verdict(pod: PodView, replica: ReplicaSpec) -> Verdict:
@@ -119,6 +121,7 @@ def tally(status: Status, judged: Iterable[tuple[PodView, Verdict]], now: dateti
     """
     restarts, counted, events = status.restarts, dict[str, int](), list[Emit]()
     exhausted, signalled = dict(status.out_of_memory), dict(status.signals)
+    new: list[PodView] = []
     for pod, meaning in judged:
         known = status.counted.get(pod.uid)
         failures = pod.restarts + (meaning is Verdict.RETRY)
@@ -130,13 +133,17 @@ def tally(status: Status, judged: Iterable[tuple[PodView, Verdict]], now: dateti
         elif unharmed:
             known = failures
         elif known is None or failures > known:
+            new.append(pod)
             events.append(_event(pod, meaning))
             _count_rows(exhausted, signalled, pod)
         counted[pod.uid] = max(failures, known or 0)
         restarts += max(0, failures - (known or 0))
     failed = restarts > status.restarts
     time = now if failed else status.last_failure_time
-    return Tally(restarts, counted, time, tuple(events), exhausted, signalled)
+    # Workers often fail because another one has.
+    first = min(new, key=lambda pod: pod.finished or now, default=None)
+    words = status.last_failure if first is None else _failure(first)
+    return Tally(restarts, counted, time, tuple(events), exhausted, signalled, words)
 
 
 def _count_rows(exhausted: dict[str, int], signalled: dict[str, int], pod: PodView) -> None:
@@ -179,8 +186,29 @@ def due(pod: PodView, meaning: Verdict, earlier: int, last_failure: datetime | N
 
 
 def _event(pod: PodView, meaning: Verdict) -> Emit:
+    words = f" {_last_line(pod.last_words)}" if pod.last_words else ""
     if meaning not in (Verdict.RETRY, Verdict.PERMANENT) and not pod.signals:
-        return Emit("Warning", Reason.EXITED_WITH_CODE, f"A container of pod {pod.name} failed and was restarted.")
-    code = "because it used more memory than its limit" if pod.oom_killed else f"with code {pod.exit_code}"
+        text = f"A container of pod {pod.name} failed and was restarted.{words}"
+        return Emit("Warning", Reason.EXITED_WITH_CODE, text)
     after = "It is not restarted." if meaning is Verdict.PERMANENT else "It will be restarted."
-    return Emit("Warning", Reason.EXITED_WITH_CODE, f"Pod {pod.name} exited {code}. {after}")
+    return Emit("Warning", Reason.EXITED_WITH_CODE, f"Pod {pod.name} exited {_how(pod)}. {after}{words}")
+
+
+def _failure(pod: PodView) -> str:
+    """Return how a pod failed, or a container in it, and what it printed at the end."""
+    code = _how(pod) if pod.phase == "Failed" else f"with code {pod.restarted_after}"
+    return f"Pod {pod.name} exited {code}" + (f": {pod.last_words}" if pod.last_words else ".")
+
+
+def in_one_line(failure: str) -> str:
+    """Return how a pod failed with only the last line of what it printed: in a traceback, the error itself."""
+    how, _, words = failure.partition(": ")
+    return f"{how}: {_last_line(words)}" if words else failure
+
+
+def _last_line(words: str) -> str:
+    return words.rpartition("\n")[2]
+
+
+def _how(pod: PodView) -> str:
+    return "because it used more memory than its limit" if pod.oom_killed else f"with code {pod.exit_code}"

@@ -77,6 +77,8 @@ class PodView:
     """Restarts of the container that trains, made by the kubelet in this pod; of all if none has that name."""
     restarted_after: int | None = None
     """The exit code before the last of them."""
+    last_words: str = ""
+    """The end of what the container that trains has printed, if it has failed, or was restarted after a failure."""
     created: datetime
     started: datetime | None = None
     finished: datetime | None = None
