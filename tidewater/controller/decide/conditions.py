@@ -154,7 +154,7 @@ def warnings(situation: Assessment, crews: Mapping[str, Crew]) -> dict[Reason, s
 def next_told(crews: Mapping[str, Crew], now: datetime) -> datetime | None:
     """Return when another pod will no longer count as one that starts; None if there is no such time."""
     times = [_told_at(pod) for crew in crews.values() for pod in crew.unplaced]
-    times += [_slow_at(pod) for crew in crews.values() for pod in crew.live if pod.stuck in STARTING]
+    times += [_slow_at(pod) for crew in crews.values() for pod in crew.live if pod.stuck and pod.stuck in STARTING]
     return min((time for time in times if time is not None and time > now), default=None)
 
 

@@ -102,8 +102,8 @@ def verdict(pod: PodView, replica: ReplicaSpec) -> Verdict:
 
 
 def signals(pod: PodView, status: Status) -> int:
-    """Return how many times in a row pods of this name have exited after a signal; 0 if this one has not."""
-    if pod.phase != "Failed" or pod.disrupted or pod.oom_killed or pod.exit_code not in NOT_THE_WORKERS_FAULT:
+    """Return how many times in a row pods of this name have exited after a signal; 0 if this failed one has not."""
+    if pod.disrupted or pod.oom_killed or pod.exit_code not in NOT_THE_WORKERS_FAULT:
         return 0
     row = status.signals.get(pod.name, 0)
     if pod.uid in status.counted:
@@ -125,13 +125,12 @@ def tally(status: Status, judged: Iterable[tuple[PodView, Verdict]], now: dateti
     for pod, meaning in judged:
         known = status.counted.get(pod.uid)
         failures = pod.restarts + (meaning is Verdict.RETRY)
-        unharmed = pod.restarted_after == 0 and meaning is Verdict.LIVE  # restartPolicy Always restarts it all the same
         if known is None and not failures and not pod.signals and meaning is not Verdict.PERMANENT:
             continue
         if pod.terminating:
             failures = known or 0
-        elif unharmed:
-            known = failures
+        elif pod.restarted_after == 0 and meaning is Verdict.LIVE:
+            known = failures  # restartPolicy Always restarts a container although it has not failed
         elif known is None or failures > known:
             new.append(pod)
             events.append(_event(pod, meaning))

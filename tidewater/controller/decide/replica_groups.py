@@ -211,7 +211,7 @@ def _put(crew: Crew, pod: PodView, job: ElasticJob, known: Mapping[int, Verdict]
     if pod.terminating:
         crew.ending.append(pod)
         return
-    if number := signals(pod, job.status):
+    if pod.phase == "Failed" and (number := signals(pod, job.status)):
         pod = replace(pod, signals=number)
     meaning = verdict(pod, job.spec.replica_specs[pod.type])
     if meaning is not Verdict.LIVE:
