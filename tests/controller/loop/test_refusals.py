@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 
+import pytest
+
 from tests.controller.fakes import jobs, virtual
 from tests.controller.fakes.api import Call
 from tests.controller.fakes.world import World
 from tidewater.controller.cluster.client import Manifest
 from tidewater.controller.loop import invalid_status
 from tidewater.elasticjob import names
-from tidewater.kube.errors import error_of
+from tidewater.kube.errors import ClusterError, Unreachable, error_of
 from tidewater.kube.kinds import PODS, Kind
 
 
@@ -37,27 +39,33 @@ async def test_a_refused_pod_is_told_and_does_not_stop_other_jobs() -> None:
     assert "Required value" not in str(world.status("bad")["conditions"])
 
 
-def unanswered(call: Call, moment: str) -> None:
-    """Let every creation of a pod end as with an admission webhook that can't be reached."""
-    if moment == "before" and call.verb == "create" and call.kind == PODS:
-        message = 'Internal error occurred: failed calling webhook "pods.example.com": connection refused'
-        raise error_of(500, "InternalError", message)
+@pytest.mark.parametrize(
+    "error",
+    [
+        error_of(500, "InternalError", 'failed calling webhook "pods.example.com": connection refused'),
+        error_of(429, "TooManyRequests", "the server has received too many requests"),
+        Unreachable("POST /api/v1/namespaces/default/pods: ReadTimeout"),
+    ],
+    ids=["webhook", "too many requests", "no answer in time"],
+)
+async def test_a_pod_that_cannot_be_created_is_told_within_15_seconds(error: ClusterError) -> None:
+    def unanswered(call: Call, moment: str) -> None:
+        if moment == "before" and call.verb == "create" and call.kind == PODS:
+            raise error
 
-
-async def test_a_pod_that_cannot_be_created_is_told_within_15_seconds() -> None:
     world = World()
     replica = world.start(unanswered)
     world.apply(jobs.manifest())
     await world.settle(15)
     status = world.status()
     assert (status["waiting"], status["state"], status["replicas"]) == ("FailedCreatePod", "Created", 0)
-    assert "failed calling webhook" in str(status["conditions"])
-    assert any("failed calling webhook" in message for message in world.events(names.Reason.FAILED_CREATE_POD))
+    assert any(error.message in each["message"] for each in status["conditions"])
+    assert any(error.message in message for message in world.events(names.Reason.FAILED_CREATE_POD))
     await replica.stop()
     world.start()
     await world.settle(90)
     assert world.status()["state"] == "Running"
-    assert "webhook" not in str(world.status())
+    assert error.message not in str(world.status())
 
 
 def quota(world: World, pods: int) -> Callable[[Kind, Manifest], str | None]:
