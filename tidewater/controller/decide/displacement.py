@@ -108,9 +108,9 @@ def giving_way(crew: Crew, size: int, short: Shortage, nodes: Mapping[str, NodeV
     surge = sorted((pod for pod in crew.live if not core(pod)), key=departure(crew, nodes, endpoint))
     spare = max(0, len(crew.active) - crew.low)
     if short.refused:
-        return surge[: 1 if spare else 0] if surge and surge[0].phase == "Running" else surge[:1]
-    running = [pod for pod in surge if pod.node is not None]
-    return running[: min(short.roomless, spare)] if crew.size >= size else []
+        return [pod for pod in surge[:1] if pod.phase != "Running" or spare]
+    placed = [pod for pod in surge if pod.node is not None]
+    return placed[: min(short.roomless, spare)] if crew.size >= size else []
 
 
 def departures(crews: Iterable[Crew], nodes: Mapping[str, NodeView]) -> tuple[DeletePod, ...]:

@@ -106,6 +106,7 @@ def fill(crew: Crew, goal: Goal, site: Site, now: datetime) -> Change:
 
 
 def _created(crew: Crew, left: Crew, goal: Goal, site: Site) -> tuple[CreatePod, ...]:
+    """Return the creations in addition to the pods that are `left`."""
     if crew.naming is PodNames.SUCCESSIVE:
         return _successors(left, goal)
     return _creates(crew, left, goal, site)
