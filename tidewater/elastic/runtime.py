@@ -35,9 +35,12 @@ def run(build: Build, argv: Sequence[str] | None = None, *, flags: AddFlags = no
 
     Args:
         build: Called once in each process, with the same settings in all workers of a job.
-        argv: The command line without the program's name; the process's own if None.
+        argv: The command line without the program's name; the process's own if None. In that case, a process without
+            PYTHONHASHSEED executes its program again with it: see ``launcher.fix_hash_seed``.
         flags: Adds the script's own flags to an argparse group.
     """
+    if argv is None:
+        launcher.fix_hash_seed()
     try:
         config = Config.parse(sys.argv[1:] if argv is None else argv, os.environ, flags)
         if config.local_rank is None:
@@ -85,6 +88,7 @@ class _Script:
         import torch  # by far the slowest import, so after the first log line
 
         from tidewater.elastic.data.loader import LoaderSettings
+        from tidewater.elastic.data.seeds import seed_script
         from tidewater.elastic.data.stream import length, open_loader
         from tidewater.elastic.method.checks import check
 
@@ -92,7 +96,7 @@ class _Script:
         # needlessly.
         warnings.filterwarnings("ignore", message="Grad strides do not match bucket view strides")
         torch.set_num_threads(config.threads)
-        torch.manual_seed(config.seed)
+        seed_script(config.seed)
         device = torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
         training = self._training = self._build(config)
         check(training, config)

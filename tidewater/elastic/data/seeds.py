@@ -92,6 +92,14 @@ GENERATORS = (
 States = list[tuple[Generator, Any]]
 
 
+def seed_script(seed: int) -> None:
+    """Seed all generators for what a script builds: its model, and a split of its data."""
+    torch.manual_seed(seed)
+    random.seed(seed)
+    if _numpy_is_seedable():
+        np.random.seed(seed % 2**_WORD_BITS)
+
+
 def seed_generators(seed: int, epoch: int, sample: int, which: Sequence[Generator] = GENERATORS) -> None:
     """Seed these generators, so that their next numbers are a function of seed, epoch and sample."""
     number = _number(f"{seed}/{epoch}/{sample}")
@@ -107,10 +115,14 @@ def seed_model(seed: int, step: int, rank: int, micro: int, device: torch.device
     """
     number = _number(f"{seed}/model/{step}/{rank}/{micro}")
     for generator in GENERATORS:
-        if generator.name != "numpy" or isinstance(_numpy_random.get_bit_generator(), np.random.MT19937):
+        if generator.name != "numpy" or _numpy_is_seedable():
             generator.seed(number)
     if device.type == "cuda":
         torch.cuda.default_generators[device.index or 0].manual_seed(number >> 1)
+
+
+def _numpy_is_seedable() -> bool:
+    return isinstance(_numpy_random.get_bit_generator(), np.random.MT19937)
 
 
 def _number(text: str) -> int:

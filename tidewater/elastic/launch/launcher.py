@@ -40,6 +40,8 @@ BACK_OFF_SECONDS = 1.0
 STOP_SECONDS = 30.0
 """Time between the launcher's own SIGTERM and SIGKILL. If another process sent SIGTERM, that process decides."""
 
+_HASH_SEED = "PYTHONHASHSEED"
+_FIXED_HASHES = {_HASH_SEED: "0"}
 _LAST_PORT = 65535
 _INIT = 1
 _ANSWER_SECONDS = 30.0
@@ -137,6 +139,21 @@ def own_command() -> list[str]:
     return [sys.executable, *sys.orig_argv[1:]]
 
 
+def fix_hash_seed() -> None:
+    """Execute this program again, in the same process, with a fixed hash seed; return if it has one.
+
+    Otherwise the order of a set of strings would differ between workers, and a split of the data made from one, too.
+    The interpreter reads the seed only at its start. Return also if a program can't be executed again: it was read from
+    standard input, or the interpreter ignores the environment (`-I`).
+    """
+    program = str(getattr(sys.modules["__main__"], "__file__", "<none>"))  # or <stdin>; in a zip file it is no file
+    if os.environ.get(_HASH_SEED) or program.startswith("<") or sys.flags.ignore_environment:
+        return
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execve(sys.executable, own_command(), {**os.environ, **_FIXED_HASHES})
+
+
 def launch(config: Config, planned: Plan) -> int:
     """Run the processes, each with this process's command line. Return the worker's exit code.
 
@@ -208,7 +225,7 @@ class _Launcher:
                 child.due, child.started = None, now
                 child.process = subprocess.Popen(
                     self.command,
-                    env={**os.environ, **child.environment},
+                    env={**_FIXED_HASHES, **os.environ, **child.environment},
                     # In its own process group: a terminal's Ctrl-C goes only to the launcher, which forwards it once.
                     process_group=0,
                     preexec_fn=bound_to(os.getpid()),
