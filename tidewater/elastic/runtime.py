@@ -88,6 +88,7 @@ class _Script:
         import torch  # by far the slowest import, so after the first log line
 
         from tidewater.elastic.data.loader import LoaderSettings
+        from tidewater.elastic.data.probes import probes
         from tidewater.elastic.data.seeds import seed_script
         from tidewater.elastic.data.stream import length, open_loader
         from tidewater.elastic.method.checks import check
@@ -110,6 +111,7 @@ class _Script:
             device=device,
             data=_data_digest(training),
             alike=_alike(config, training),
+            samples=probes(training, self._loader, config.seed),
             about={"samples": "unknown" if samples is None else samples},
             rehearse=self._rehearse,
         )
@@ -135,6 +137,8 @@ class _Script:
 
 def _alike(config: Config, training: Training) -> Mapping[str, Value]:
     """Return what must be equal in all workers that train together, in addition to model and code."""
+    from tidewater.elastic.data.stream import length
+
     names = (
         *("epochs", "max_steps", "batch_size", "batch_policy", "micro_batch", "seed", "amp", "fresh_optimizer"),
         *("compare_every", "on_drift"),
@@ -143,6 +147,7 @@ def _alike(config: Config, training: Training) -> Mapping[str, Value]:
     said = {f"--{name.replace('_', '-')}": str(value) for name, value in [*common.items(), *vars(config.user).items()]}
     return {
         "the dataset": _data_digest(training),
+        "the length of the validation data": None if training.validation is None else length(training.validation),
         "the optimizer": _classes(training.optimizer),
         "the scheduler": _classes(training.scheduler),
         **said,

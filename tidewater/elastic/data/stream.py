@@ -163,8 +163,10 @@ class StreamLoader(Loader):
         with generators_kept():
             self._stream.refuse_if_it_cannot_continue()
 
-    def batch(self, samples: Sequence[int], epoch: int) -> Any:
+    def batch(self, samples: Sequence[int], epoch: int, *, validation: bool = False) -> Any:
         """Return a batch of the first samples of the pass, as many as ``samples``: repeated if the pass is shorter."""
+        if validation:
+            return super().batch(samples, epoch, validation=True)
         with generators_kept():
             step, items = self._stream.take(Cursor(epoch), len(samples))
             found = [items[number] for number in step.samples]
