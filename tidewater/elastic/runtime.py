@@ -12,6 +12,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tidewater.contract import exit_codes
@@ -20,9 +21,11 @@ from tidewater.elastic.errors import ConfigError, Diverged, Drifted, RecordError
 from tidewater.elastic.launch import launcher
 from tidewater.elastic.observe.log import Value
 from tidewater.elastic.session.assembly import Content, Ended, open_session
-from tidewater.elastic.training import Training
+from tidewater.elastic.training import Report, Training, ignore
 
 if TYPE_CHECKING:
+    import torch
+
     from tidewater.elastic.data.loader import Loader
     from tidewater.elastic.session.session import Session
     from tidewater.elastic.session.worker import Material
@@ -99,7 +102,7 @@ class _Script:
         torch.set_num_threads(config.threads)
         seed_script(config.seed)
         device = torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
-        training = self._training = self._build(config)
+        training = self._training = _drawing_alike(self._build(config), config.seed, device)
         check(training, config)
         settings = LoaderSettings(config.seed, config.data_workers, config.prefetch)
         # Before all threads and sockets, because it forks the processes that prepare data.
@@ -133,6 +136,17 @@ class _Script:
         """End the processes that prepare data."""
         if self._loader is not None:
             self._loader.close()
+
+
+def _drawing_alike(training: Training, seed: int, device: torch.device) -> Training:
+    """Return the training with an ``on_step`` that draws the same random numbers in all workers."""
+    from tidewater.elastic.data.seeds import drawn_alike
+
+    def on_step(report: Report) -> None:
+        with drawn_alike(seed, "on_step", report.step, device):
+            training.on_step(report)
+
+    return training if training.on_step is ignore else replace(training, on_step=on_step)
 
 
 def _alike(config: Config, training: Training) -> Mapping[str, Value]:

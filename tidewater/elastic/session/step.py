@@ -27,7 +27,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from tidewater.elastic.data.device import onto
-from tidewater.elastic.data.seeds import seed_model
+from tidewater.elastic.data.seeds import drawn_alike, seed_model
 from tidewater.elastic.errors import ConfigError, Diverged, GroupBroken
 from tidewater.elastic.group.group import Group, await_all
 from tidewater.elastic.group.reducer import Reducer
@@ -135,7 +135,8 @@ class Stepper:
         if outcome.gradient_factor != 1.0:
             gradients = [parameter.grad for parameter in self._parameters if parameter.grad is not None]
             torch._foreach_mul_(gradients, outcome.gradient_factor)
-        with memory.enough_for_the_optimizer():
+        alike = drawn_alike(self._seed, "update", self._state.step + 1, self._group.device)
+        with memory.enough_for_the_optimizer(), alike:
             return self._state.optimizers.step(factor)
 
     def precision(self) -> contextlib.AbstractContextManager[Any]:
