@@ -113,6 +113,8 @@ class Stepper:
         if compare and not drift.agree(check.tolist(), self._group.size):
             self._state.suspect = True
             raise GroupBroken("the states of the workers differ")
+        if compare:
+            self._state.repairs = 0
         factor = 1.0
         if weighted:
             loss, factor = losses.divided(loss, weight, len(prepared.step.samples))
