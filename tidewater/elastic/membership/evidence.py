@@ -10,7 +10,6 @@ numbers of arrays by a mean, with a tolerance.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -37,8 +36,8 @@ class Probe:
         """Return whether both can be the same sample."""
         if self.exact != other.exact or len(self.means) != len(other.means):
             return False
-        most = map(max, self.tolerances, other.tolerances)
-        return all(map(lambda one, two, each: math.isclose(one, two, abs_tol=each), self.means, other.means, most))
+        both = zip(self.means, other.means, self.tolerances, other.tolerances, strict=False)
+        return all(abs(one - two) <= max(mine, theirs) for one, two, mine, theirs in both)
 
 
 @dataclass(frozen=True)

@@ -80,16 +80,6 @@ def test_ranks_draw_differently(made: Made, open_for_all: Group, monkeypatch: py
     assert len(set(model.masks)) == 3
 
 
-class Langevin(torch.optim.SGD):
-    """Adds noise to each step."""
-
-    def step(self, closure: Any = None) -> None:
-        super().step(closure)
-        for settings in self.param_groups:
-            for parameter in settings["params"]:
-                parameter.data.add_(torch.randn_like(parameter), alpha=0.01)
-
-
 @pytest.fixture
 def updated(made: Made, open_for_all: Group, monkeypatch: pytest.MonkeyPatch) -> Callable[..., torch.Tensor]:
     """Return a function that makes one update as a rank, with noise from each generator; it returns the weights."""
@@ -106,7 +96,12 @@ def updated(made: Made, open_for_all: Group, monkeypatch: pytest.MonkeyPatch) ->
                 assert parameter.grad is not None
                 parameter.grad.add_(noise)
 
-        optimizer = Langevin(model.parameters(), lr=0.1)
+        def after_step(*_: Any) -> None:  # Langevin dynamics
+            for parameter in model.parameters():
+                parameter.data.add_(torch.randn_like(parameter), alpha=0.01)
+
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        optimizer.register_step_post_hook(after_step)
         stepper, state = made(model, seed=seed, optimizer=optimizer, before_step=before_step)
         state.step = at
         monkeypatch.setattr(open_for_all, "rank", rank)
