@@ -72,7 +72,7 @@ def agree(sums: Sequence[float], size: int) -> bool:
 
 
 def halves(check: Tensor) -> tuple[int, int]:
-    """Return a checksum as two numbers, each of which float64 can represent."""
+    """Return a checksum as two numbers that float64 can represent."""
     return divmod(int(check) % 2**64, 2**32)
 
 
