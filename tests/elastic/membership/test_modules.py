@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 
 import numpy
+import PIL
 import pytest
 import torch
 
@@ -102,5 +103,5 @@ def test_versions_are_those_of_torch_and_of_the_packages_that_the_script_imports
     found = versions({"__main__": source, "my_own": "def late():\n    from pytest import fixture\n"})
     assert found.keys() == {"Python", "numpy", "torch", "PIL", "pytest"}
     assert found["torch"] == torch.__version__
-    assert found["numpy"] == numpy.__version__
+    assert (found["numpy"], found["PIL"]) == (numpy.__version__, PIL.__version__)
     assert found["Python"] == f"{sys.version_info.major}.{sys.version_info.minor}"
