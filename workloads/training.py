@@ -279,7 +279,6 @@ def worker_container(job: JobSpec) -> Manifest:
         "USER": labels.APPLICATION,  # the image's passwd has no such user, and libraries ask for the name
         "OMP_NUM_THREADS": str(threads(job.workers)),
         "PYTHONUNBUFFERED": "1",
-        "PYTHONHASHSEED": "0",  # the same in all workers: otherwise a worker starts its program twice to have it
     }
     return {
         "name": names.WORKER_CONTAINER,

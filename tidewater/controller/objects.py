@@ -215,6 +215,7 @@ def _environment(job: ElasticJob) -> list[dict[str, Any]]:
         env.ETCD: endpoint if "://" in endpoint else f"http://{endpoint}",
         env.MIN_WORKERS: str(low),
         env.MAX_WORKERS: str(high),
+        **env.FIXED_HASHES,
     }
     fields = {env.WORKER: "metadata.name", env.HOST: "status.podIP"}
     return [

@@ -40,8 +40,6 @@ BACK_OFF_SECONDS = 1.0
 STOP_SECONDS = 30.0
 """Time between the launcher's own SIGTERM and SIGKILL. If another process sent SIGTERM, that process decides."""
 
-_HASH_SEED = "PYTHONHASHSEED"
-_FIXED_HASHES = {_HASH_SEED: "0"}
 _LAST_PORT = 65535
 _INIT = 1
 _ANSWER_SECONDS = 30.0
@@ -147,11 +145,11 @@ def fix_hash_seed() -> None:
     standard input, or the interpreter ignores the environment (`-I`).
     """
     program = str(getattr(sys.modules["__main__"], "__file__", "<none>"))  # or <stdin>; in a zip file it is no file
-    if os.environ.get(_HASH_SEED) or program.startswith("<") or sys.flags.ignore_environment:
+    if any(map(os.environ.get, env.FIXED_HASHES)) or program.startswith("<") or sys.flags.ignore_environment:
         return
     sys.stdout.flush()
     sys.stderr.flush()
-    os.execve(sys.executable, own_command(), {**os.environ, **_FIXED_HASHES})
+    os.execve(sys.executable, own_command(), {**os.environ, **env.FIXED_HASHES})
 
 
 def launch(config: Config, planned: Plan) -> int:
@@ -225,7 +223,7 @@ class _Launcher:
                 child.due, child.started = None, now
                 child.process = subprocess.Popen(
                     self.command,
-                    env={**_FIXED_HASHES, **os.environ, **child.environment},
+                    env={**env.FIXED_HASHES, **os.environ, **child.environment},
                     # In its own process group: a terminal's Ctrl-C goes only to the launcher, which forwards it once.
                     process_group=0,
                     preexec_fn=bound_to(os.getpid()),
