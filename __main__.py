@@ -20,6 +20,7 @@ from infra.managed_prometheus import ManagedPrometheus, ManagedPrometheusArgs
 from infra.network import Network, NetworkArgs
 from infra.node_groups import ROOT_DEVICE, NodeGroup, system_group, worker_group
 from infra.outputs import Platform, kubernetes_platform
+from infra.preflight import place
 from infra.shared_storage import SharedStorage, SharedStorageArgs
 from workloads.access import TrainerAccess, TrainerAccessArgs
 from workloads.bundle import Code, CodeArgs, bundle_for
@@ -42,7 +43,7 @@ from workloads.training import Training, TrainingArgs
 def main() -> None:
     """Read the settings, check them against what AWS has, make the AWS side and what runs on it, export the outputs."""
     wanted = settings.load()
-    account = connect(wanted)
+    account = connect(wanted, place.keep(wanted))
     stack = image_cache.through(preflight.check(wanted, account), account)
     name, training, space, caches = stack.name, stack.training, stack.training.namespace, stack.image_cache is not None
 
