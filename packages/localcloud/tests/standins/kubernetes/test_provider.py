@@ -101,10 +101,13 @@ def test_drift_is_seen_by_refresh_and_repaired_by_up(
     engine: Engines, control_plane: ControlPlane, namespace: str
 ) -> None:
     web = engine(enablePatchForce=True)
-    web.up(DEPLOYMENT, "web", deployment(namespace))
+    inputs = deployment(namespace, minReadySeconds=0)  # the API server leaves out this zero, and not that of replicas
+    web.up(DEPLOYMENT, "web", inputs)
+    assert web.refresh("web")
+    assert web.up(DEPLOYMENT, "web", inputs) == "same"
     control_plane.patch(web.state["web"].live, {"spec": {"replicas": 1}}, suffix="/scale")
     assert web.refresh("web")
-    assert web.up(DEPLOYMENT, "web", deployment(namespace)) == "update"
+    assert web.up(DEPLOYMENT, "web", inputs) == "update"
     assert control_plane.live("apps/v1", "Deployment", namespace, "web")["spec"]["replicas"] == 0
 
 

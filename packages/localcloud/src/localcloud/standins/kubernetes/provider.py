@@ -18,7 +18,7 @@ from localcloud.standins.kubernetes.cluster.client import Cluster
 from localcloud.standins.kubernetes.cluster.kinds import Token, UnsupportedType, built_in_namespaced
 from localcloud.standins.kubernetes.cluster.scopes import Scopes
 from localcloud.standins.kubernetes.config import Config
-from localcloud.standins.kubernetes.decide.diff import normalize, parse_path, prune
+from localcloud.standins.kubernetes.decide.diff import inputs_of, normalize, parse_path
 from localcloud.standins.kubernetes.decide.field_managers import new_manager_name
 from localcloud.standins.kubernetes.decide.plan import Plan, Rules, plan
 from localcloud.standins.kubernetes.decide.schema import unknown_fields
@@ -220,7 +220,8 @@ class KubernetesProvider(sdk.Provider):
             return self._read_unreachable(request, error)
         if live is None:
             return sdk.ReadResponse(resource_id="")
-        live_inputs = state.imported_inputs(live) if imported else prune(live, inputs)
+        _, before = state.split_checkpoint(request.properties)
+        live_inputs = state.imported_inputs(live) if imported else inputs_of(live, inputs, before)
         manager = state.text_member(request.properties, state.FIELD_MANAGER) or new_manager_name()
         version = state.text_member(request.properties, state.INITIAL_API_VERSION) or token.api_version
         properties = state.checkpoint(live_inputs, live, request.inputs, version, manager)
