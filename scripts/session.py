@@ -15,7 +15,7 @@ from typing import Any
 from scripts.toolchain import paths, shell
 
 STACK = "local"
-# Resources that identify a cloud: the first kind that the stack has is looked up in the cloud.
+# Kinds of resources that identify a cloud, each with the question that lists those that exist.
 _WITNESSES = (
     ("aws:ec2/vpc:Vpc", "ec2 describe-vpcs --query Vpcs[].VpcId"),
     ("aws:iam/role:Role", "iam list-roles --query Roles[].RoleName"),
@@ -101,8 +101,10 @@ def identifiers(resources: Sequence[Mapping[str, Any]], kind: str) -> list[str]:
 
 def aws_options(resource: Mapping[str, Any], resources: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the options of the AWS CLI for the region and the profile of a resource's provider."""
-    urn = str(resource.get("provider", "")).rpartition("::")[0]
-    provider = next((each for each in resources if each["urn"] == urn), {})
+    # A provider that is to be replaced by one of another region has the same URN as that one.
+    urn, _, id_ = str(resource.get("provider", "")).rpartition("::")
+    same = [each for each in resources if each["urn"] == urn]
+    provider = min(same, key=lambda each: each.get("id") != id_, default={})
     inputs = provider.get("inputs") or {}
     return [text for key in ("region", "profile") if inputs.get(key) for text in (f"--{key}", str(inputs[key]))]
 
@@ -122,21 +124,44 @@ def is_alive(pid: int) -> bool:
 
 
 def forget_if_lost(session: Session) -> None:
-    """Remove the stack's state if the cloud that it describes is gone.
+    """Remove the stack's state if the one-machine cloud that it describes is gone.
 
-    The one-machine cloud keeps AWS in memory. After a restart of the machine the state names resources that
-    nothing can read, update or delete. If the cloud has none of them, it is not the cloud of this state.
+    That cloud keeps AWS in memory. After a restart of the machine the state names resources that nothing can read,
+    update or delete. If the cloud has none of them, each in its own region, it is not the cloud of this state.
+
+    Raises:
+        UpError: the state is about another account, such as one on AWS.
     """
     resources = session.resources()
-    for kind, query in _WITNESSES:
-        recorded = identifiers(resources, kind)
-        if recorded:
-            existing = json.loads(session.ask("aws", *query.split(), "--output", "json"))
-            if set(existing) & set(recorded):
-                return
-            break
-    else:
+    recorded = [
+        (each, query) for kind, query in _WITNESSES for each in resources if each.get("type") == kind and each.get("id")
+    ]
+    if not recorded:
         return
+    refuse_other_accounts(session, [each for each, _ in recorded])
+    existing: dict[tuple[str, ...], set[str]] = {}
+    for each, query in recorded:
+        question = (*query.split(), *aws_options(each, resources))
+        if question not in existing:
+            existing[question] = set(json.loads(session.ask("aws", *question, "--output", "json")))
+        if each["id"] in existing[question]:
+            return
     print("the cloud of this stack is gone (was it stopped?): forgetting the stack's state, starting anew", flush=True)
     session.ask("pulumi", "stack", "rm", STACK, "--yes", "--force", "--preserve-config")
     session.select_stack()
+
+
+def refuse_other_accounts(session: Session, resources: Sequence[Mapping[str, Any]]) -> None:
+    """Refuse to go on with a state that is not about this cloud: the resources in it would be orphaned.
+
+    Raises:
+        UpError: the state names other accounts only.
+    """
+    arns = [str((each.get("outputs") or {}).get("arn", "")).split(":") for each in resources]
+    accounts = {arn[4] for arn in arns if len(arn) > 5}
+    here = session.ask("aws", "sts", "get-caller-identity", "--query", "Account", "--output", "text").strip()
+    if accounts and here not in accounts:
+        raise UpError(
+            f"the state of the stack {STACK} is about the AWS account {', '.join(sorted(accounts))}, and that of the "
+            f"one-machine cloud is {here}: use `pulumi up` and `pulumi destroy` with credentials of the former"
+        )

@@ -21,6 +21,7 @@ from pulumi.runtime.sync_await import _sync_await
 
 import settings
 
+
 @dataclass(frozen=True)
 class Place:
     """Where a stack is: the region, the stack's name, from which the cluster has its name, and the namespace."""

@@ -77,7 +77,7 @@ Refuse = Callable[..., list[str]]
 
 @pytest.fixture
 def refused(new_account: str) -> Refuse:
-    """Run the program in the new account; return its mistakes, after which only the place and the provider were registered."""
+    """Run the program in the new account; return its mistakes. Only the place and the provider were registered."""
 
     def run(**changes: Any) -> list[str]:
         registered = graph.Graph()
