@@ -70,12 +70,13 @@ def main() -> None:
     platform = kubernetes_platform(name, account, cluster, after=pods_need_first)
 
     code = Code("code", CodeArgs(bundle_for(training), bucket.name), account.options(bucket))
-    namespace = Namespace(space, NamespaceArgs(PriorityClasses(space)), platform.options())
+    # The file system stays until the namespace is gone, and with it all pods that may have mounted it.
+    namespace = Namespace(space, NamespaceArgs(PriorityClasses(space)), platform.options(files))
     access = TrainerAccess(space, TrainerAccessArgs(name, identity.trainer_role_arn), platform.options(namespace))
-    storage = Storage(space, StorageArgs(f"{name}-{space}", files.volume_handle), platform.options(namespace, files))
+    storage = Storage(space, StorageArgs(f"{name}-{space}", files.volume_handle), platform.mounts(namespace))
     isolation = NetworkPolicies(space, NetworkPoliciesArgs(stack.network.cidr), platform.options(namespace))
     etcd = Etcd("etcd", EtcdArgs(training, namespace.priorities.etcd), platform.options(namespace, storage, isolation))
-    pods_need = platform.options(storage, access, isolation)
+    pods_need = platform.mounts(storage, access, isolation)
     dataset = Dataset(training.dataset.name, DatasetArgs(training, code.uri, name, stack.region), pods_need)
     controller = Controller(
         "controller",
