@@ -1,11 +1,12 @@
-"""`pulumi destroy` of a stack, also when its cluster was deleted without Pulumi.
+"""`pulumi destroy` of a stack, also after a killed `pulumi up`, and when its cluster was deleted without Pulumi.
 
     python -m scripts.destroy [--stack NAME] [arguments of `pulumi destroy`]
 
 The Kubernetes plug-in refuses to delete the objects of a cluster that it can't reach, since they may still be there in
 an outage (https://github.com/pulumi/pulumi-kubernetes/issues/1013). PULUMI_K8S_DELETE_UNREACHABLE=true lets it drop
 them from the state (https://github.com/pulumi/pulumi-kubernetes/pull/2489). This sets the variable if, and only if, EKS
-says that the cluster doesn't exist.
+says that the cluster doesn't exist. If it exists, what a killed `pulumi up` was making is taken over first, and then
+destroyed with the rest.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from scripts.adopt import adopt
 from scripts.session import Session, UpError, aws_options, identifiers
 from scripts.toolchain import paths
 
@@ -36,12 +38,23 @@ def main() -> int:
     stack = ["--stack", given.stack] if given.stack else []
     session = Session(Path(), os.environ)
     try:
-        more = without_cluster(session, session.deployment(stack).get("resources") or [])
+        more = prepare(session, stack)
     except UpError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     command = ["pulumi", "destroy", *stack, *others]
     return subprocess.run(command, cwd=paths.CHECKOUT, env={**os.environ, **more}, check=False).returncode
+
+
+def prepare(session: Session, stack: Sequence[str]) -> dict[str, str]:
+    """Take over what a killed `up` was making; return the variables with which `pulumi destroy` ends.
+
+    Raises:
+        UpError: EKS doesn't answer, nodes have outlived the cluster, or a command failed.
+    """
+    more = without_cluster(session, session.deployment(stack).get("resources") or [])
+    adopt(session, stack, objects=not more)
+    return more
 
 
 def without_cluster(session: Session, resources: Resources) -> dict[str, str]:

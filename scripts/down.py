@@ -6,7 +6,7 @@ import sys
 from dataclasses import replace
 
 from scripts import destroy, updates
-from scripts.session import Session, UpError, forget_if_lost, release_dead_locks
+from scripts.session import STACK, Session, UpError, forget_if_lost, release_dead_locks
 from scripts.toolchain.errors import SetupError
 
 
@@ -30,8 +30,9 @@ def down() -> None:
     session.select_stack()
     release_dead_locks(session)
     forget_if_lost(session)
-    if resources := session.resources():
-        session = replace(session, environ={**session.environ, **destroy.without_cluster(session, resources)})
+    if session.resources():
+        more = destroy.prepare(session, ["--stack", STACK])
+        session = replace(session, environ={**session.environ, **more})
         remedy = "repair what it names and run `make down` again; `localcloud reset` drops everything at once"
         updates.run(session, "destroy", remedy=remedy)
     session.run(sys.executable, "-m", "localcloud", "stop", remedy="see `localcloud logs`")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from scripts import destroy
 from scripts.destroy import VARIABLE, without_cluster
 from scripts.session import Session, UpError
 
@@ -101,3 +102,21 @@ def test_the_state_is_read_of_the_stack_that_is_named() -> None:
     session = Exporting()
     assert session.deployment(("--stack", "production"))["resources"] == [OBJECT]
     assert session.asked == [("pulumi", "stack", "export", "--stack", "production")]
+
+
+@pytest.mark.parametrize(("error", "objects"), [("", True), (GONE, False)], ids=["its cluster exists", "it is gone"])
+def test_what_a_killed_up_was_making_is_taken_over_first(
+    error: str, objects: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @dataclass(frozen=True)
+    class Exporting(FakeSession):
+        def ask(self, *command: str) -> str:
+            if command[0] == "pulumi":
+                return json.dumps({"deployment": {"resources": [dict(each) for each in STACK]}})
+            return super().ask(*command)
+
+    taken: list[tuple[Sequence[str], bool]] = []
+    monkeypatch.setattr(destroy, "adopt", lambda session, stack, *, objects: taken.append((stack, objects)))
+    session = Exporting(endpoint="https://one.example", error=error)
+    assert destroy.prepare(session, ["--stack", "s"]) == ({} if objects else {VARIABLE: "true"})
+    assert taken == [(["--stack", "s"], objects)]
