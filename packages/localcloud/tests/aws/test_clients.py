@@ -24,6 +24,8 @@ from localcloud.aws.requests.sigv4 import chunk_signature, parse
 from packages.localcloud.tests.aws import smuggling
 from packages.localcloud.tests.aws.account import Clients
 from packages.localcloud.tests.aws.fakes import REGION
+from scripts.sweep.account import Found, look
+from scripts.sweep.model import Stack
 
 ALLOW = {"Effect": "Allow", "Action": "s3:GetObject", "Resource": "*"}
 KEYS = [
@@ -52,6 +54,10 @@ def client(endpoint: str) -> Clients:
     made: Any = boto3.Session("localcloud", "localcloud", region_name=REGION)
     config = Config(signature_version="s3v4")
     return cache(lambda name: made.client(name, endpoint_url=endpoint, config=config if name == "s3" else None))
+
+
+def test_the_sweep_can_look_for_everything_here(client: Clients) -> None:
+    assert look(client, Stack("tidewater", "gone")) == Found((), (), ())
 
 
 @pytest.fixture(scope="module")
