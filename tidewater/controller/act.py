@@ -217,10 +217,7 @@ class Hands:
         former = any(each.get("kind") == names.KIND and each.get("name") == job.name for each in references)
         if former or found["metadata"].get("deletionTimestamp"):
             raise NameTaken(f"{ref.kind.kind} {ref.name} of an earlier job is being deleted")
-        raise Refused(
-            f"{ref.kind.kind} {ref.name} exists and does not belong to this job: delete it, or give the job another"
-            f" name"
-        )
+        raise Refused(f"{ref.kind.kind} {ref.name} exists and does not belong to this job: {objects.remedy(found)}")
 
     async def _delete_pods(self, job: ElasticJob, actions: Sequence[DeletePod]) -> None:
         done: list[DeletePod] = []

@@ -101,6 +101,12 @@ def owner_reference(job: ElasticJob) -> Manifest:
     }
 
 
+def remedy(taken: Manifest) -> str:
+    """Return what to do about an object of another owner under a name that the job needs."""
+    manager = (taken["metadata"].get("labels") or {}).get(labels.MANAGED_BY)
+    return f"{manager} manages it; give the job another name" if manager else "delete it, or give the job another name"
+
+
 def owned_by(manifest: Mapping[str, Any], uid: str) -> bool:
     """Return whether the object's controlling owner has this uid."""
     references = manifest["metadata"].get("ownerReferences") or ()
