@@ -6,18 +6,7 @@ import sys
 from dataclasses import replace
 
 from scripts import destroy, updates
-from scripts.session import STACK, Session, UpError, forget_if_lost, release_dead_locks
-from scripts.toolchain.errors import SetupError
-
-
-def main() -> int:
-    """Run every step; return the exit status."""
-    try:
-        down()
-    except (UpError, SetupError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    return 0
+from scripts.session import STACK, Session, exit_status, forget_if_lost, release_dead_locks
 
 
 def down() -> None:
@@ -39,4 +28,4 @@ def down() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_status("down", down))

@@ -7,12 +7,13 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from scripts.toolchain import paths, shell
+from scripts.toolchain.errors import SetupError
 
 STACK = "local"
 # Kinds of resources that identify a cloud, each with the question that lists those that exist.
@@ -24,6 +25,19 @@ _WITNESSES = (
 
 class UpError(Exception):
     """A step of `make up` or `make down` failed; the message says which one, and what to do."""
+
+
+def exit_status(target: str, work: Callable[[], None]) -> int:
+    """Do the work of a make target; return the exit status. Errors and an interruption become a line on stderr."""
+    try:
+        work()
+    except (UpError, SetupError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print(f"interrupted; `make {target}` goes on where it stopped", file=sys.stderr)
+        return 130
+    return 0
 
 
 @dataclass(frozen=True)

@@ -8,21 +8,7 @@ from typing import Any
 from scripts import updates
 from scripts.adopt import adopt
 from scripts.progress import await_training
-from scripts.session import STACK, Session, UpError, forget_if_lost, release_dead_locks
-from scripts.toolchain.errors import SetupError
-
-
-def main() -> int:
-    """Run every step; return the exit status."""
-    try:
-        up()
-    except (UpError, SetupError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("interrupted; `make up` goes on where it stopped", file=sys.stderr)
-        return 130
-    return 0
+from scripts.session import STACK, Session, exit_status, forget_if_lost, release_dead_locks
 
 
 def up() -> None:
@@ -53,4 +39,4 @@ def next_words(following: Any) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_status("up", up))
