@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from scripts.toolchain import paths, shell
 from scripts.toolchain.errors import SetupError
 
@@ -77,9 +79,9 @@ class Session:
             raise UpError(f"`{' '.join(command)}` ended with status {done.returncode}: {done.stderr.strip()}")
         return done.stdout
 
-    def start_cloud(self) -> Session:
+    def start_cloud(self, *options: str) -> Session:
         """Start the one-machine cloud unless it runs, and return a session that knows its address and keys."""
-        said = self.ask(sys.executable, "-m", "localcloud", "start")
+        said = self.ask(sys.executable, "-m", "localcloud", "start", *options)
         # After the blank line come the variables that `activate` sets, for a person who starts the cloud by hand.
         print(said.split("\n\n")[0].strip().removesuffix("; to use it:"), flush=True)
         return Session.open()
@@ -106,6 +108,18 @@ class Session:
         """Return the stack's outputs, secrets in plain text."""
         shown: dict[str, Any] = json.loads(self.ask("pulumi", "stack", "output", "--json", "--show-secrets"))
         return shown
+
+
+def read_config(folder: Path, stack: str) -> tuple[str, Mapping[str, Any]]:
+    """Return the project's name, and the configuration of a stack: its own values over the project's defaults."""
+    project = yaml.safe_load((folder / "Pulumi.yaml").read_text())
+    found = {key: described.get("default") for key, described in project["config"].items()}
+    own = folder / f"Pulumi.{stack}.yaml"
+    if own.is_file():
+        prefix = f"{project['name']}:"
+        values = (yaml.safe_load(own.read_text()) or {}).get("config") or {}
+        found |= {key.removeprefix(prefix): value for key, value in values.items() if key.startswith(prefix)}
+    return project["name"], found
 
 
 def identifiers(resources: Sequence[Mapping[str, Any]], kind: str) -> list[str]:

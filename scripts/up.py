@@ -8,7 +8,8 @@ from typing import Any
 from scripts import updates
 from scripts.adopt import adopt
 from scripts.progress import await_training
-from scripts.session import STACK, Session, exit_status, forget_if_lost, release_dead_locks
+from scripts.session import STACK, Session, exit_status, forget_if_lost, read_config, release_dead_locks
+from scripts.toolchain import paths
 
 
 def up() -> None:
@@ -17,7 +18,8 @@ def up() -> None:
     Raises:
         UpError: a step failed.
     """
-    session = Session.open().start_cloud()
+    _, config = read_config(paths.CHECKOUT, STACK)
+    session = Session.open().start_cloud("--region", str(config["region"]))
     session.select_stack()
     release_dead_locks(session)
     forget_if_lost(session)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import argparse
 import functools
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import boto3
-import yaml
 from botocore.exceptions import BotoCoreError, ClientError
 
+from scripts.session import read_config
 from scripts.sweep import account
 from scripts.sweep.model import Clients, Leftover, Stack
 
@@ -47,18 +46,6 @@ def main(arguments: Sequence[str]) -> int:
     except (BotoCoreError, ClientError) as error:
         print(f"error: AWS can't be asked: {error}", file=sys.stderr)
         return 1
-
-
-def read_config(folder: Path, stack: str) -> tuple[str, Mapping[str, Any]]:
-    """Return the project's name, and the configuration of a stack: its own values over the project's defaults."""
-    project = yaml.safe_load((folder / "Pulumi.yaml").read_text())
-    found = {key: described.get("default") for key, described in project["config"].items()}
-    own = folder / f"Pulumi.{stack}.yaml"
-    if own.is_file():
-        prefix = f"{project['name']}:"
-        values = (yaml.safe_load(own.read_text()) or {}).get("config") or {}
-        found |= {key.removeprefix(prefix): value for key, value in values.items() if key.startswith(prefix)}
-    return project["name"], found
 
 
 def sweep(clients: Clients, stack: Stack, *, wanted: bool, asks: bool) -> int:

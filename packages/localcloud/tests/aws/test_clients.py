@@ -22,7 +22,7 @@ from localcloud.aws.requests.received import Received
 from localcloud.aws.requests.sigv4 import chunk_signature, parse
 
 from packages.localcloud.tests.aws import smuggling
-from packages.localcloud.tests.aws.account import Clients
+from packages.localcloud.tests.aws.account import Clients, clients
 from packages.localcloud.tests.aws.fakes import REGION
 from scripts.sweep.account import Found, look
 from scripts.sweep.model import Stack
@@ -224,3 +224,10 @@ def test_a_path_may_contain_the_arn_of_a_role(client: Clients) -> None:
     eks, role = client("eks"), "arn:aws:iam::123456789012:role/path/a"
     with pytest.raises(eks.exceptions.ResourceNotFoundException):
         eks.list_associated_access_policies(clusterName="none", principalArn=role)
+
+
+def test_a_cluster_in_another_region_is_refused_with_the_command_that_moves_the_cloud(endpoint: str) -> None:
+    elsewhere = clients(endpoint, "localcloud", "localcloud", region="eu-west-1")("eks")
+    request = {"name": "demo", "roleArn": "arn:aws:iam::123456789012:role/eks", "resourcesVpcConfig": {"subnetIds": []}}
+    with pytest.raises(elsewhere.exceptions.InvalidRequestException, match="localcloud start --region eu-west-1"):
+        elsewhere.create_cluster(**request)
