@@ -12,6 +12,7 @@ destroyed with the rest.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import subprocess
 import sys
@@ -21,6 +22,8 @@ from typing import Any
 
 from scripts.adopt import adopt
 from scripts.session import Session, UpError, aws_options, identifiers
+from scripts.sweep.model import Stack
+from scripts.sweep.network import is_foreign
 from scripts.toolchain import paths
 
 VARIABLE = "PULUMI_K8S_DELETE_UNREACHABLE"
@@ -52,7 +55,9 @@ def prepare(session: Session, stack: Sequence[str]) -> dict[str, str]:
     Raises:
         UpError: EKS doesn't answer, nodes have outlived the cluster, or a command failed.
     """
-    more = without_cluster(session, session.deployment(stack).get("resources") or [])
+    resources = session.deployment(stack).get("resources") or []
+    more = without_cluster(session, resources)
+    warn_of_strangers(session, resources)
     adopt(session, stack, objects=not more)
     return more
 
@@ -73,6 +78,22 @@ def without_cluster(session: Session, resources: Resources) -> dict[str, str]:
         refuse_lonely_nodes(session, str(cluster["id"]), identifiers(resources, VPC), where)
     print("EKS doesn't have the stack's cluster: its Kubernetes objects are dropped from the state", flush=True)
     return {VARIABLE: "true"}
+
+
+def warn_of_strangers(session: Session, resources: Resources) -> None:
+    """Name the security groups of others in the stack's VPC: Pulumi would wait for half an hour without a word."""
+    for vpc in (each for each in resources if each.get("type") == VPC and each.get("id")):
+        head, project = str(vpc["urn"]).split("::")[:2]
+        where = aws_options(vpc, resources)
+        there = ("--filters", f"Name=vpc-id,Values={vpc['id']}", "--output", "json")
+        listed = json.loads(session.ask("aws", "ec2", "describe-security-groups", *there, *where))["SecurityGroups"]
+        for group in (each for each in listed if is_foreign(each, Stack(project, head.rpartition(":")[2]))):
+            command = f"aws ec2 delete-security-group --group-id {group['GroupId']} {' '.join(where)}".rstrip()
+            print(
+                f"warning: the security group {group['GroupId']} ({group['GroupName']}) is not the stack's, and AWS "
+                f"deletes no VPC with one in it. To delete it: {command}",
+                flush=True,
+            )
 
 
 def exists(session: Session, cluster: Mapping[str, Any], where: Sequence[str]) -> bool:

@@ -53,7 +53,7 @@ def sweep(clients: Clients, stack: Stack, *, wanted: bool, asks: bool) -> int:
     found = account.look(clients, stack)
     print("\n".join(listed(found)))
     if not found.things:
-        return 1 if found.problems else 0
+        return 1 if found.problems or found.strangers else 0
     if not wanted:
         print(f"Nothing was deleted. To delete {_these(found.things)}: python -m scripts.sweep {stack.stack} --delete")
         return 1
@@ -69,7 +69,7 @@ def sweep(clients: Clients, stack: Stack, *, wanted: bool, asks: bool) -> int:
         print("AWS may need some minutes to release what was in use; then run the same command again.")
         return 1
     print(f"Deleted {_these(found.things)}; nothing is left.")
-    return 1 if left.problems else 0
+    return 1 if left.problems or left.strangers else 0
 
 
 def listed(found: account.Found) -> list[str]:
@@ -83,6 +83,9 @@ def listed(found: account.Found) -> list[str]:
         lines += [f"  {arn}" for arn in found.others]
         lines.append("`pulumi destroy` deletes what Pulumi knows of it. Delete the rest yourself: AWS made it, and")
         lines.append("its answer to Pulumi was lost. Some of it may only be going.")
+    if found.strangers:
+        lines.append("In the stack's VPC, and not the stack's. AWS deletes no VPC with them, so delete them yourself:")
+        lines += [f"  {text}" for text in found.strangers]
     return [*lines, *(f"warning: {problem}" for problem in found.problems)]
 
 

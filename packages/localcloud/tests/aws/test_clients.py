@@ -57,7 +57,7 @@ def client(endpoint: str) -> Clients:
 
 
 def test_the_sweep_can_look_for_everything_here(client: Clients) -> None:
-    assert look(client, Stack("tidewater", "gone")) == Found((), (), ())
+    assert look(client, Stack("tidewater", "gone")) == Found((), (), (), ())
 
 
 @pytest.fixture(scope="module")
