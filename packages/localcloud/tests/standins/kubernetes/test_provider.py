@@ -198,6 +198,29 @@ def test_an_existing_object_is_imported_by_namespace_and_name(
     assert maps.import_(CONFIG_MAP, "d", f"{namespace}/none").id == ""
 
 
+def test_a_claim_that_was_deleted_by_hand_is_bound_again_when_its_volume_is_released(
+    engine: Engines, control_plane: ControlPlane, namespace: str, eventually: Eventually
+) -> None:
+    """The command is in docs/architecture.md."""
+    stack, kind, claimed = engine(), "core/v1:PersistentVolumeClaim", {"storageClassName": "", "volumeName": namespace}
+    size, modes = {"storage": "1Gi"}, {"accessModes": ["ReadWriteMany"]}
+    reserved = {"claimRef": {"namespace": namespace, "name": "data"}, "persistentVolumeReclaimPolicy": "Retain"}
+    volume = {"capacity": size, **modes, **reserved, "csi": {"driver": "efs.csi.aws.com", "volumeHandle": "fs-1"}}
+    spec = {**modes, **claimed, "resources": {"requests": size}}
+    claim = {"metadata": {"name": "data", "namespace": namespace}, "spec": spec}
+    stack.up("core/v1:PersistentVolume", "volume", {"metadata": {"name": namespace}, "spec": volume})
+    stack.up(kind, "claim", claim)
+    control_plane.cluster.delete({"apiVersion": "v1", **stack.state["claim"].live}, "Foreground")
+    while stack.refresh("claim"):
+        pass
+    with pytest.raises(InitFailed, match="Pending"):
+        stack.up(kind, "claim", claim, timeout=1)
+    released = [{"op": "remove", "path": "/spec/claimRef/uid"}]
+    control_plane.cluster.json_patch(stack.state["volume"].live, released)
+    found = ("v1", "PersistentVolumeClaim", namespace, "data")
+    eventually(lambda: control_plane.live(*found)["status"]["phase"] == "Bound")
+
+
 def test_a_job_is_waited_for_until_it_is_complete(
     engine: Engines, control_plane: ControlPlane, namespace: str, eventually: Eventually
 ) -> None:
