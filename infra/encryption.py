@@ -64,7 +64,7 @@ async def refuse_another(name: str, region: str, arn: pulumi.Output[str], record
         settings.ConfigurationError: the state lacks the key that an earlier update has recorded.
     """
     before, now = await recorded.future(), await arn.future()
-    if before in (None, now):
+    if before is None or before == now:
         return
     if now is not None:
         raise settings.ConfigurationError(
