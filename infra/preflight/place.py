@@ -53,9 +53,14 @@ def keep(wanted: settings.Settings) -> KeptPlace:
     """
     place = Place(wanted.region, wanted.stack, wanted.training.namespace)
     kept = KeptPlace("place", place)
-    if found := mistakes(place, _sync_await(kept.recorded.future()) or {}):
+    if found := mistakes(place, _sync_await(_known(kept.recorded))):
         raise settings.ConfigurationError(found)
     return kept
+
+
+async def _known(recorded: pulumi.Output[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Return the record; nothing in a preview of the first update."""
+    return await recorded.future() or {}
 
 
 def mistakes(place: Place, recorded: Mapping[str, Any]) -> list[str]:

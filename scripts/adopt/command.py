@@ -132,7 +132,8 @@ def advice(resource: Resource) -> str:
 
 def _objects(pending: Sequence[Resource], resources: Sequence[Resource]) -> list[Resource]:
     """Return the Kubernetes objects as the state has them; the refresh that follows removes those that don't exist."""
-    found, recorded = [], {each["urn"] for each in resources}
+    found: list[Resource] = []
+    recorded = {each["urn"] for each in resources}
     for each in _one_each(pending):
         metadata = each["inputs"].get("metadata") or {}
         if str(each["type"]).startswith("kubernetes:") and metadata.get("name") and each["urn"] not in recorded:

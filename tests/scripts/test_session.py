@@ -124,9 +124,9 @@ def test_the_lock_of_a_killed_update_is_released(
 
 
 def test_only_identifiers_of_the_given_type_are_listed() -> None:
-    assert identifiers([VPC, {"type": "aws:ec2/subnet:Subnet", "id": "s"}, {"type": VPC["type"]}], VPC["type"]) == [
-        "vpc-1"
-    ]
+    assert identifiers(
+        [VPC, {"type": "aws:ec2/subnet:Subnet", "id": "s"}, {"type": VPC["type"]}], str(VPC["type"])
+    ) == ["vpc-1"]
 
 
 @pytest.mark.parametrize("following", ["kubectl logs x", ["kubectl logs x"], {"logs": "kubectl logs x"}])

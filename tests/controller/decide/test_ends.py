@@ -107,8 +107,8 @@ def test_a_new_template_makes_all_pods_anew() -> None:
 
 
 def test_a_restart_of_the_whole_job_makes_all_pods_anew() -> None:
-    spec = {"success_policy": ALL_WORKERS, "restart_scope": RestartScope.JOB}
-    ran = after(job(3, low=1, **spec), pod(0, "Succeeded"), pod(1), pod(2))
+    ran = job(3, low=1, success_policy=ALL_WORKERS, restart_scope=RestartScope.JOB)
+    ran = after(ran, pod(0, "Succeeded"), pod(1), pod(2))
     begins = decide(view(ran, [pod(1), pod(2, "Failed", disrupted=True)]), NOW)
     assert ends(begins) == ("", "")
     restarted = replace(ran, status=begins.status)
@@ -116,8 +116,8 @@ def test_a_restart_of_the_whole_job_makes_all_pods_anew() -> None:
 
 
 def test_a_finished_job_keeps_the_ends_of_the_pods_that_it_loses() -> None:
-    policy = {"success_policy": ALL_WORKERS, "clean_pod_policy": CleanPodPolicy.ALL}
-    finished = after(job(2, **policy), pod(0, "Succeeded"), pod(1, "Succeeded"))
+    finished = job(2, success_policy=ALL_WORKERS, clean_pod_policy=CleanPodPolicy.ALL)
+    finished = after(finished, pod(0, "Succeeded"), pod(1, "Succeeded"))
     decision = decide(view(finished), NOW)
     assert (ends(decision), decision.status.replica_statuses[WORKER].succeeded) == (("0,1", ""), 2)
 

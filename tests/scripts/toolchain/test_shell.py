@@ -166,7 +166,7 @@ def test_the_engine_writes_no_log_of_its_own_for_each_command(state: Path) -> No
     (home / "logs").mkdir()
     (home / "logs" / "pulumi-20261127T011500-7963.log").write_text("of an earlier version of this set-up")
     place = shell.prepare(state)
-    ask = [place.commands / "pulumi", "stack", "ls", "--all", "--json"]
+    ask = [str(place.commands / "pulumi"), "stack", "ls", "--all", "--json"]
     (state.parent / "pulumi").mkdir()
     variables = {**os.environ, **shell.environment(os.environ, place).set}
     variables["PULUMI_BACKEND_URL"] = f"file://{state.parent / 'pulumi'}"

@@ -79,7 +79,7 @@ class Process:
 class Job:
     """A master and workers. It is a context manager; they end with it."""
 
-    def __init__(self, folder: Path, etcd: str, script: Sequence[str], *, least: int = 1, **flags: Any) -> None:
+    def __init__(self, folder: Path, etcd: str, script: Sequence[str], least: int = 1, **flags: Any) -> None:
         """Start the master. Training begins with `least` workers."""
         self.args = JobArgs(
             job_name=f"script-{time.monotonic_ns():x}",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -111,7 +112,7 @@ def test_when_all_workers_were_lost_the_model_comes_from_the_last_checkpoint(
     tmp_path: Path, etcd: str, digits: Path
 ) -> None:
     flags = {"num_workers": 1, "minibatch_size": 16, "num_minibatches_per_task": 2, "num_epochs": 2}
-    kept = {"checkpoint_steps": 10, "checkpoint_dir": str(tmp_path / "checkpoints")}
+    kept: dict[str, Any] = {"checkpoint_steps": 10, "checkpoint_dir": str(tmp_path / "checkpoints")}
     with Job(tmp_path, etcd, [*SCRIPT, "--data", str(digits), "--pause", "0.02"], **flags, **kept) as job:
         first = job.start()
         job.wait_for(lambda: "event=checkpoint_saved step=20" in first.text())

@@ -118,7 +118,8 @@ def test_the_score_is_tried_before_the_worker_joins(
 
     def score(model: nn.Module, batch: Any) -> torch.Tensor:
         scored.append((len(batch[0]), model.training))
-        return model(batch[0]).sum()
+        found: torch.Tensor = model(batch[0]).sum()
+        return found
 
     warmed(total=9, held_out=held_out, micro_batch=micro_batch, score=score)
     assert scored == [(size, False)]
