@@ -68,6 +68,7 @@ class World:
         self.reported: list[int] = []
         self.checkpoints = Checkpoints(places(str(self.folder)), keep=2, log=self.told.log)
         self.state: Any = SimpleNamespace(
+            check=lambda: None,
             present=True,
             step=28,
             applied_in=4,

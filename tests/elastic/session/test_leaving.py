@@ -50,6 +50,7 @@ class Leaver:
             leave=lambda: None,
         )
         state = SimpleNamespace(
+            check=lambda: None,
             present=True,
             step=LAST.step,
             history=at(28, 4),
