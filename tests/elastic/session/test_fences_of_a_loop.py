@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -69,6 +70,8 @@ class World:
         self.checkpoints = Checkpoints(places(str(self.folder)), keep=2, log=self.told.log)
         self.state: Any = SimpleNamespace(
             check=lambda: None,
+            attributes=SimpleNamespace(moved=list),
+            evaluating=nullcontext,
             present=True,
             step=28,
             applied_in=4,
@@ -119,6 +122,8 @@ class World:
             rank=0,
             form=lambda *_, **__: None,
             check=lambda: None,
+            attributes=SimpleNamespace(moved=list),
+            evaluating=nullcontext,
             confirm=lambda: self.reach("confirm"),
             tally=self._tally,
         )
@@ -134,9 +139,8 @@ class World:
         )
 
     def _material(self) -> Any:
-        model = SimpleNamespace(eval=lambda: None, train=lambda: None)
         return SimpleNamespace(
-            training=SimpleNamespace(model=model, validation=[1], score=lambda model, batch: 1.0),
+            training=SimpleNamespace(model=None, validation=[1], score=lambda model, batch: 1.0),
             loader=SimpleNamespace(start=lambda place: None, validation=lambda shares: iter([[1.0]])),
             stepper=SimpleNamespace(precision=torch.no_grad),
         )

@@ -51,6 +51,7 @@ class Leaver:
         )
         state = SimpleNamespace(
             check=lambda: None,
+            attributes=SimpleNamespace(moved=list),
             present=True,
             step=LAST.step,
             history=at(28, 4),

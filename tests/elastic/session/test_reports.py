@@ -15,6 +15,7 @@ import torch
 from torch import nn
 from torch.utils.data import TensorDataset
 
+from tests.elastic.checkpoint.conftest import Told
 from tidewater.elastic.data.sampler import Cursor
 from tidewater.elastic.errors import ConfigError
 from tidewater.elastic.observe.log import Log
@@ -283,3 +284,23 @@ def test_a_state_that_cannot_be_saved_later_in_training_ends_all_with_the_third_
         ):
             worker.reports.settle(rank)
     assert a.failed == [4, 8, 10, 12]
+
+
+def test_attributes_that_a_step_changes_are_named_once_and_those_that_on_step_changes_are_not(told: Told) -> None:
+    a, newcomer = Worker("a", told.log), Worker("newcomer", told.log)
+    counted: Any = a.model
+    for _ in range(3):
+        train(1, a)
+        counted.calls = a.state.step
+    assert [each["names"] for each in told.of("attributes_differ")] == ["calls"]
+    newcomer.take(a.give())
+    assert newcomer.model.calls == counted.calls
+
+    def tuned(report: Report) -> None:
+        newcomer.model.temperature = report.step  # type: ignore[assignment]
+
+    object.__setattr__(newcomer.reports._worker.training, "on_step", tuned)
+    for _ in range(3):
+        train(2, newcomer)
+    assert newcomer.model.temperature == 5
+    assert len(told.of("attributes_differ")) == 1

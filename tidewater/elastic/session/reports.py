@@ -40,6 +40,12 @@ MOST_UNSAVED = 3
 """Training ends when the state can't be saved so many times in a row: everything since then would be lost."""
 
 
+_REMEDY = (
+    "a step changes these attributes of the model, so they differ between workers and after a repeated step: count in "
+    "on_step, in an object in stateful"
+)
+
+
 @dataclass(frozen=True)
 class Part:
     """What a rank contributes to one step, in one generation."""
@@ -57,7 +63,7 @@ class Reports:
         self._config, self._worker, self._log = config, worker, log
         self._changed: Changed | None = None
         self._part: Part | None = None
-        self._checked = False
+        self._checked = self._watched = False
         self._unsaved = 0
         """Checkpoints in a row that could not be written because of what the state contains."""
         self.meter = Meter()
@@ -138,8 +144,20 @@ class Reports:
         if report.rank >= 0:
             self._log_step(report, changed)
             self._worker.metrics.committed(report)
+        self._watch(report)
         self._worker.training.on_step(report)
+        if not self._watched:
+            state.attributes.moved()
         return report
+
+    def _watch(self, report: Report) -> None:
+        """Name, once, what the passes of a step change in the modules. What ``on_step`` changes is equal everywhere."""
+        if self._watched or report.rank < 0:
+            return
+        self._watched = True
+        moved = self._worker.state.attributes.moved()
+        if moved:
+            self._log.event("attributes_differ", names=",".join(moved), reason=_REMEDY)
 
     def _log_step(self, report: Report, changed: Changed | None) -> None:
         self.meter.count(report.batch_size)

@@ -18,6 +18,7 @@ import hashlib
 import json
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
@@ -28,6 +29,7 @@ from tidewater.elastic.checkpoint.lineage import History, begun
 from tidewater.elastic.compiled import plain
 from tidewater.elastic.data.sampler import Cursor
 from tidewater.elastic.errors import ConfigError, RecordError
+from tidewater.elastic.method.modules import Attributes, evaluating
 from tidewater.elastic.method.optimizers import Optimizers
 from tidewater.elastic.training import AnyTraining, Report
 from tidewater.elastic.tree import split
@@ -105,6 +107,7 @@ class State:
         self.runs: list[list[int]] = []
         """Each generation that applied steps of this state, and the first step it applied."""
         self._stateful = training.stateful
+        self.attributes = Attributes(training.model)
         self.check()
 
     @property
@@ -148,12 +151,17 @@ class State:
             "evaluated": self.evaluated,
             "accuracy": self.accuracy,
             "model": {plain(name): value for name, value in _asked("model", self.model.state_dict).items()},
+            "attributes": self.attributes.changed(),
             **self.optimizers.tree(),
             "scaler": self.scaler.state_dict(),
             "stateful": {
                 name: _asked(f"stateful[{name!r}]", thing.state_dict) for name, thing in self._stateful.items()
             },
         }
+
+    def evaluating(self) -> AbstractContextManager[None]:
+        """Return a context in which the model is in eval mode. Afterwards each module has the mode that it had."""
+        return evaluating(self.model)
 
     def load(self, tree: dict[str, Any]) -> None:
         """Load exactly that state. Raise RecordError, and change nothing, if it belongs to another kind of job."""
@@ -186,6 +194,7 @@ class State:
         """Load everything but the optimizers."""
         model = {name: tree["model"][plain(name)] for name in self.model.state_dict()}
         _asked("model", self.model.load_state_dict, model)
+        self.attributes.load(tree["attributes"])
         if tree["scaler"]:  # empty if the checkpoint was written without --amp fp16
             self.scaler.load_state_dict(tree["scaler"])
         for name, thing in self._stateful.items():

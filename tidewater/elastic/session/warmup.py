@@ -92,14 +92,11 @@ def _evaluate(worker: Worker, material: Material) -> None:
     held_out: Any = training.validation
     largest = min(ROUND, len(held_out), worker.state.micro_batch or ROUND)
     tried = [range(samples) for samples in sizes(largest)]
-    training.model.eval()
-    try:
+    with worker.state.evaluating():
         for part, batch in zip(tried, material.loader.validation(tried), strict=True):
             enough = enough_memory(worker.state, worker.group, samples=len(part))
             with enough, torch.no_grad(), material.stepper.precision():
                 training.score(training.model, _of_any_size(worker.group.device, batch, len(part)))
-    finally:
-        training.model.train()
 
 
 def _of_any_size(device: torch.device, batch: Any, samples: int) -> Any:
