@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
@@ -114,3 +115,76 @@ def test_a_layer_that_on_step_has_frozen_stays_frozen(group: Group, how: str) ->
         assert_same_bits(bits(each.model[0]), kept)
     assert_same_bits(bits(other.model), bits(peer.model))
     assert other.state.digest() == peer.state.digest()
+
+
+class Averaging(torch.optim.SGD):
+    """Trains other values than it evaluates, as ScheduleFree does, and refuses a step in eval mode as that does."""
+
+    def __init__(self, params: Any, lr: float) -> None:
+        super().__init__(params, lr)
+        for settings in self.param_groups:
+            settings["train_mode"] = False
+
+    def train(self) -> None:
+        self._move(train=True, weight=1 - 0.9)
+
+    def eval(self) -> None:
+        self._move(train=False, weight=1 - 1 / 0.9)
+
+    @torch.no_grad()
+    def _move(self, *, train: bool, weight: float) -> None:
+        for settings in self.param_groups:
+            if settings["train_mode"] is not train:
+                for each in settings["params"]:
+                    if "z" in self.state[each]:
+                        each.lerp_(self.state[each]["z"], weight)
+            settings["train_mode"] = train
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> Any:
+        assert self.param_groups[0]["train_mode"], "not in train mode when step is called"
+        for each in self.param_groups[0]["params"]:
+            self.state[each].setdefault("z", each.clone()).sub_(each.grad, alpha=0.3)
+        return super().step(closure)
+
+
+def averaging(group: Group, **more: Any) -> Trainee:
+    return Trainee(group, lambda model: {"optimizer": Averaging(model.parameters(), 0.1)}, **more)
+
+
+def evaluated(trainee: Trainee) -> list[torch.Tensor]:
+    with trainee.state.evaluating():
+        return bits(trainee.model)
+
+
+def test_an_optimizer_with_modes_is_evaluated_in_its_own_and_trains_on_with_the_same_bits(group: Group) -> None:
+    trainee, undisturbed = averaging(group), averaging(group)
+    undisturbed.train(batches(4))
+    trainee.train(batches(2))
+    before = bits(trainee.model)
+    assert not torch.equal(evaluated(trainee)[0], before[0])
+    assert_same_bits(bits(trainee.model), before)
+    trainee.train(batches(4)[2:])
+    assert_same_bits(bits(trainee.model), bits(undisturbed.model))
+
+
+def test_a_checkpoint_of_an_optimizer_with_modes_has_what_to_evaluate_and_continues_exactly(group: Group) -> None:
+    before, joined, resumed = (averaging(group) for _ in range(3))
+    before.train(batches(2))
+    saved = copy.deepcopy(before.state.saved_tree())
+    names = dict(before.model.named_parameters())
+    assert_same_bits([saved["model"][name] for name in names], evaluated(before))
+    resumed.state.resume(saved)
+    joined.state.load(copy.deepcopy(before.state.tree()))
+    for each in (before, joined, resumed):
+        each.train(batches(4)[2:])
+        assert_same_bits(bits(each.model), bits(before.model))
+
+
+def test_another_optimizer_continues_from_what_one_with_modes_evaluates(group: Group) -> None:
+    before = averaging(group)
+    before.train(batches(2))
+    saved = copy.deepcopy(before.state.saved_tree())
+    after = Trainee(group, lambda model: {"optimizer": torch.optim.SGD(model.parameters(), 0.1)}, fresh_optimizer=True)
+    after.state.resume(saved)
+    assert_same_bits(bits(after.model), evaluated(before))

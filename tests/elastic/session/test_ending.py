@@ -63,7 +63,9 @@ class World:
         self.checkpoints = Checkpoints(where, keep=2, log=told.log)
         self.broken = ""
         self.problem = ""
-        state = SimpleNamespace(step=28, accuracy=0.9, history=FINAL, tree=lambda: small(28), check=self._check_state)
+        state = SimpleNamespace(
+            step=28, accuracy=0.9, history=FINAL, saved_tree=lambda: small(28), check=self._check_state
+        )
         group = SimpleNamespace(check=self._check)
         worker: Any = SimpleNamespace(coordinator=self.etcd, group=group, state=state, checkpoints=self.checkpoints)
         fence = Fence(worker, overdue=lambda: False, waits=lambda generation: None)

@@ -80,7 +80,7 @@ class World:
             accuracy=None,
             micro_batch=4,
             history=at(28, 4),
-            tree=lambda: small(28),
+            saved_tree=lambda: small(28),
             pending=LAST,
         )
 

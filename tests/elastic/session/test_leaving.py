@@ -56,7 +56,7 @@ class Leaver:
             step=LAST.step,
             history=at(28, 4),
             cursor=SimpleNamespace(offset=4),
-            tree=lambda: small(28),
+            saved_tree=lambda: small(28),
             pending=LAST,
         )
         worker: Any = SimpleNamespace(

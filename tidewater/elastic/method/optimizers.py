@@ -1,6 +1,7 @@
 """The optimizers of a training, their schedulers and the hook before a step, as one.
 
     optimizers = Optimizers(training, scaler)
+    with optimizers.evaluating(): ...                   # the parameters are those to evaluate
     lr = optimizers.step(factor=0.5)                    # the gradients are in the parameters
     optimizers.load(optimizers.tree())                  # exactly this state, from a peer
     optimizers.resume(tree, step=7000, fresh=False)     # hyperparameters of the script, moments of the tree
@@ -18,6 +19,7 @@ import inspect
 import warnings
 from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -42,6 +44,8 @@ class Optimizers:
         _check_schedulers(training, self._optimizers, self._schedulers)
         for settings in self.groups():
             settings.setdefault("initial_lr", settings["lr"])
+        for each in self.averaging:
+            each.train()  # else it refuses its first step
         self._names = {id(parameter): plain(name) for name, parameter in training.model.named_parameters()}
         self._initial = copy.deepcopy(
             (
@@ -55,6 +59,26 @@ class Optimizers:
         """Yield the parameter groups of all optimizers."""
         for optimizer in self._optimizers:
             yield from optimizer.param_groups
+
+    @property
+    def averaging(self) -> tuple[Any, ...]:
+        """Return the optimizers with train() and eval(): they evaluate other values than they train (ScheduleFree)."""
+        return tuple(each for each in self._optimizers if hasattr(each, "train") and hasattr(each, "eval"))
+
+    @contextmanager
+    def evaluating(self) -> Iterator[None]:
+        """Call eval() of such optimizers, and train() at the end. The parameters then have the bits that they had."""
+        kept = [parameter.detach().clone() for parameter in self._model.parameters()] if self.averaging else []
+        for each in self.averaging:
+            each.eval()
+        try:
+            yield
+        finally:
+            for each in self.averaging:
+                each.train()
+            with torch.no_grad():
+                for parameter, value in zip(self._model.parameters(), kept, strict=bool(kept)):
+                    parameter.copy_(value)
 
     def step(self, factor: float) -> float:
         """Step every optimizer, then every scheduler. Return the first group's learning rate in this step.

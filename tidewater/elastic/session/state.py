@@ -14,11 +14,12 @@ It contains no random state: everything random in training is a function of the 
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
@@ -159,9 +160,20 @@ class State:
             },
         }
 
-    def evaluating(self) -> AbstractContextManager[None]:
-        """Return a context in which the model is in eval mode. Afterwards each module has the mode that it had."""
-        return evaluating(self.model)
+    @contextmanager
+    def evaluating(self) -> Iterator[None]:
+        """Put the model into eval mode, with the values that its optimizers evaluate. Afterwards all is as before."""
+        with evaluating(self.model), self.optimizers.evaluating():
+            yield
+
+    def saved_tree(self) -> dict[str, Any]:
+        """Return the tree for a checkpoint: its model has the parameters to evaluate, and those of training follow."""
+        tree = self.tree()
+        if self.optimizers.averaging:
+            tree["training_parameters"] = {plain(name): each for name, each in self.model.named_parameters()}
+            with self.optimizers.evaluating():
+                tree["model"] = copy.deepcopy({plain(name): each for name, each in self.model.state_dict().items()})
+        return tree
 
     def load(self, tree: dict[str, Any]) -> None:
         """Load exactly that state. Raise RecordError, and change nothing, if it belongs to another kind of job."""
@@ -177,6 +189,10 @@ class State:
         self._check(tree)
         moments = self.optimizers.resume(tree, step=tree["step"], fresh=self._fresh_optimizer)
         self._load(tree)
+        if moments and "training_parameters" in tree:
+            with torch.no_grad():
+                for name, parameter in self.model.named_parameters():
+                    parameter.copy_(tree["training_parameters"][plain(name)])
         return moments
 
     def _check(self, tree: dict[str, Any]) -> None:

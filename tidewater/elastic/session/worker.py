@@ -40,7 +40,7 @@ def save(worker: Worker) -> bool:
     """Save the state in the background. Return whether it is being written; the event of a failure says why not."""
     checkpoints, state = worker.checkpoints, worker.state
     try:
-        tree = state.tree()
+        tree = state.saved_tree()
     except ConfigError as error:
         checkpoints.failed(state.step, error)
         return False
