@@ -229,10 +229,8 @@ class State:
 
     def tensors(self) -> list[torch.Tensor]:
         """Return the tensors of model and optimizer, in an order that depends only on their names."""
-        tensors: dict[str, torch.Tensor] = {}
         tree = {name: value for name, value in self.tree().items() if name not in ("stateful", "cursor")}
-        split(tree, tensors.setdefault)
-        return [tensors[name] for name in sorted(tensors)]
+        return [value for _, value in _leaves(tree, "") if isinstance(value, torch.Tensor)]
 
     def digest(self) -> str:
         """Return a digest of all bits of the state: equal in all workers after every final step.
