@@ -28,6 +28,7 @@ from typing import Any
 
 import numpy
 import torch
+from numpy.lib import format as npy
 from torch import Tensor
 
 from tidewater.elastic.errors import ConfigError, RecordError
@@ -61,7 +62,7 @@ _SEQUENCES: dict[type, str] = {list: "list", tuple: "tuple", torch.Size: "Size",
 _SETS: dict[type, str] = {set: "set", frozenset: "frozenset"}
 _FACTORIES: dict[str, Any] = {kind.__name__: kind for kind in (int, float, str, list, dict, set)}
 """What a ``defaultdict`` may call for a missing key."""
-_TIMES: dict[str, type[date] | type[time]] = {kind.__name__: kind for kind in (datetime, date, time)}
+_TIMES: dict[str, type[date] | type[time]] = {"datetime": datetime, "date": date, "time": time}
 
 
 def split(tree: Tree, take: Take) -> Parts:
@@ -153,7 +154,7 @@ def _bytes_of(value: Any, path: tuple[str, ...]) -> Tensor:
     """Return an array as numpy writes it to a file."""
     stream = io.BytesIO()
     try:
-        numpy.lib.format.write_array(stream, value, allow_pickle=False)
+        npy.write_array(stream, value, allow_pickle=False)
     except ValueError as error:
         raise _refused(value, path, "of objects") from error
     return torch.frombuffer(bytearray(stream.getbuffer()), dtype=torch.uint8)
@@ -252,7 +253,7 @@ def _deque(content: Any, tensors: Tensors) -> deque[Any]:
 
 def _array(content: Any, tensors: Tensors) -> Any:
     stream = io.BytesIO(tensors[content].numpy().tobytes())
-    return numpy.lib.format.read_array(stream, allow_pickle=False)
+    return npy.read_array(stream, allow_pickle=False)
 
 
 def _number(content: Any, _: Tensors) -> Any:

@@ -58,10 +58,10 @@ def test_a_compiled_model_has_the_names_of_the_plain_one() -> None:
     attributes = Attributes(compiled)
     change(net)
     assert "0.1.p" in attributes.changed()
-    plain = nn.Sequential(model())
+    plain: Any = nn.Sequential(model())
     Attributes(plain).load(attributes.changed())
-    assert plain[0][1].p == 0.4  # type: ignore[index]
-    assert not plain[0][2].training  # type: ignore[index, union-attr]
+    assert plain[0][1].p == 0.4
+    assert not plain[0][2].training
 
 
 def test_attributes_that_move_are_named_with_containers_that_grow() -> None:

@@ -264,10 +264,11 @@ class Odd(SGD):
     """Keeps what published optimizers keep: a counter by name (MADGRAD), arrays, a history, text, nested sums."""
 
     def step(self, closure: Any = None) -> Any:
-        self.state["k"] = self.state.get("k", torch.zeros(1, dtype=torch.long)) + 1  # type: ignore[index, call-overload, arg-type]
-        self.state["rate"] = 0.5 * len(self.state)  # type: ignore[index]
+        state: Any = self.state
+        state["k"] = state.get("k", torch.zeros(1, dtype=torch.long)) + 1
+        state["rate"] = 0.5 * len(state)
         for each in self.param_groups[0]["params"]:
-            mine = self.state[each]
+            mine = state[each]
             mine["last"] = deque([*mine.get("last", ()), each.grad.clone()], maxlen=2)
             mine["norms"] = numpy.append(mine.get("norms", numpy.empty(0)), float(each.grad.norm()))
             mine["sums"] = {"wide": each.grad.double(), "both": [each.grad.double(), torch.tensor(3)]}

@@ -296,11 +296,13 @@ def test_attributes_that_a_step_changes_are_named_once_and_those_that_on_step_ch
     newcomer.take(a.give())
     assert newcomer.model.calls == counted.calls
 
+    tuning: Any = newcomer.model
+
     def tuned(report: Report) -> None:
-        newcomer.model.temperature = report.step  # type: ignore[assignment]
+        tuning.temperature = report.step
 
     object.__setattr__(newcomer.reports._worker.training, "on_step", tuned)
     for _ in range(3):
         train(2, newcomer)
-    assert newcomer.model.temperature == 5
+    assert tuning.temperature == 5
     assert len(told.of("attributes_differ")) == 1
