@@ -49,21 +49,24 @@ class Ending:
         this worker must end. Raise GroupBroken when a peer fails, and ConfigError on all ranks if the state can't be
         saved because of what it contains: no retry would help.
         """
-        self._check()
+        problem = self._problem()
+        if problem:
+            raise ConfigError(
+                f"training has ended with step {self._worker.state.step}, and its final checkpoint can't be written: "
+                f"{problem}. The last checkpoint before is kept"
+            )
         if rank == 0 and self._saved(generation):
             self._record(generation)
         while self._goes_on(generation):
             self._wait(generation, time.monotonic() + _LOOK_SECONDS)
 
-    def _check(self) -> None:
-        state = self._worker.state
+    def _problem(self) -> str:
+        """Return why no place can have the state, because of what it contains; "" if there is no such reason."""
         try:
-            state.check()
+            self._worker.state.check()
         except ConfigError as error:
-            raise ConfigError(
-                f"training has ended with step {state.step}, and its final checkpoint can't be written: {error}. "
-                "The last checkpoint before is kept"
-            ) from error
+            return str(error)
+        return ""
 
     def finished(self) -> int:
         """End because the job is finished. Return the exit code."""
@@ -125,7 +128,8 @@ class Ending:
         state, checkpoints = self._worker.state, self._worker.checkpoints
         while checkpoints.flush(deadline):
             done = save(self._worker) and checkpoints.flush(deadline)
-            if (done and checkpoints.whole(state.history)) or time.monotonic() + _FIRST_RETRY_SECONDS > deadline:
+            late = time.monotonic() + _FIRST_RETRY_SECONDS > deadline
+            if late or (done and checkpoints.whole(state.history)) or self._problem():
                 break
             time.sleep(_FIRST_RETRY_SECONDS)
         return checkpoints.whole(state.history)
