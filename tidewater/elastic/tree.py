@@ -114,11 +114,11 @@ class _Splitter:
         if name in self._tensors:
             raise ConfigError(f"the state has two tensors called {name}: rename one")
         self._tensors.add(name)
-        odd = value.layout if value.layout is not torch.strided else _odd(value)
-        if odd:
-            raise ConfigError(f"the state has a {odd} tensor at {name}: make it a dense one")
-        # A view may conjugate or negate its memory only when it is read.
-        return {kind: name}, self._take(name, value.resolve_conj().resolve_neg()), True
+        if value.layout is not torch.strided or value.is_nested or value.is_quantized or value.is_meta:
+            raise ConfigError(f"the state has a {_odd(value)} tensor at {name}: make it a dense one")
+        if value.is_conj() or value.is_neg():  # a view that conjugates or negates its memory when it is read
+            value = value.resolve_conj().resolve_neg()
+        return {kind: name}, self._take(name, value), True
 
     def _mapping(self, kind: str, value: Mapping[Any, Any], path: tuple[str, ...]) -> Piece:
         outline, public, tensors = [], {}, False
@@ -147,7 +147,7 @@ class _Splitter:
 
 def _odd(value: Tensor) -> str:
     kinds = {"nested": value.is_nested, "quantized": value.is_quantized, "meta": value.is_meta}
-    return next((name for name, it_is in kinds.items() if it_is), "")
+    return next((name for name, it_is in kinds.items() if it_is), str(value.layout))
 
 
 def _bytes_of(value: Any, path: tuple[str, ...]) -> Tensor:
