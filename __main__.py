@@ -20,6 +20,7 @@ from infra.managed_prometheus import ManagedPrometheus, ManagedPrometheusArgs
 from infra.network import Network, NetworkArgs
 from infra.node_groups import ROOT_DEVICE, NodeGroup, system_group, worker_group
 from infra.outputs import Platform, kubernetes_platform
+from infra.preflight import place
 from infra.shared_storage import SharedStorage, SharedStorageArgs
 from workloads.access import TrainerAccess, TrainerAccessArgs
 from workloads.bundle import Code, CodeArgs, bundle_for
@@ -42,7 +43,7 @@ from workloads.training import Training, TrainingArgs
 def main() -> None:
     """Read the settings, check them against what AWS has, make the AWS side and what runs on it, export the outputs."""
     wanted = settings.load()
-    account = connect(wanted)
+    account = connect(wanted, place.keep(wanted))
     stack = image_cache.through(preflight.check(wanted, account), account)
     name, training, space, caches = stack.name, stack.training, stack.training.namespace, stack.image_cache is not None
 
@@ -69,12 +70,13 @@ def main() -> None:
     platform = kubernetes_platform(name, account, cluster, after=pods_need_first)
 
     code = Code("code", CodeArgs(bundle_for(training), bucket.name), account.options(bucket))
-    namespace = Namespace(space, NamespaceArgs(PriorityClasses(space)), platform.options())
+    # The file system stays until the namespace is gone, and with it all pods that may have mounted it.
+    namespace = Namespace(space, NamespaceArgs(PriorityClasses(space)), platform.options(files))
     access = TrainerAccess(space, TrainerAccessArgs(name, identity.trainer_role_arn), platform.options(namespace))
-    storage = Storage(space, StorageArgs(f"{name}-{space}", files.volume_handle), platform.options(namespace, files))
+    storage = Storage(space, StorageArgs(f"{name}-{space}", files.volume_handle), platform.mounts(namespace))
     isolation = NetworkPolicies(space, NetworkPoliciesArgs(stack.network.cidr), platform.options(namespace))
     etcd = Etcd("etcd", EtcdArgs(training, namespace.priorities.etcd), platform.options(namespace, storage, isolation))
-    pods_need = platform.options(storage, access, isolation)
+    pods_need = platform.mounts(storage, access, isolation)
     dataset = Dataset(training.dataset.name, DatasetArgs(training, code.uri, name, stack.region), pods_need)
     controller = Controller(
         "controller",

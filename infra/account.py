@@ -1,6 +1,6 @@
 """The AWS account and region that the stack is deployed to, behind one explicit provider.
 
-    account = connect(stack)
+    account = connect(stack, place.keep(stack))
     Network(name, args, account.options())
 
 Every resource and every look-up goes through this provider, so region, profile and default tags do not depend on the
@@ -33,13 +33,14 @@ class Account:
         return pulumi.ResourceOptions(providers=[self.provider], depends_on=list(after))
 
 
-def connect(stack: settings.Settings) -> Account:
-    """Make the provider and look up the caller's account."""
+def connect(stack: settings.Settings, *after: pulumi.Resource) -> Account:
+    """Make the provider, which is deleted before `after`, and look up the caller's account."""
     provider = aws.Provider(
         stack.name,
         region=stack.region,
         profile=stack.profile or None,
         default_tags={"tags": stack.all_tags},
+        opts=pulumi.ResourceOptions(depends_on=list(after)),
     )
     caller = aws.get_caller_identity_output(opts=pulumi.InvokeOutputOptions(provider=provider))
     return Account(

@@ -13,6 +13,10 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_aws as aws
 
+# See `infra.preflight.lookup`: the program waits for the answer, since all that the key encrypts is registered next.
+from pulumi.runtime.sync_await import _sync_await
+
+import settings
 from infra import policies
 from infra.account import Account
 
@@ -44,8 +48,46 @@ class Encryption(pulumi.ComponentResource):
             opts=child,
         )
         aws.kms.Alias(f"{name}-key", name=f"alias/{name}", target_key_id=key.key_id, opts=child)
+        # The value of the first update stays in the state, and a later input doesn't change it:
+        # https://www.pulumi.com/docs/iac/concepts/stash/
+        kept = pulumi.ResourceOptions(parent=self, ignore_changes=["input"])
+        recorded = pulumi.Stash(f"{name}-key", input=key.arn, opts=kept).output
+        _sync_await(refuse_another(name, region, key.arn, recorded))
         self.arn = key.arn
         self.register_outputs({"keyArn": key.arn})
+
+
+async def refuse_another(name: str, region: str, arn: pulumi.Output[str], recorded: pulumi.Output[str]) -> None:
+    """Refuse to make a second key: everything that the first one encrypts would be replaced.
+
+    Raises:
+        settings.ConfigurationError: the state lacks the key that an earlier update has recorded.
+    """
+    before, now = await recorded.future(), await arn.future()
+    if before is None or before == now:
+        return
+    if now is not None:
+        raise settings.ConfigurationError(
+            [
+                f"the stack's data is encrypted with the KMS key {before}, and its state has another one, {now}, which "
+                "an update without a preview has made; import the state from before it: `pulumi stack import --file`"
+            ]
+        )
+    key, where = before.rpartition("/")[2], f"urn:pulumi:{pulumi.get_stack()}::{pulumi.get_project()}::"
+    commands = [
+        f"aws kms cancel-key-deletion --key-id {key} --region {region}",
+        f"aws kms enable-key --key-id {key} --region {region}",
+        f"pulumi import aws:kms/key:Key {name}-key {key} --protect=false --generate-code=false "
+        f"--parent encryption={where}tidewater:infra:Encryption::{name} "
+        f"--provider aws={where}pulumi:providers:aws::{name}",
+    ]
+    raise settings.ConfigurationError(
+        [
+            f"the state lacks the stack's KMS key {before}, so another one would be made, and the cluster and the file "
+            "system replaced. A key that is scheduled for deletion leaves the state by a refresh. To keep it and all "
+            "data:" + "".join(f"\n    {command}" for command in commands)
+        ]
+    )
 
 
 def control_plane_log_group_name(cluster_name: str) -> str:

@@ -19,13 +19,23 @@ __all__ = ["POSIX_ID", "TRAINER_SERVICE_ACCOUNT", "Platform", "checkpoints_folde
 
 @dataclass(frozen=True)
 class Platform:
-    """The providers of all Kubernetes objects, and of AWS resources that belong to them."""
+    """The cluster; the providers of all Kubernetes objects, and of AWS resources that belong to them."""
 
+    cluster: Cluster
     providers: Sequence[pulumi.ProviderResource]
 
     def options(self, *after: pulumi.Resource) -> pulumi.ResourceOptions:
         """Return options for components on the cluster, which are created after `after` and deleted before it."""
         return pulumi.ResourceOptions(providers=list(self.providers), depends_on=list(after))
+
+    def mounts(self, *after: pulumi.Resource) -> pulumi.ResourceOptions:
+        """Return options for what pods mount. When the whole stack is destroyed, it goes with namespace and cluster.
+
+        Kubernetes deletes a claim when no pod mounts it any more. After a `pulumi up` that was killed, there can be
+        pods that the state doesn't have; only the deletion of their namespace ends them.
+        https://www.pulumi.com/docs/iac/concepts/options/deletedwith/
+        """
+        return pulumi.ResourceOptions.merge(self.options(*after), pulumi.ResourceOptions(deleted_with=self.cluster))
 
 
 def kubernetes_platform(name: str, account: Account, cluster: Cluster, *, after: Sequence[pulumi.Resource]) -> Platform:
@@ -46,4 +56,4 @@ def kubernetes_platform(name: str, account: Account, cluster: Cluster, *, after:
         upsert_existing_objects=True,
         opts=pulumi.ResourceOptions(depends_on=[cluster, *after]),
     )
-    return Platform([provider, account.provider])
+    return Platform(cluster, [provider, account.provider])

@@ -1,16 +1,18 @@
-"""`pulumi destroy` of a stack, also when its cluster was deleted without Pulumi.
+"""`pulumi destroy` of a stack, also after a killed `pulumi up`, and when its cluster was deleted without Pulumi.
 
     python -m scripts.destroy [--stack NAME] [arguments of `pulumi destroy`]
 
 The Kubernetes plug-in refuses to delete the objects of a cluster that it can't reach, since they may still be there in
 an outage (https://github.com/pulumi/pulumi-kubernetes/issues/1013). PULUMI_K8S_DELETE_UNREACHABLE=true lets it drop
 them from the state (https://github.com/pulumi/pulumi-kubernetes/pull/2489). This sets the variable if, and only if, EKS
-says that the cluster doesn't exist.
+says that the cluster doesn't exist. If it exists, what a killed `pulumi up` was making is taken over first, and then
+destroyed with the rest.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import subprocess
 import sys
@@ -18,7 +20,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from scripts.adopt import adopt
 from scripts.session import Session, UpError, aws_options, identifiers
+from scripts.sweep.model import Stack
+from scripts.sweep.network import is_foreign
 from scripts.toolchain import paths
 
 VARIABLE = "PULUMI_K8S_DELETE_UNREACHABLE"
@@ -36,12 +41,25 @@ def main() -> int:
     stack = ["--stack", given.stack] if given.stack else []
     session = Session(Path(), os.environ)
     try:
-        more = without_cluster(session, session.deployment(stack).get("resources") or [])
+        more = prepare(session, stack)
     except UpError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     command = ["pulumi", "destroy", *stack, *others]
     return subprocess.run(command, cwd=paths.CHECKOUT, env={**os.environ, **more}, check=False).returncode
+
+
+def prepare(session: Session, stack: Sequence[str]) -> dict[str, str]:
+    """Take over what a killed `up` was making; return the variables with which `pulumi destroy` ends.
+
+    Raises:
+        UpError: EKS doesn't answer, nodes have outlived the cluster, or a command failed.
+    """
+    resources = session.deployment(stack).get("resources") or []
+    more = without_cluster(session, resources)
+    warn_of_strangers(session, resources)
+    adopt(session, stack, objects=not more)
+    return more
 
 
 def without_cluster(session: Session, resources: Resources) -> dict[str, str]:
@@ -60,6 +78,22 @@ def without_cluster(session: Session, resources: Resources) -> dict[str, str]:
         refuse_lonely_nodes(session, str(cluster["id"]), identifiers(resources, VPC), where)
     print("EKS doesn't have the stack's cluster: its Kubernetes objects are dropped from the state", flush=True)
     return {VARIABLE: "true"}
+
+
+def warn_of_strangers(session: Session, resources: Resources) -> None:
+    """Name the security groups of others in the stack's VPC: Pulumi would wait for half an hour without a word."""
+    for vpc in (each for each in resources if each.get("type") == VPC and each.get("id")):
+        head, project = str(vpc["urn"]).split("::")[:2]
+        where = aws_options(vpc, resources)
+        there = ("--filters", f"Name=vpc-id,Values={vpc['id']}", "--output", "json")
+        listed = json.loads(session.ask("aws", "ec2", "describe-security-groups", *there, *where))["SecurityGroups"]
+        for group in (each for each in listed if is_foreign(each, Stack(project, head.rpartition(":")[2]))):
+            command = f"aws ec2 delete-security-group --group-id {group['GroupId']} {' '.join(where)}".rstrip()
+            print(
+                f"warning: the security group {group['GroupId']} ({group['GroupName']}) is not the stack's, and AWS "
+                f"deletes no VPC with one in it. To delete it: {command}",
+                flush=True,
+            )
 
 
 def exists(session: Session, cluster: Mapping[str, Any], where: Sequence[str]) -> bool:

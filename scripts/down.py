@@ -6,18 +6,7 @@ import sys
 from dataclasses import replace
 
 from scripts import destroy, updates
-from scripts.session import Session, UpError, forget_if_lost, release_dead_locks
-from scripts.toolchain.errors import SetupError
-
-
-def main() -> int:
-    """Run every step; return the exit status."""
-    try:
-        down()
-    except (UpError, SetupError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    return 0
+from scripts.session import STACK, Session, exit_status, forget_if_lost, release_dead_locks
 
 
 def down() -> None:
@@ -30,12 +19,13 @@ def down() -> None:
     session.select_stack()
     release_dead_locks(session)
     forget_if_lost(session)
-    if resources := session.resources():
-        session = replace(session, environ={**session.environ, **destroy.without_cluster(session, resources)})
+    if session.resources():
+        more = destroy.prepare(session, ["--stack", STACK])
+        session = replace(session, environ={**session.environ, **more})
         remedy = "repair what it names and run `make down` again; `localcloud reset` drops everything at once"
         updates.run(session, "destroy", remedy=remedy)
     session.run(sys.executable, "-m", "localcloud", "stop", remedy="see `localcloud logs`")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_status("down", down))

@@ -7,15 +7,18 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from scripts.toolchain import paths, shell
+from scripts.toolchain.errors import SetupError
 
 STACK = "local"
-# Resources that identify a cloud: the first kind that the stack has is looked up in the cloud.
+# Kinds of resources that identify a cloud, each with the question that lists those that exist.
 _WITNESSES = (
     ("aws:ec2/vpc:Vpc", "ec2 describe-vpcs --query Vpcs[].VpcId"),
     ("aws:iam/role:Role", "iam list-roles --query Roles[].RoleName"),
@@ -24,6 +27,19 @@ _WITNESSES = (
 
 class UpError(Exception):
     """A step of `make up` or `make down` failed; the message says which one, and what to do."""
+
+
+def exit_status(target: str, work: Callable[[], None]) -> int:
+    """Do the work of a make target; return the exit status. Errors and an interruption become a line on stderr."""
+    try:
+        work()
+    except (UpError, SetupError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print(f"interrupted; `make {target}` goes on where it stopped", file=sys.stderr)
+        return 130
+    return 0
 
 
 @dataclass(frozen=True)
@@ -63,9 +79,9 @@ class Session:
             raise UpError(f"`{' '.join(command)}` ended with status {done.returncode}: {done.stderr.strip()}")
         return done.stdout
 
-    def start_cloud(self) -> Session:
+    def start_cloud(self, *options: str) -> Session:
         """Start the one-machine cloud unless it runs, and return a session that knows its address and keys."""
-        said = self.ask(sys.executable, "-m", "localcloud", "start")
+        said = self.ask(sys.executable, "-m", "localcloud", "start", *options)
         # After the blank line come the variables that `activate` sets, for a person who starts the cloud by hand.
         print(said.split("\n\n")[0].strip().removesuffix("; to use it:"), flush=True)
         return Session.open()
@@ -94,6 +110,18 @@ class Session:
         return shown
 
 
+def read_config(folder: Path, stack: str) -> tuple[str, Mapping[str, Any]]:
+    """Return the project's name, and the configuration of a stack: its own values over the project's defaults."""
+    project = yaml.safe_load((folder / "Pulumi.yaml").read_text())
+    found = {key: described.get("default") for key, described in project["config"].items()}
+    own = folder / f"Pulumi.{stack}.yaml"
+    if own.is_file():
+        prefix = f"{project['name']}:"
+        values = (yaml.safe_load(own.read_text()) or {}).get("config") or {}
+        found |= {key.removeprefix(prefix): value for key, value in values.items() if key.startswith(prefix)}
+    return project["name"], found
+
+
 def identifiers(resources: Sequence[Mapping[str, Any]], kind: str) -> list[str]:
     """Return the ids that the state records for AWS resources of one type (`aws:ec2/vpc:Vpc`)."""
     return [str(resource["id"]) for resource in resources if resource.get("type") == kind and resource.get("id")]
@@ -101,8 +129,10 @@ def identifiers(resources: Sequence[Mapping[str, Any]], kind: str) -> list[str]:
 
 def aws_options(resource: Mapping[str, Any], resources: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the options of the AWS CLI for the region and the profile of a resource's provider."""
-    urn = str(resource.get("provider", "")).rpartition("::")[0]
-    provider = next((each for each in resources if each["urn"] == urn), {})
+    # A provider that is to be replaced by one of another region has the same URN as that one.
+    urn, _, id_ = str(resource.get("provider", "")).rpartition("::")
+    same = [each for each in resources if each["urn"] == urn]
+    provider = min(same, key=lambda each: each.get("id") != id_, default={})
     inputs = provider.get("inputs") or {}
     return [text for key in ("region", "profile") if inputs.get(key) for text in (f"--{key}", str(inputs[key]))]
 
@@ -122,21 +152,44 @@ def is_alive(pid: int) -> bool:
 
 
 def forget_if_lost(session: Session) -> None:
-    """Remove the stack's state if the cloud that it describes is gone.
+    """Remove the stack's state if the one-machine cloud that it describes is gone.
 
-    The one-machine cloud keeps AWS in memory. After a restart of the machine the state names resources that
-    nothing can read, update or delete. If the cloud has none of them, it is not the cloud of this state.
+    That cloud keeps AWS in memory. After a restart of the machine the state names resources that nothing can read,
+    update or delete. If the cloud has none of them, each in its own region, it is not the cloud of this state.
+
+    Raises:
+        UpError: the state is about another account, such as one on AWS.
     """
     resources = session.resources()
-    for kind, query in _WITNESSES:
-        recorded = identifiers(resources, kind)
-        if recorded:
-            existing = json.loads(session.ask("aws", *query.split(), "--output", "json"))
-            if set(existing) & set(recorded):
-                return
-            break
-    else:
+    recorded = [
+        (each, query) for kind, query in _WITNESSES for each in resources if each.get("type") == kind and each.get("id")
+    ]
+    if not recorded:
         return
+    refuse_other_accounts(session, [each for each, _ in recorded])
+    existing: dict[tuple[str, ...], set[str]] = {}
+    for each, query in recorded:
+        question = (*query.split(), *aws_options(each, resources))
+        if question not in existing:
+            existing[question] = set(json.loads(session.ask("aws", *question, "--output", "json")))
+        if each["id"] in existing[question]:
+            return
     print("the cloud of this stack is gone (was it stopped?): forgetting the stack's state, starting anew", flush=True)
     session.ask("pulumi", "stack", "rm", STACK, "--yes", "--force", "--preserve-config")
     session.select_stack()
+
+
+def refuse_other_accounts(session: Session, resources: Sequence[Mapping[str, Any]]) -> None:
+    """Refuse to go on with a state that is not about this cloud: the resources in it would be orphaned.
+
+    Raises:
+        UpError: the state names other accounts only.
+    """
+    arns = [str((each.get("outputs") or {}).get("arn", "")).split(":") for each in resources]
+    accounts = {arn[4] for arn in arns if len(arn) > 5}
+    here = session.ask("aws", "sts", "get-caller-identity", "--query", "Account", "--output", "text").strip()
+    if accounts and here not in accounts:
+        raise UpError(
+            f"the state of the stack {STACK} is about the AWS account {', '.join(sorted(accounts))}, and that of the "
+            f"one-machine cloud is {here}: use `pulumi up` and `pulumi destroy` with credentials of the former"
+        )

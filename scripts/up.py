@@ -8,21 +8,8 @@ from typing import Any
 from scripts import updates
 from scripts.adopt import adopt
 from scripts.progress import await_training
-from scripts.session import STACK, Session, UpError, forget_if_lost, release_dead_locks
-from scripts.toolchain.errors import SetupError
-
-
-def main() -> int:
-    """Run every step; return the exit status."""
-    try:
-        up()
-    except (UpError, SetupError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("interrupted; `make up` goes on where it stopped", file=sys.stderr)
-        return 130
-    return 0
+from scripts.session import STACK, Session, exit_status, forget_if_lost, read_config, release_dead_locks
+from scripts.toolchain import paths
 
 
 def up() -> None:
@@ -31,7 +18,8 @@ def up() -> None:
     Raises:
         UpError: a step failed.
     """
-    session = Session.open().start_cloud()
+    _, config = read_config(paths.CHECKOUT, STACK)
+    session = Session.open().start_cloud("--region", str(config["region"]))
     session.select_stack()
     release_dead_locks(session)
     forget_if_lost(session)
@@ -53,4 +41,4 @@ def next_words(following: Any) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_status("up", up))

@@ -9,6 +9,7 @@ summary are passed on.
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import re
 import subprocess
@@ -86,20 +87,34 @@ def run(session: Session, operation: str, *, remedy: str) -> None:
         UpError: it ended with an error; the message ends with `remedy`.
     """
     command = ["pulumi", operation, "--yes", "--skip-preview", "--stack", STACK]
-    if sys.stdout.isatty():
-        session.run(*command, remedy=remedy)
-        return
+    terminal = sys.stdout.isatty()
     process = subprocess.Popen(
-        [*command, "--suppress-progress"], cwd=paths.CHECKOUT, env=session.environ, stdout=subprocess.PIPE, text=True
+        command if terminal else [*command, "--suppress-progress"],
+        cwd=paths.CHECKOUT,
+        env=session.environ,
+        stdout=None if terminal else subprocess.PIPE,
+        text=True,
     )
     with process:
         try:
-            _show(process.stdout)
+            if process.stdout:
+                _show(process.stdout)
+            process.wait()
         except KeyboardInterrupt:
-            process.wait()  # Ctrl-C reaches Pulumi too: it finishes what is in progress and saves the state
+            _await_end(process)
             raise
     if process.returncode != 0:
         raise UpError(f"`{' '.join(command)}` ended with status {process.returncode}: {remedy}")
+
+
+def _await_end(process: subprocess.Popen[str]) -> None:
+    """Wait for Pulumi, which Ctrl-C reaches too: it finishes what is in progress, or ends at once after a second one.
+
+    In both cases it saves the state.
+    """
+    while process.poll() is None:
+        with contextlib.suppress(KeyboardInterrupt):
+            process.wait()
 
 
 def _is_component(kind: str) -> bool:
@@ -107,7 +122,7 @@ def _is_component(kind: str) -> bool:
     return kind.startswith(("pulumi:pulumi:", "tidewater:", "eks:index:"))
 
 
-def _show(output: IO[str] | None) -> None:
+def _show(output: IO[str]) -> None:
     lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(output, lines), daemon=True).start()
     tally, said, printed = Tally(), Tally().snapshot(), time.monotonic()
@@ -126,7 +141,7 @@ def _show(output: IO[str] | None) -> None:
             said, printed = tally.snapshot(), now
 
 
-def _read(output: IO[str] | None, lines: queue.SimpleQueue[str | None]) -> None:
-    for line in output or ():
+def _read(output: IO[str], lines: queue.SimpleQueue[str | None]) -> None:
+    for line in output:
         lines.put(line)
     lines.put(None)

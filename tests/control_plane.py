@@ -177,6 +177,7 @@ class Plane:
             f"--kubeconfig={folder / 'admin.kubeconfig'}",
             f"--service-account-private-key-file={folder / 'pki' / 'sa.key'}",
             "--leader-elect=false",
+            "--pvclaimbinder-sync-period=1s",
             f"--secure-port={free_port()}",
             f"--cert-dir={folder / 'controllers'}",
         ]

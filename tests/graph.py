@@ -57,6 +57,7 @@ class Registered:
         ignored: paths of inputs with changes that are ignored.
         replaced_on: paths of inputs that replace it when they change.
         deleted_first: whether it is deleted before its replacement is created.
+        deleted_with: URN of the resource, or of its parent's, with which it goes; Pulumi then doesn't delete it itself.
         id: that the mocks gave it; empty for components.
         outputs: that the mocks answered.
         create_timeout: for how long Pulumi waits for its creation at most, such as 10m; empty for the default.
@@ -73,6 +74,7 @@ class Registered:
     ignored: tuple[str, ...]
     replaced_on: tuple[str, ...]
     deleted_first: bool
+    deleted_with: str
     id: str
     outputs: Mapping[str, Any]
     create_timeout: str
@@ -143,12 +145,17 @@ class _Monitor(mocks.MockMonitor):
                 tuple(request.ignoreChanges),
                 tuple(request.replaceOnChanges),
                 request.deleteBeforeReplace,
+                request.deletedWith or self._inherited(request.parent),
                 response.id,
                 {key: _plain(value) for key, value in rpc.deserialize_properties(response.object).items()},
                 request.customTimeouts.create,
             )
             self._graph.resources.append(registered)
         return response
+
+    def _inherited(self, parent: str) -> str:
+        """Return what the parent is deleted with, as the engine does for its children."""
+        return next((each.deleted_with for each in self._graph.resources if each.urn == parent), "")
 
 
 class Refused(grpc.RpcError):

@@ -58,6 +58,7 @@ MAY_IMPORT = {
         "tidewater.contract",
         "tidewater.elasticjob",
         "tidewater.elastic.data.sampler",
+        "tidewater.elastic.data.seeds",
         "tidewater.elastic.errors",
         "tidewater.elastic.etcd",
         "tidewater.elastic.group.reducer",

@@ -64,6 +64,7 @@ class Site:
             "MALLOC_TRIM_THRESHOLD_": str(1 << 30),
             "MALLOC_MMAP_THRESHOLD_": str(1 << 25),
             "PYTHONPATH": str(self.code),
+            "PYTHONHASHSEED": "0",
             "OMP_NUM_THREADS": "1",
             "MKL_NUM_THREADS": "1",
             "GLOO_SOCKET_IFNAME": "lo",

@@ -76,13 +76,14 @@ def main() -> int:
     return 0
 
 
-def adopt(session: Session, stack: Sequence[str], *, unanswered: bool = False) -> None:
+def adopt(session: Session, stack: Sequence[str], *, unanswered: bool = False, objects: bool = False) -> None:
     """Take over what AWS has in the places of resources that the state lacks.
 
     Args:
         session: the checkout and its environment.
         stack: the options that name the stack.
         unanswered: look not only for what a killed `up` was making, but for all that the next one would make.
+        objects: take over Kubernetes objects too: a `destroy` follows. An `up` does that by itself.
 
     Raises:
         UpError: a command failed.
@@ -98,8 +99,9 @@ def adopt(session: Session, stack: Sequence[str], *, unanswered: bool = False) -
         others += [each for each in resources if each["type"] == GROUP]
     lacking = _one_each([*pending, *others])
     placed = [each for each in lacking if _place(each)]
-    taken = list(_taken(session, placed, resources))
-    known = [each for each in pending if each in placed]
+    made = _objects(pending, resources) if objects else []
+    taken = [*_taken(session, placed, resources), *made]
+    known = [each for each in pending if each in placed or each["urn"] in {other["urn"] for other in made}]
     if taken or known:
         _write(session, stack, {**exported, "deployment": {**deployment, "resources": [*resources, *taken]}})
     if taken:
@@ -126,6 +128,17 @@ def advice(resource: Resource) -> str:
         f"the next `pulumi up` makes another object under another name: delete this one, if it is in the cluster, with "
         f"`kubectl delete {kind} {name}{place}`"
     )
+
+
+def _objects(pending: Sequence[Resource], resources: Sequence[Resource]) -> list[Resource]:
+    """Return the Kubernetes objects as the state has them; the refresh that follows removes those that don't exist."""
+    found, recorded = [], {each["urn"] for each in resources}
+    for each in _one_each(pending):
+        metadata = each["inputs"].get("metadata") or {}
+        if str(each["type"]).startswith("kubernetes:") and metadata.get("name") and each["urn"] not in recorded:
+            place = [metadata["namespace"]] if metadata.get("namespace") else []
+            found.append({**each, "id": "/".join([*place, metadata["name"]]), "outputs": {}})
+    return found
 
 
 def _foreseen(session: Session, stack: Sequence[str]) -> list[Resource]:

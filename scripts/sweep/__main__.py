@@ -5,14 +5,13 @@ from __future__ import annotations
 import argparse
 import functools
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import boto3
-import yaml
 from botocore.exceptions import BotoCoreError, ClientError
 
+from scripts.session import read_config
 from scripts.sweep import account
 from scripts.sweep.model import Clients, Leftover, Stack
 
@@ -49,24 +48,12 @@ def main(arguments: Sequence[str]) -> int:
         return 1
 
 
-def read_config(folder: Path, stack: str) -> tuple[str, Mapping[str, Any]]:
-    """Return the project's name, and the configuration of a stack: its own values over the project's defaults."""
-    project = yaml.safe_load((folder / "Pulumi.yaml").read_text())
-    found = {key: described.get("default") for key, described in project["config"].items()}
-    own = folder / f"Pulumi.{stack}.yaml"
-    if own.is_file():
-        prefix = f"{project['name']}:"
-        values = (yaml.safe_load(own.read_text()) or {}).get("config") or {}
-        found |= {key.removeprefix(prefix): value for key, value in values.items() if key.startswith(prefix)}
-    return project["name"], found
-
-
 def sweep(clients: Clients, stack: Stack, *, wanted: bool, asks: bool) -> int:
     """List what is left; delete it if that is wanted, and agreed to where `asks`. Return the exit status."""
     found = account.look(clients, stack)
     print("\n".join(listed(found)))
     if not found.things:
-        return 1 if found.problems else 0
+        return 1 if found.problems or found.strangers else 0
     if not wanted:
         print(f"Nothing was deleted. To delete {_these(found.things)}: python -m scripts.sweep {stack.stack} --delete")
         return 1
@@ -82,7 +69,7 @@ def sweep(clients: Clients, stack: Stack, *, wanted: bool, asks: bool) -> int:
         print("AWS may need some minutes to release what was in use; then run the same command again.")
         return 1
     print(f"Deleted {_these(found.things)}; nothing is left.")
-    return 1 if left.problems else 0
+    return 1 if left.problems or left.strangers else 0
 
 
 def listed(found: account.Found) -> list[str]:
@@ -96,6 +83,9 @@ def listed(found: account.Found) -> list[str]:
         lines += [f"  {arn}" for arn in found.others]
         lines.append("`pulumi destroy` deletes what Pulumi knows of it. Delete the rest yourself: AWS made it, and")
         lines.append("its answer to Pulumi was lost. Some of it may only be going.")
+    if found.strangers:
+        lines.append("In the stack's VPC, and not the stack's. AWS deletes no VPC with them, so delete them yourself:")
+        lines += [f"  {text}" for text in found.strangers]
     return [*lines, *(f"warning: {problem}" for problem in found.problems)]
 
 

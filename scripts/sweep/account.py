@@ -42,11 +42,13 @@ _ERRORS = (ClientError, BotoCoreError)
 
 @dataclass(frozen=True)
 class Found:
-    """What is left, what else AWS lists under the stack's tags, and what could not be looked for."""
+    """What is left, what else AWS lists under the stack's tags, what keeps a VPC, and what could not be looked for."""
 
     things: tuple[Leftover, ...]
     others: tuple[str, ...]
     """ARNs of resources with the stack's tags that the sweep leaves alone, such as a VPC."""
+    strangers: tuple[str, ...]
+    """What others have in the stack's VPC, in words."""
     problems: tuple[str, ...]
 
 
@@ -65,6 +67,7 @@ def look(clients: Clients, stack: Stack) -> Found:
     """Return everything that the stack has left."""
     things: list[Leftover] = []
     others: list[str] = []
+    strangers: list[str] = []
     problems: list[str] = []
     for kind in KINDS:
         try:
@@ -75,9 +78,13 @@ def look(clients: Clients, stack: Stack) -> Found:
         others = _tagged(clients, stack)
     except _ERRORS as error:
         problems.append(f"what else has the stack's tags can't be looked for: {error}")
+    try:
+        strangers += network.strangers(clients, stack)
+    except _ERRORS as error:
+        problems.append(f"what others have in the stack's VPC can't be looked for: {error}")
     swept = {thing.id for thing in things}
     left_alone = [arn for arn in others if not swept & names(arn)]
-    return Found(tuple(things), tuple(left_alone), tuple(problems))
+    return Found(tuple(things), tuple(left_alone), tuple(strangers), tuple(problems))
 
 
 def delete(clients: Clients, things: Sequence[Leftover]) -> list[str]:

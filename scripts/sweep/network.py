@@ -5,7 +5,7 @@ Any of the first three keeps the VPC from being deleted: pulumi-eks#194, #640, #
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -67,6 +67,30 @@ def _addresses(clients: Clients, stack: Stack) -> Iterator[tuple[str, str]]:
     for address in clients("ec2").describe_addresses()["Addresses"]:
         if "AssociationId" not in address and stack.owns(tags_of(address.get("Tags"))):
             yield address["AllocationId"], address["PublicIp"]
+
+
+def strangers(clients: Clients, stack: Stack) -> Iterator[str]:
+    """Yield what others have in the stack's VPC: AWS deletes no VPC with a security group or an endpoint in it.
+
+    GuardDuty makes both: https://github.com/hashicorp/terraform-provider-aws/issues/46953
+    """
+    ec2 = clients("ec2")
+    own = [{"Name": f"tag:{key}", "Values": [value]} for key, value in stack.tags.items()]
+    vpcs = [vpc["VpcId"] for vpc in pages(ec2, "describe_vpcs", "Vpcs", Filters=own)]
+    there = [{"Name": "vpc-id", "Values": vpcs}]
+    if not vpcs:
+        return
+    for group in pages(ec2, "describe_security_groups", "SecurityGroups", Filters=there):
+        if is_foreign(group, stack):
+            yield f"security group {group['GroupId']} ({group['GroupName']}) in {group['VpcId']}"
+    for endpoint in pages(ec2, "describe_vpc_endpoints", "VpcEndpoints", Filters=there):
+        if not stack.owns(tags_of(endpoint.get("Tags"))):
+            yield f"endpoint {endpoint['VpcEndpointId']} ({endpoint['ServiceName']}) in {endpoint['VpcId']}"
+
+
+def is_foreign(group: Mapping[str, Any], stack: Stack) -> bool:
+    """Return whether a security group is another's. The default one goes with its VPC."""
+    return group["GroupName"] != "default" and not stack.owns(tags_of(group.get("Tags")))
 
 
 @contextmanager

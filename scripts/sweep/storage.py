@@ -39,13 +39,9 @@ def _recovery_points(clients: Clients, stack: Stack) -> Iterator[tuple[str, str]
     https://docs.aws.amazon.com/aws-backup/latest/devguide/tags-on-backups.html
     """
     backup = clients("backup")
-    try:
-        points = list(pages(backup, "list_recovery_points_by_backup_vault", "RecoveryPoints", BackupVaultName=VAULT))
-    except ClientError as error:
-        if error.response["Error"]["Code"] == "ResourceNotFoundException":
-            return  # EFS makes the vault with the account's first backup
-        raise
-    for point in points:
+    if VAULT not in {each["BackupVaultName"] for each in pages(backup, "list_backup_vaults", "BackupVaultList")}:
+        return  # EFS makes the vault with the account's first backup
+    for point in pages(backup, "list_recovery_points_by_backup_vault", "RecoveryPoints", BackupVaultName=VAULT):
         arn = point["RecoveryPointArn"]
         if stack.owns(backup.list_tags(ResourceArn=arn)["Tags"]):
             yield arn, f"of {point['ResourceArn'].rpartition('/')[2]}, {point['CreationDate']:%Y-%m-%d}"

@@ -209,7 +209,7 @@ class FakeCluster:
         if not runs and not over:
             text = f'container "{options.container}" in pod "{pod}" is waiting to start: ContainerCreating'
             raise error_of(400, "BadRequest", text)
-        log = self.logs.setdefault(pod, Log())
+        log = self.logs.setdefault(f"{pod} before" if options.previous else pod, Log())
         with self._news:
             log.readers += 1
             self._news.notify_all()

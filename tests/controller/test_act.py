@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.controller.fakes.api import merged
-from tidewater.controller.act import AT_A_TIME, batches, difference, together
+from tidewater.controller.act import AT_A_TIME, batches, difference, together, waves
+from tidewater.controller.decide.actions import CreatePod
 from tidewater.kube.errors import Unavailable
 
 LEAVES = st.integers() | st.text() | st.lists(st.integers(), max_size=3)
@@ -41,6 +42,15 @@ def test_batches_keep_the_order_and_lose_nothing() -> None:
     found = list(batches(items))
     assert [item for batch in found for item in batch] == items
     assert max(map(len, found)) == AT_A_TIME
+
+
+def test_the_first_pods_are_created_one_by_one_and_the_minimum_before_all_others() -> None:
+    """So under a quota, and in the scheduler's queue, the minimum and then the lowest indexes come first."""
+    core = [CreatePod("Worker", index, core=True) for index in range(10)]
+    surge = [CreatePod("Worker", index, core=False) for index in range(10, 24)]
+    found = list(waves([*surge, *core]))
+    assert [item for wave in found for item in wave] == [*core, *surge]
+    assert [len(wave) for wave in found] == [*[1] * AT_A_TIME, 2, 8, 6]
 
 
 async def test_requests_that_are_sent_together_all_end_before_an_error_goes_on() -> None:

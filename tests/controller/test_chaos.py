@@ -29,7 +29,8 @@ SUCCESSIVE = {"replicaSpecs": jobs.workers(podNames="Successive")}
 WHOLE = {"restartScope": "Job"}
 
 LASTING = (
-    "state restarts replicas replicaStatuses desired settledReplicas observedGeneration jobRestarts restartTime".split()
+    "state restarts replicas replicaStatuses desired settledReplicas observedGeneration jobRestarts restartTime"
+    " signals".split()
 )
 """What the status must say at the end, whenever it was written."""
 
@@ -82,6 +83,7 @@ SCENARIOS = {
     "the job's time to live ends": Scenario(
         lambda world: world.exit("imagenet-worker-0", 0), {"ttlSecondsAfterFinished": 5}, ends=None
     ),
+    "a worker is killed": Scenario(lambda world: world.exit("imagenet-worker-1", 137), {}),
     "it is suspended": Scenario(lambda world: world.edit(suspend=True), {}, ends="Suspended"),
     "its template changes": Scenario(
         lambda world: world.edit(replicaSpecs={"Worker": {"template": jobs.template(hostNetwork=True)}}), {}

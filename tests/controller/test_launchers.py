@@ -53,6 +53,7 @@ def test_this_projects_trainer_gets_its_environment() -> None:
     assert found[env.JOB] == "imagenet"
     assert found[env.ETCD] == "http://etcd-service:2379"
     assert (found[env.MIN_WORKERS], found[env.MAX_WORKERS]) == ("1", "3")
+    assert found["PYTHONHASHSEED"] == "0", "otherwise a worker starts its program twice"
     assert found[env.WORKER] == {"fieldRef": {"fieldPath": "metadata.name"}}
     assert found[env.HOST] == {"fieldRef": {"fieldPath": "status.podIP"}}
     assert trainer["args"] == TRAINER["args"]

@@ -44,6 +44,16 @@ def test_a_bare_pod_name_is_a_host_name_in_every_pod_of_the_job() -> None:
     assert objects.owned_by(service, job.uid)
 
 
+def test_the_end_of_a_failed_containers_log_becomes_its_message_unless_the_user_chose_otherwise() -> None:
+    """So that the job can say why a pod failed after that pod, and its log, are gone."""
+    made = jobs.manifest()
+    containers = [{"name": "elasticjob-worker"}, {"name": "sidecar", "terminationMessagePolicy": "File"}]
+    made["spec"]["replicaSpecs"]["Worker"]["template"] = {"spec": {"containers": containers}}
+    pod = objects.pod(codec.job_of(made), names.WORKER, 0, core=True)
+    policies = [each["terminationMessagePolicy"] for each in pod["spec"]["containers"]]
+    assert policies == ["FallbackToLogsOnError", "File"]
+
+
 def test_the_template_stays_as_the_user_wrote_it() -> None:
     made = jobs.manifest()
     template = {

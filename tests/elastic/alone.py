@@ -36,9 +36,16 @@ def form_alone(group: Group) -> None:
 
 
 def stepper_of(
-    group: Group, model: nn.Module, loss: Any, optimizer: torch.optim.Optimizer, *, amp: str = "off", seed: int = 0
+    group: Group,
+    model: nn.Module,
+    loss: Any,
+    optimizer: torch.optim.Optimizer,
+    *,
+    amp: str = "off",
+    seed: int = 0,
+    **more: Any,
 ) -> tuple[Stepper, State]:
-    """Return a stepper for a model, and its state; the dataset is not used."""
-    training = Training(model=model, optimizer=optimizer, dataset=TensorDataset(torch.zeros(1)), loss=loss)
+    """Return a stepper for a model, and its state; the dataset is not used. ``more``: fields of ``Training``."""
+    training = Training(model=model, optimizer=optimizer, dataset=TensorDataset(torch.zeros(1)), loss=loss, **more)
     state = State(training, kind_of(model), torch.amp.GradScaler("cpu", enabled=amp == "fp16"))
     return Stepper(training, state, group, amp=amp, seed=seed), state

@@ -156,7 +156,7 @@ class Program(Worker):
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 preexec_fn=bound_to(os.getpid()),
-                env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONFAULTHANDLER": "1"},
+                env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONFAULTHANDLER": "1", "PYTHONHASHSEED": "0"},
             )
 
     def poll(self) -> int | None:

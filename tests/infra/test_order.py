@@ -22,6 +22,8 @@ EFS_DRIVER = ("aws:eks/addon:Addon", "aws-efs-csi-driver")
 EFS_IDENTITY = ("aws:eks/podIdentityAssociation:PodIdentityAssociation", "efs-csi")
 KUBERNETES = ("pulumi:providers:kubernetes", "")
 VOLUME = ("kubernetes:core/v1:PersistentVolume", "persistentvolume-")
+CLAIM = ("kubernetes:core/v1:PersistentVolumeClaim", "")
+NAMESPACE = ("kubernetes:core/v1:Namespace", "namespace-training")
 TRAINER_IDENTITY = ("aws:eks/podIdentityAssociation:PodIdentityAssociation", "trainer")
 DATASET = ("kubernetes:batch/v1:Job", "job-dataset")
 JOB = ("kubernetes:elastic.pytorch.org/v1alpha1:ElasticJob", "")
@@ -109,8 +111,17 @@ def test_every_object_is_gone_before_the_cluster_and_its_system_nodes(production
 def test_mount_targets_outlive_the_last_mount(production: graph.Graph) -> None:
     targets = production.all("aws:efs/mountTarget:MountTarget")
     assert len(targets) == 3
-    for pods in (ETCD, DATASET, JOB):
+    for pods in (ETCD, DATASET, JOB, NAMESPACE):
         assert all(production.needs(production.one(*pods), target) for target in targets)
+
+
+def test_a_destroy_ends_pods_that_the_state_lacks_before_it_waits_for_what_they_mount(
+    production: graph.Graph,
+) -> None:
+    """The deletion of the namespace ends them. A claim that is deleted before would wait for them."""
+    cluster = production.one("tidewater:infra:Cluster").urn
+    assert [production.one(*each).deleted_with for each in (CLAIM, VOLUME)] == [cluster, cluster]
+    assert [production.one(*each).deleted_with for each in (NAMESPACE, JOB, ETCD)] == ["", "", ""]
 
 
 def test_code_is_uploaded_while_the_cluster_is_created(production: graph.Graph) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from scripts import destroy
 from scripts.destroy import VARIABLE, without_cluster
 from scripts.session import Session, UpError
 
@@ -22,7 +23,12 @@ CLUSTER = {
     "outputs": {"endpoint": "https://one.example"},
 }
 OBJECT = {"type": "kubernetes:core/v1:Namespace", "urn": "urn:n"}
-VPC = {"type": "aws:ec2/vpc:Vpc", "urn": "urn:v", "id": "vpc-1"}
+VPC = {
+    "type": "aws:ec2/vpc:Vpc",
+    "urn": "urn:pulumi:dev::tidewater::aws:ec2/vpc:Vpc::v",
+    "id": "vpc-1",
+    "provider": "urn:p::uuid",
+}
 STACK = (PROVIDER, VPC, CLUSTER, OBJECT)
 GONE = "An error occurred (ResourceNotFoundException) when calling DescribeCluster: No cluster found"
 
@@ -101,3 +107,43 @@ def test_the_state_is_read_of_the_stack_that_is_named() -> None:
     session = Exporting()
     assert session.deployment(("--stack", "production"))["resources"] == [OBJECT]
     assert session.asked == [("pulumi", "stack", "export", "--stack", "production")]
+
+
+@pytest.mark.parametrize(("error", "objects"), [("", True), (GONE, False)], ids=["its cluster exists", "it is gone"])
+def test_what_a_killed_up_was_making_is_taken_over_first(
+    error: str, objects: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @dataclass(frozen=True)
+    class Exporting(FakeSession):
+        def ask(self, *command: str) -> str:
+            if command[0] == "pulumi":
+                return json.dumps({"deployment": {"resources": [dict(each) for each in STACK]}})
+            return super().ask(*command)
+
+    taken: list[tuple[Sequence[str], bool]] = []
+    monkeypatch.setattr(destroy, "warn_of_strangers", lambda session, resources: None)
+    monkeypatch.setattr(destroy, "adopt", lambda session, stack, *, objects: taken.append((stack, objects)))
+    session = Exporting(endpoint="https://one.example", error=error)
+    assert destroy.prepare(session, ["--stack", "s"]) == ({} if objects else {VARIABLE: "true"})
+    assert taken == [(["--stack", "s"], objects)]
+
+
+def test_security_groups_of_others_are_named_before_pulumi_waits_for_them(capsys: pytest.CaptureFixture[str]) -> None:
+    own = [{"Key": "Project", "Value": "tidewater"}, {"Key": "Stack", "Value": "dev"}]
+    of_eks = [{"Key": "aws:eks:cluster-name", "Value": "tidewater-dev"}]
+    groups = [
+        {"GroupId": "sg-1", "GroupName": "default"},
+        {"GroupId": "sg-2", "GroupName": "data", "Tags": own},
+        {"GroupId": "sg-3", "GroupName": "eks-cluster-sg", "Tags": of_eks},
+        {"GroupId": "sg-4", "GroupName": "GuardDuty"},
+    ]
+
+    @dataclass(frozen=True)
+    class Listing(FakeSession):
+        def ask(self, *command: str) -> str:
+            return json.dumps({"SecurityGroups": groups})
+
+    destroy.warn_of_strangers(Listing(), STACK)
+    (said,) = capsys.readouterr().out.splitlines()
+    assert said.startswith("warning: the security group sg-4 (GuardDuty) is not the stack's")
+    assert said.endswith("aws ec2 delete-security-group --group-id sg-4 --region eu-west-1 --profile lab")

@@ -8,16 +8,37 @@ import socket
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from scripts.session import Session, forget_if_lost, identifiers, release_dead_locks
+from scripts.session import Session, UpError, forget_if_lost, identifiers, release_dead_locks
 from scripts.up import next_words
 
-VPC = {"type": "aws:ec2/vpc:Vpc", "id": "vpc-1"}
-ROLE = {"type": "aws:iam/role:Role", "id": "node"}
+ACCOUNT = "123456789012"
+PROVIDER = {
+    "type": "pulumi:providers:aws",
+    "urn": "urn:pulumi:local::tidewater::pulumi:providers:aws::tidewater-local",
+    "id": "1",
+    "inputs": {"region": "eu-west-1"},
+}
+REPLACEMENT = {**PROVIDER, "id": "2", "inputs": {"region": "us-east-1"}}
+VPC = {
+    "type": "aws:ec2/vpc:Vpc",
+    "urn": "urn:pulumi:local::tidewater::aws:ec2/vpc:Vpc::network",
+    "id": "vpc-1",
+    "provider": f"{PROVIDER['urn']}::1",
+    "outputs": {"arn": f"arn:aws:ec2:eu-west-1:{ACCOUNT}:vpc/vpc-1"},
+}
+ROLE = {
+    "type": "aws:iam/role:Role",
+    "urn": "urn:pulumi:local::tidewater::aws:iam/role:Role::node",
+    "id": "node",
+    "provider": f"{PROVIDER['urn']}::1",
+    "outputs": {"arn": f"arn:aws:iam::{ACCOUNT}:role/node"},
+}
 
 
 @dataclass(frozen=True)
@@ -28,14 +49,20 @@ class FakeSession(Session):
     environ: Mapping[str, str] = field(default_factory=dict)
     recorded: tuple[Mapping[str, Any], ...] = ()
     vpcs: tuple[str, ...] = ()
+    """Those in eu-west-1, where the stack is; the shell's region is another one."""
+    account: str = ACCOUNT
     roles: tuple[str, ...] = ()
     asked: list[str] = field(default_factory=list)
 
     def ask(self, *command: str) -> str:
         self.asked.append(" ".join(command))
         if command[:3] == ("pulumi", "stack", "export"):
-            return json.dumps({"deployment": {"resources": list(self.recorded)}})
-        return json.dumps(self.vpcs if "describe-vpcs" in command else self.roles)
+            return json.dumps({"deployment": {"resources": [*self.recorded, REPLACEMENT, PROVIDER]}})
+        if "get-caller-identity" in command:
+            return f"{self.account}\n"
+        if "describe-vpcs" in command:
+            return json.dumps(self.vpcs if ("--region", "eu-west-1") in pairwise(command) else [])
+        return json.dumps(self.roles)
 
 
 def forgotten(session: FakeSession) -> bool:
@@ -57,6 +84,7 @@ def test_a_stack_whose_cloud_is_gone_is_removed_and_its_settings_are_kept(
     "session",
     [
         pytest.param(FakeSession(recorded=(VPC,), vpcs=("vpc-0", "vpc-1")), id="its cloud is there"),
+        pytest.param(FakeSession(recorded=(VPC, ROLE), roles=("node",)), id="its network was deleted by hand"),
         pytest.param(FakeSession(recorded=(ROLE,), roles=("node",)), id="its cloud is there, with no network yet"),
         pytest.param(FakeSession(vpcs=("vpc-0",)), id="an empty stack"),
         pytest.param(FakeSession(recorded=({"type": "pulumi:pulumi:Stack"},)), id="nothing made yet"),
@@ -64,6 +92,13 @@ def test_a_stack_whose_cloud_is_gone_is_removed_and_its_settings_are_kept(
 )
 def test_a_stack_that_may_still_be_managed_is_kept(session: FakeSession) -> None:
     forget_if_lost(session)
+    assert not forgotten(session)
+
+
+def test_a_stack_of_another_account_is_kept_and_not_touched() -> None:
+    session = FakeSession(recorded=(VPC, ROLE), account="210987654321")
+    with pytest.raises(UpError, match=f"is about the AWS account {ACCOUNT}, and .* is 210987654321: use `pulumi up`"):
+        forget_if_lost(session)
     assert not forgotten(session)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from scripts.updates import Tally
+from tests.processes import eventually
 
 PROGRESS = """\
  +  pulumi:pulumi:Stack tidewater-local creating (0s)
@@ -90,32 +91,41 @@ ROOT = Path(__file__).resolve().parents[2]
 PULUMI = """#!/usr/bin/env python3
 import signal, sys, time
 def save(*_):
+    open("interrupted", "a").write("once more")
     time.sleep(0.5)
     open("saved", "w").close()
     sys.exit(1)
 signal.signal(signal.SIGINT, save)
-print("ready", flush=True)
+open("ready", "w").close()
 time.sleep(60)
 """
 CALLER = """
-import os, signal
+import os, signal, sys
 from types import SimpleNamespace
 from scripts import updates
+from scripts.session import exit_status
 signal.signal(signal.SIGINT, signal.default_int_handler)
+terminal = bool(os.environ["TERMINAL"])
+updates.sys = SimpleNamespace(stdout=SimpleNamespace(isatty=lambda: terminal))
 updates.paths = SimpleNamespace(CHECKOUT=os.environ["FOLDER"])
-updates.run(SimpleNamespace(environ=dict(os.environ)), "up", remedy="")
+session = SimpleNamespace(environ=dict(os.environ))
+sys.exit(exit_status("down", lambda: updates.run(session, "destroy", remedy="")))
 """
 
 
-def test_after_ctrl_c_pulumi_may_finish_and_save_its_state(tmp_path: Path) -> None:
+@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("terminal", ["", "1"], ids=["no terminal", "a terminal"])
+def test_after_ctrl_c_pulumi_may_finish_and_save_its_state(terminal: str, times: int, tmp_path: Path) -> None:
     (tmp_path / "pulumi").write_text(PULUMI)
     (tmp_path / "pulumi").chmod(0o755)
-    environ = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "FOLDER": str(tmp_path)}
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    environ = {**os.environ, "PATH": path, "FOLDER": str(tmp_path), "TERMINAL": terminal}
     process = subprocess.Popen(
-        [sys.executable, "-c", CALLER], stdout=subprocess.PIPE, env=environ, cwd=ROOT, start_new_session=True, text=True
+        [sys.executable, "-c", CALLER], stderr=subprocess.PIPE, env=environ, cwd=ROOT, start_new_session=True, text=True
     )
-    assert process.stdout
-    assert process.stdout.readline() == "ready\n"
-    os.killpg(process.pid, signal.SIGINT)
-    process.communicate(timeout=120)  # without the signal, pulumi ends after 60 s and has saved nothing
+    for file in ["ready", "interrupted"][:times]:
+        eventually((tmp_path / file).exists)
+        os.killpg(process.pid, signal.SIGINT)
+    _, said = process.communicate(timeout=120)  # without the signal, pulumi ends after 60 s and has saved nothing
     assert (tmp_path / "saved").exists()
+    assert (process.returncode, said) == (130, "interrupted; `make down` goes on where it stopped\n")

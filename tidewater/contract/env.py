@@ -62,3 +62,6 @@ LOCAL_RANK = "TIDEWATER_LOCAL_RANK"
 
 LOCAL_SIZE = "TIDEWATER_LOCAL_SIZE"
 """Number of its worker's processes."""
+
+FIXED_HASHES = {"PYTHONHASHSEED": "0"}
+"""Python's own: the order of a set of strings is the same in all workers, and so is a split of the data by it."""

@@ -7,9 +7,9 @@ USAGE         2    bad command line, configuration or data; a restart gives the 
 LEFT          143  left at a step boundary after SIGTERM (128 + 15, what a shell reports for SIGTERM);
                    not 0, since the job would then count this worker's work as completed
 
-An ElasticJob with restartPolicy ExitCode replaces workers that exit with LEFT or KILLED, and counts no failure unless
-memory was exhausted. It replaces those of RETRYABLE too, and counts them towards its back-off limit. Other codes are
-permanent.
+An ElasticJob with restartPolicy ExitCode replaces workers that exit with LEFT or KILLED. It counts a failure if memory
+was exhausted, or from the fourth time in a row that this happened without a disruption. It replaces those of RETRYABLE
+too, and counts them towards its back-off limit. Other codes are permanent.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ KILLED = 137
 """What the container runtime reports for SIGKILL (128 + 9): the node is lost, or memory is exhausted."""
 
 NOT_THE_WORKERS_FAULT = (KILLED, LEFT)
-"""Exit codes that are not failures of the code. An ElasticJob replaces the worker and does not count a failure."""
+"""Exit codes that are mostly no failures of the code. An ElasticJob replaces the worker, and counts a row of them."""
 
 RETRYABLE = (FAILED,)
 """For `retryableExitCodes` of a job's workers, in addition to those that an ElasticJob always retries."""

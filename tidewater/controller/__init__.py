@@ -14,6 +14,7 @@ decide/       what to do about one job: pure functions
 act           carries out what was decided
 objects       the pods and the service of a job, as pure functions
 store         what is known: jobs, pods, services, nodes
+views         what the decision reads of a pod or a node
 queues        which job of a queue may have pods
 work          the queue of jobs that are due
 provisioning/ why no node comes for a pod, in Karpenter's words

@@ -4,9 +4,10 @@
     await hands.carry_out(job, decision.actions)
     await hands.write_status(job, manifest, decision.status)
 
-Actions of the same kind that follow each other are carried out together, a few at a time. What the API server returns
-goes into the mirrors at once, so that the next decision counts it. Every action may be repeated: an action says the
-pod's name, so a second creation finds the first one's pod; a deletion names the uid; a status names the
+Actions of the same kind that follow each other are carried out together, a few at a time. The first creations are not:
+they are sent one by one, so that the minimum and then the lowest indexes come first where not all fit. What the API
+server returns goes into the mirrors at once, so that the next decision counts it. Every action may be repeated: an
+action says the pod's name, so a second creation finds the first one's pod; a deletion names the uid; a status names the
 resourceVersion.
 
 Numbers that no pod may have twice are reserved in the status before. The ones that were reserved and certainly given
@@ -33,7 +34,7 @@ from tidewater.controller.store import Store
 from tidewater.elasticjob import codec, names
 from tidewater.elasticjob.model import ElasticJob, Status
 from tidewater.elasticjob.names import JOBS
-from tidewater.kube.errors import Conflict, Exists, NotFound, Refused, Unavailable
+from tidewater.kube.errors import Busy, ClusterError, Conflict, Exists, NotFound, Refused, Unavailable, Unreachable
 from tidewater.kube.kinds import PODS, SERVICES, Kind
 
 AT_A_TIME = 8
@@ -44,6 +45,14 @@ T = TypeVar("T")
 
 class ServiceRefused(Refused):
     """The API server does not accept the service. The job's pods were created all the same."""
+
+
+class PodNotCreated(Exception):
+    """The API server did not create a pod. `cause` is its error, or why it did not answer."""
+
+    def __init__(self, cause: ClusterError) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
 
 
 class NameTaken(Unavailable):
@@ -74,7 +83,7 @@ class Hands:
         """Carry out the actions in order. What comes after an action that failed is left for the next decision.
 
         Raises:
-            Refused: The API server does not accept a pod; the message is for people.
+            PodNotCreated: The API server does not create a pod; the message is for people.
             ServiceRefused: It does not accept the service. All other actions have been carried out.
             ClusterError: Anything else that may succeed the next time.
         """
@@ -140,12 +149,12 @@ class Hands:
     async def _create_pods(self, job: ElasticJob, actions: Sequence[CreatePod]) -> None:
         done: list[str] = []
         try:
-            for batch in batches(actions):
-                await together(self._create_pod(job, action, done) for action in batch)
-        except Refused as error:
+            for wave in waves(actions):
+                await together(self._create_pod(job, action, done) for action in wave)
+        except (Refused, Busy, Unreachable) as error:
             self._recorder.record(about(job), "Warning", names.Reason.FAILED_CREATE_POD, str(error))
             self._log.warning("pod_refused", job=f"{job.namespace}/{job.name}", reason=str(error))
-            raise
+            raise PodNotCreated(error) from error
         finally:
             if done:
                 message = f"Created pod{'s' if len(done) > 1 else ''}: {', '.join(sorted(done))}"
@@ -208,10 +217,7 @@ class Hands:
         former = any(each.get("kind") == names.KIND and each.get("name") == job.name for each in references)
         if former or found["metadata"].get("deletionTimestamp"):
             raise NameTaken(f"{ref.kind.kind} {ref.name} of an earlier job is being deleted")
-        raise Refused(
-            f"{ref.kind.kind} {ref.name} exists and does not belong to this job: delete it, or give the job another"
-            f" name"
-        )
+        raise Refused(f"{ref.kind.kind} {ref.name} exists and does not belong to this job: {objects.remedy(found)}")
 
     async def _delete_pods(self, job: ElasticJob, actions: Sequence[DeletePod]) -> None:
         done: list[DeletePod] = []
@@ -264,6 +270,15 @@ async def together(requests: Iterable[Awaitable[None]]) -> None:
     for result in results:
         if isinstance(result, BaseException):
             raise result
+
+
+def waves(creations: Sequence[CreatePod]) -> Iterable[Sequence[CreatePod]]:
+    """Return the creations, those of the minimum first: the first `AT_A_TIME` one by one, then so many together."""
+    for core in (True, False):
+        mine = [each for each in creations if each.core is core]
+        alone = AT_A_TIME if core else max(0, AT_A_TIME - (len(creations) - len(mine)))
+        yield from ([each] for each in mine[:alone])
+        yield from batches(mine[alone:])
 
 
 def batches(items: Sequence[T]) -> Iterable[Sequence[T]]:

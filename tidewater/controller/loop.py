@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from tidewater.controller import objects
-from tidewater.controller.act import Hands, ServiceRefused, stamp
+from tidewater.controller.act import Hands, PodNotCreated, ServiceRefused, stamp
 from tidewater.controller.cluster.client import Cluster, Manifest
 from tidewater.controller.cluster.fence import NotLeader
 from tidewater.controller.cluster.mirror import Key
-from tidewater.controller.decide.actions import Action, Decision, Emit, reserving, status_comes_first
+from tidewater.controller.decide.actions import Action, Decision, DeletePod, Emit, reserving, status_comes_first
 from tidewater.controller.decide.decision import decide
 from tidewater.controller.observe.events import About, Recorder
 from tidewater.controller.observe.log import Log
@@ -207,15 +207,23 @@ class Controller:
         return decide(view, now), view.job
 
     async def _carry_out(self, key: Key, job: ElasticJob, work: Sequence[Action]) -> None:
-        """Carry out actions. If the API server refuses one, say so in the status before the error goes on."""
+        """Carry out actions. If the API server does not create a pod or the service, write that into the status."""
         try:
             await self._hands.carry_out(job, work)
-        except Refused as error:
-            decision, still = self._decide(key, "" if isinstance(error, ServiceRefused) else str(error))
-            if still is not None:
-                await self._hands.write_status(still, decision.status)
-                self._hands.emit(still, [action for action in decision.actions if isinstance(action, Emit)])
+        except PodNotCreated as error:
+            await self._tell_refusal(key, str(error))
+            raise error.cause from None
+        except ServiceRefused:
+            await self._tell_refusal(key)
             raise
+
+    async def _tell_refusal(self, key: Key, refusal: str = "") -> None:
+        """Write the refusal into the status. Pods that are to give way to the one that was refused are deleted."""
+        decision, job = self._decide(key, refusal)
+        if job is not None:
+            await self._hands.write_status(job, decision.status)
+            self._hands.emit(job, [action for action in decision.actions if isinstance(action, Emit)])
+            await self._hands.carry_out(job, [action for action in decision.actions if isinstance(action, DeletePod)])
 
     async def _tell_invalid(self, key: Key, problem: str) -> None:
         """Write into a job that can't be read what to correct. It is looked at again when it changes."""

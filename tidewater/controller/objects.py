@@ -32,6 +32,8 @@ CLUSTER_DOMAIN = "cluster.local"
 _HASH_LENGTH = 16
 # What a controller takes over from a pod template's metadata, as Kubernetes' own controllers do.
 _TEMPLATE_METADATA = ("finalizers",)
+# The kubelet then takes the end of a failed container's log for its message, which the job's status keeps.
+_LAST_WORDS = {"terminationMessagePolicy": "FallbackToLogsOnError"}
 Container = Mapping[str, Any]
 
 
@@ -99,6 +101,12 @@ def owner_reference(job: ElasticJob) -> Manifest:
     }
 
 
+def remedy(taken: Manifest) -> str:
+    """Return what to do about an object of another owner under a name that the job needs."""
+    manager = (taken["metadata"].get("labels") or {}).get(labels.MANAGED_BY)
+    return f"{manager} manages it; give the job another name" if manager else "delete it, or give the job another name"
+
+
 def owned_by(manifest: Mapping[str, Any], uid: str) -> bool:
     """Return whether the object's controlling owner has this uid."""
     references = manifest["metadata"].get("ownerReferences") or ()
@@ -148,7 +156,7 @@ def _pod_spec(job: ElasticJob, which: CreatePod, domain: str) -> Manifest:
     given: Mapping[str, Any] = template.get("spec") or {}
     policy = job.spec.scheduling_policy
     priority = policy.core_priority_class_name if which.core else policy.surge_priority_class_name
-    containers = given.get("containers") or []
+    containers = [{**_LAST_WORDS, **each} for each in given.get("containers") or ()]
     dns = given.get("dnsConfig") or {}
     search = f"{names.service_name(job.name)}.{job.namespace}.svc.{domain}"
     return {
@@ -213,6 +221,7 @@ def _environment(job: ElasticJob) -> list[dict[str, Any]]:
         env.ETCD: endpoint if "://" in endpoint else f"http://{endpoint}",
         env.MIN_WORKERS: str(low),
         env.MAX_WORKERS: str(high),
+        **env.FIXED_HASHES,
     }
     fields = {env.WORKER: "metadata.name", env.HOST: "status.podIP"}
     return [

@@ -21,14 +21,14 @@ import tempfile
 from pathlib import Path
 from types import FrameType
 
-from tidewater.elasticjob.install import pods, program
+from tidewater.contract.controller_program import PACKAGES_DIRECTORY, REQUIREMENTS
 
 _STOPPED = 128 + signal.SIGTERM
 
 
 def locked() -> str:
     """Return the text of the requirements, each with its version and its hashes."""
-    package, _, name = program.REQUIREMENTS.rpartition("/")
+    package, _, name = REQUIREMENTS.rpartition("/")
     return importlib.resources.files(package.replace("/", ".")).joinpath(name).read_text()
 
 
@@ -77,7 +77,7 @@ def stop(_signal: int, _frame: FrameType | None) -> None:
 def main() -> None:
     """Install the packages, or run the controller."""
     signal.signal(signal.SIGTERM, stop)
-    target = Path(pods.PACKAGES_DIRECTORY)
+    target = Path(PACKAGES_DIRECTORY)
     sys.path.insert(1, str(target))  # after the zip, before the image's packages, which may be of other versions
     if sys.argv[1:] == ["install"]:
         install(target)

@@ -25,10 +25,12 @@ from tidewater.controller import objects
 from tidewater.controller.cluster.client import Cluster, Manifest, Source
 from tidewater.controller.cluster.mirror import Change, Entry, Key, Mirror, Report
 from tidewater.controller.decide.actions import CreatePod
-from tidewater.controller.decide.observed import JobView, NodeView, PodView, node_view, pod_view, type_keys
+from tidewater.controller.decide.observed import JobView, NodeView, PodView
+from tidewater.controller.decide.replica_groups import core_bound
 from tidewater.controller.provisioning.event_watch import EventWatch
 from tidewater.controller.queues import Queues
-from tidewater.elasticjob import codec, names
+from tidewater.controller.views import node_view, pod_view, type_keys
+from tidewater.elasticjob import codec, indexes, names
 from tidewater.elasticjob.model import ElasticJob, PodNames
 from tidewater.elasticjob.names import JOBS
 from tidewater.kube.kinds import NODES, PODS, SERVICES
@@ -354,7 +356,8 @@ def _core_waits(pod: PodView, job: ElasticJob) -> bool:
         return False
     if job.spec.replica_specs[pod.type].pod_names is PodNames.SUCCESSIVE:
         return pod.core
-    return pod.index < job.bounds(pod.type)[0]
+    found = job.status.replica_statuses.get(pod.type)
+    return pod.index < core_bound(job.bounds(pod.type)[0], indexes.numbers(found.failed_indexes) if found else ())
 
 
 def _drop(index: dict[str, dict[str, PodView]], owner: str, name: str) -> None:

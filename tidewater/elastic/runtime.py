@@ -12,6 +12,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tidewater.contract import exit_codes
@@ -20,9 +21,11 @@ from tidewater.elastic.errors import ConfigError, Diverged, Drifted, RecordError
 from tidewater.elastic.launch import launcher
 from tidewater.elastic.observe.log import Value
 from tidewater.elastic.session.assembly import Content, Ended, open_session
-from tidewater.elastic.training import Training
+from tidewater.elastic.training import Report, Training, ignore
 
 if TYPE_CHECKING:
+    import torch
+
     from tidewater.elastic.data.loader import Loader
     from tidewater.elastic.session.session import Session
     from tidewater.elastic.session.worker import Material
@@ -35,9 +38,12 @@ def run(build: Build, argv: Sequence[str] | None = None, *, flags: AddFlags = no
 
     Args:
         build: Called once in each process, with the same settings in all workers of a job.
-        argv: The command line without the program's name; the process's own if None.
+        argv: The command line without the program's name; the process's own if None. In that case, a process without
+            PYTHONHASHSEED executes its program again with it: see ``launcher.fix_hash_seed``.
         flags: Adds the script's own flags to an argparse group.
     """
+    if argv is None:
+        launcher.fix_hash_seed()
     try:
         config = Config.parse(sys.argv[1:] if argv is None else argv, os.environ, flags)
         if config.local_rank is None:
@@ -85,6 +91,8 @@ class _Script:
         import torch  # by far the slowest import, so after the first log line
 
         from tidewater.elastic.data.loader import LoaderSettings
+        from tidewater.elastic.data.probes import probes
+        from tidewater.elastic.data.seeds import seed_script
         from tidewater.elastic.data.stream import length, open_loader
         from tidewater.elastic.method.checks import check
 
@@ -92,9 +100,9 @@ class _Script:
         # needlessly.
         warnings.filterwarnings("ignore", message="Grad strides do not match bucket view strides")
         torch.set_num_threads(config.threads)
-        torch.manual_seed(config.seed)
+        seed_script(config.seed)
         device = torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
-        training = self._training = self._build(config)
+        training = self._training = _drawing_alike(self._build(config), config.seed, device)
         check(training, config)
         settings = LoaderSettings(config.seed, config.data_workers, config.prefetch)
         # Before all threads and sockets, because it forks the processes that prepare data.
@@ -109,6 +117,7 @@ class _Script:
             device=device,
             data=_data_digest(training),
             alike=_alike(config, training),
+            samples=probes(training, self._loader, config.seed),
             about=about,
             rehearse=self._rehearse,
         )
@@ -132,8 +141,21 @@ class _Script:
             self._loader.close()
 
 
+def _drawing_alike(training: Training, seed: int, device: torch.device) -> Training:
+    """Return the training with an ``on_step`` that draws the same random numbers in all workers."""
+    from tidewater.elastic.data.seeds import drawn_alike
+
+    def on_step(report: Report) -> None:
+        with drawn_alike(seed, "on_step", report.step, device):
+            training.on_step(report)
+
+    return training if training.on_step is ignore else replace(training, on_step=on_step)
+
+
 def _alike(config: Config, training: Training) -> Mapping[str, Value]:
     """Return what must be equal in all workers that train together, in addition to model and code."""
+    from tidewater.elastic.data.stream import length
+
     names = (
         *("epochs", "max_steps", "batch_size", "batch_policy", "micro_batch", "seed", "amp", "fresh_optimizer"),
         *("compare_every", "on_drift"),
@@ -142,6 +164,7 @@ def _alike(config: Config, training: Training) -> Mapping[str, Value]:
     said = {f"--{name.replace('_', '-')}": str(value) for name, value in [*common.items(), *vars(config.user).items()]}
     return {
         "the dataset": _data_digest(training),
+        "the length of the validation data": None if training.validation is None else length(training.validation),
         "the optimizer": _classes(training.optimizer),
         "the scheduler": _classes(training.scheduler),
         **said,

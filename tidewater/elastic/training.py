@@ -67,7 +67,8 @@ class Training:
 
     The runtime seeds the random generators of torch, Python and numpy for each sample and epoch. So ``dataset[index]``
     gives the same sample in every process, and what ``collate`` draws depends only on the samples of its batch.
-    What ``loss`` and the model draw (dropout) depends on the seed, the step, the rank and the micro-batch.
+    What ``loss`` and the model draw (dropout) depends on the seed, the step, the rank and the micro-batch. What
+    ``before_step``, the optimizer's step and ``on_step`` draw is the same in all workers.
     """
 
     model: torch.nn.Module

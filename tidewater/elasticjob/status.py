@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated
 
+from tidewater.elasticjob import indexes
 from tidewater.elasticjob.about import About
 from tidewater.elasticjob.choices import State
 
@@ -20,8 +21,25 @@ class ReplicaStatus:
 
     active: Annotated[int, About("Pods that run and are not being deleted.")] = 0
     pending: Annotated[int, About("Pods that have not started, for example because no node has room.")] = 0
-    succeeded: Annotated[int, About("Pods that exited with 0.")] = 0
-    failed: Annotated[int, About("Pods that failed and still exist.")] = 0
+    succeeded: Annotated[int, About("Pods that exited with 0; some of them may be gone.")] = 0
+    failed: Annotated[
+        int, About("Pods that failed: for good, or to be replaced. Those that failed for good may be gone.")
+    ] = 0
+    completed_indexes: Annotated[
+        str,
+        About(
+            "Indexes of the pods that exited with 0, as 0-2,5. Their pods are not made again if they are deleted.",
+            pattern=indexes.PATTERN,
+        ),
+    ] = ""
+    failed_indexes: Annotated[
+        str,
+        About(
+            "Indexes of the pods that failed for good, as 0-2,5. Their pods are not made again if they are deleted,"
+            " unless a template changes or the job is suspended and resumed.",
+            pattern=indexes.PATTERN,
+        ),
+    ] = ""
     next_index: Annotated[
         int | None,
         About("With podNames Successive: the lowest number that no pod of this type has had or is about to get."),
@@ -76,6 +94,13 @@ class Status:
             " Successive it counts for the pods that it replaced, too."
         ),
     ] = field(default_factory=dict)
+    signals: Annotated[
+        Mapping[str, int],
+        About(
+            "By pod: how many times in a row it exited with 137 or 143 without a disruption, each within ten minutes."
+            " With podNames Successive it counts for the pods that it replaced, too."
+        ),
+    ] = field(default_factory=dict)
     job_restarts: Annotated[
         int | None,
         About(
@@ -95,6 +120,9 @@ class Status:
     last_failure_time: Annotated[
         datetime | None, About("When the last failure was counted; the back-off starts then.")
     ] = None
+    last_failure: Annotated[
+        str, About("Which pod failed last, how, and what it printed at the end. It stays when the pod is gone.")
+    ] = ""
     snoozed_until: Annotated[datetime | None, About("With autoscale: not to grow before this time.")] = None
     whole_since: Annotated[
         datetime | None, About("Since when a job of a queue has had room for all of its minimum.")

@@ -70,6 +70,8 @@ class LogOptions:
     since_seconds: int | None = None
     since_time: str = ""
     """RFC 3339."""
+    previous: bool = False
+    """The log of the container's last run, before the kubelet restarted it."""
     timestamps: bool = False
     """Begin each line with its time, RFC 3339, and a space."""
 

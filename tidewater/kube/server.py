@@ -119,6 +119,7 @@ class Server:
         parameters = {
             "container": options.container,
             "follow": "true" if options.follow else "",
+            "previous": "true" if options.previous else "",
             "timestamps": "true" if options.timestamps else "",
             "tailLines": "" if options.tail is None else str(options.tail),
             "sinceSeconds": "" if options.since_seconds is None else str(options.since_seconds),

@@ -160,6 +160,19 @@ def test_a_command_reaches_the_daemon_although_the_shell_has_a_proxy(
     assert instance.endpoint in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(("region", "status"), [("us-west-2", 0), ("eu-west-1", 1)], ids=["its own", "another"])
+def test_a_cloud_that_runs_stays_in_its_region(
+    region: str, status: int, instance: Instance, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    monkeypatch.setattr(cli, "_status", lambda _: {"id": instance.id})
+    assert cli.main(["start", "--state", str(instance.state), "--region", region]) == status
+    assert ("runs in the region us-west-2, and has only one: to start it in eu-west-1" in capsys.readouterr().err) == (
+        status == 1
+    )
+    assert Instance.load(instance.state).region == "us-west-2"
+
+
 def test_the_daemon_has_a_umask_of_its_own(instance: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     """A person's may be 027 or 077, with which pods that aren't root can't read their images."""
     during: list[int] = []

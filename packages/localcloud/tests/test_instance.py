@@ -27,6 +27,13 @@ def test_creating_twice_and_loading_give_the_same_instance(tmp_path: Path) -> No
     assert made == Instance.create(tmp_path / "a") == Instance.load(tmp_path / "a")
 
 
+def test_the_region_of_the_next_start_is_recorded(tmp_path: Path) -> None:
+    made = Instance.create(tmp_path)
+    moved = made.in_region("eu-west-1")
+    assert (made.region, moved.region) == ("us-west-2", "eu-west-1")
+    assert Instance.create(tmp_path) == Instance.load(tmp_path) == moved
+
+
 @pytest.mark.parametrize("there", [False, True], ids=["nothing", "an empty folder"])
 def test_loading_makes_nothing(tmp_path: Path, there: bool) -> None:
     state = tmp_path / "state"

@@ -150,6 +150,16 @@ def test_a_queued_and_an_invalid_job_say_why(here: Surroundings) -> None:
     assert "spec.sizes: 9" in jobs.waiting(here.place).text
 
 
+@pytest.mark.parametrize(("state", "outcome"), [("Created", Outcome.FIX), ("Running", Outcome.NOTE)])
+def test_a_job_with_pods_that_cannot_be_created_says_why(here: Surroundings, state: str, outcome: Outcome) -> None:
+    message = "The API server refuses a pod: failed calling webhook pods.example.com"
+    told = {"type": "Running", "status": "False", "reason": "ElasticJobCreated", "message": message}
+    here.cluster.objects["elasticjobs"] = [job(state=state, waiting="FailedCreatePod", conditions=[CREATED, told])]
+    found = jobs.waiting(here.place)
+    assert (found.outcome, "failed calling webhook" in found.text) == (outcome, True)
+    assert "kubectl describe quota -n training" in found.remedy
+
+
 def test_who_may_not_read_all_namespaces_sees_the_jobs_of_the_own_one(here: Surroundings) -> None:
     here.cluster.objects["elasticjobs"] = [job(), job("far", namespace="prod")]
     assert jobs.waiting(here.place).text == "2 jobs in progress, no pod waits"

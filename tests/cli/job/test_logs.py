@@ -54,6 +54,29 @@ def test_a_worker_that_waits_to_be_started_again_shows_its_last_run(run: Run, cl
     assert (result.stdout, result.stderr) == ("worker-0 | Traceback\n", "")
 
 
+def test_the_log_of_a_run_before_and_of_a_pod_that_was_replaced_is_printed(run: Run, cluster: FakeCluster) -> None:
+    cluster.put(JOBS, job(**running(), lastFailure="Pod digits-worker-1 exited with code 1: Traceback\nKeyError: 'lr'"))
+    restarted = pod(0)
+    restarted["status"]["containerStatuses"][0]["restartCount"] = 1
+    cluster.put(PODS, restarted)
+    cluster.put(PODS, pod(1))
+    cluster.write("digits-worker-0", at(2, "second run"))
+    cluster.write("digits-worker-0 before", at(1, "first run"))
+    result = run("job", "logs", "digits", "--previous")
+    assert result.stdout == (
+        "worker-0 | first run\nPod digits-worker-1 exited with code 1: Traceback\nKeyError: 'lr'\n"
+    )
+    assert run("job", "logs", "digits", "--previous", "-f").exit_code == 2
+
+
+def test_without_a_failure_there_is_no_log_before(run: Run, cluster: FakeCluster) -> None:
+    cluster.put(JOBS, job(**running()))
+    cluster.put(PODS, pod(0))
+    result = run("job", "logs", "digits", "--previous")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "no pod of digits has failed" in result.stderr
+
+
 def test_a_job_without_pods_says_why(run: Run, cluster: FakeCluster) -> None:
     waits = {"type": "Running", "status": "False", "message": "waits for its turn in queue q"}
     cluster.put(JOBS, job(state="Queued", conditions=[waits]))

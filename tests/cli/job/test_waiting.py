@@ -57,6 +57,20 @@ def test_a_deleted_job_reaches_nothing_any_more(goal: Goal) -> None:
     assert judge(goal, None).hopeless == "the job has been deleted"
 
 
+def test_a_failure_can_be_waited_for() -> None:
+    assert judge(Goal.FAILED, job(**FAILED)).reached
+    assert not judge(Goal.FAILED, job(**running())).reached
+    assert judge(Goal.FAILED, job(state="Succeeded")).hopeless
+
+
+def test_a_suspended_job_gets_no_size_until_it_is_resumed() -> None:
+    suspended = job(state="Suspended")
+    suspended["spec"]["suspend"] = True
+    assert "tidewater job resume digits" in judge(Goal.SIZE, suspended).hopeless
+    suspended["spec"]["suspend"] = False
+    assert not judge(Goal.SIZE, suspended).hopeless
+
+
 def test_a_job_that_has_ended_has_no_size() -> None:
     assert judge(Goal.SIZE, job(state="Succeeded", settledReplicas=2)).hopeless == "the job has succeeded"
 

@@ -241,3 +241,16 @@ async def test_objects_that_may_not_be_read_are_done_without_if_they_are_optiona
 def test_pauses_double_up_to_a_limit() -> None:
     assert FIRST_PAUSE_SECONDS / 2 <= pause(0) <= FIRST_PAUSE_SECONDS
     assert LONGEST_PAUSE_SECONDS / 2 <= pause(1000) <= LONGEST_PAUSE_SECONDS
+
+
+async def test_an_answer_without_a_version_leaves_the_object_to_the_watch() -> None:
+    """So the API server answers a deletion of an object that another client deletes at the same moment."""
+    watched = await watching("a")
+    answer = watched.api.get(PODS, "default", "a")
+    del answer["metadata"]["resourceVersion"]
+    answer["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    watched.mirror.deleted(answer)
+    assert watched.shown() == {"a": "Pending"}
+    watched.api.delete(Ref(PODS, "default", "a"))
+    await moment()
+    assert watched.shown() == {}

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from tests.controller.decide.world import NOW, after, ago, condition, events, holds, job, later, pod, running, view
 from tidewater.controller.decide.actions import Emit
-from tidewater.controller.decide.conditions import PATIENCE
+from tidewater.controller.decide.conditions import PATIENCE, SLOW_START
 from tidewater.controller.decide.decision import decide
 from tidewater.controller.decide.observed import PodView
 from tidewater.elasticjob.choices import State
@@ -37,7 +39,8 @@ def test_a_running_job_is_described_as_by_the_old_controller() -> None:
 def test_a_running_job_says_what_keeps_it_from_its_size() -> None:
     pods = (pod(0), pod(1, "Pending"), pod(2, "Failed"), pod(3, "Pending", node="n", unschedulable_since=None))
     said = message(decide(view(job(5, low=1), pods), NOW).status)
-    assert said == "ElasticJob j is running. 1 of 5 workers run: 1 found no room, 1 failed for good, 2 starting."
+    told = "ElasticJob j is running. 1 of 5 workers run: 1 found no room, 1 failed for good, 2 starting."
+    assert said == f"{told} Pod j-worker-2 exited with code 1."
 
 
 def test_an_event_warns_of_pods_without_room_in_the_schedulers_words_when_their_number_changes() -> None:
@@ -147,6 +150,18 @@ def test_the_status_says_in_one_word_what_the_job_waits_for() -> None:
     assert decide(view(job(1), refusal="quota"), NOW).status.waiting == "FailedCreatePod"
     assert decide(view(job(2), running(0, 1)), NOW).status.waiting == ""
     assert decide(view(job(2, suspend=True), (pod(0), roomless(1))), NOW).status.waiting == ""
+
+
+@pytest.mark.parametrize("cause", ["ContainerCreating", "PodInitializing"])
+def test_a_pod_that_starts_for_long_is_told_and_not_warned_of(cause: str) -> None:
+    """It may have a Secret volume that doesn't exist, an init container that doesn't end, or only a large image."""
+    slow = replace(starting(1, cause, "x"), started=ago(SLOW_START.total_seconds() - 10))
+    first = decide(view(job(2, low=1), (pod(0), slow)), NOW)
+    assert (first.status.waiting, first.again) == ("", later(10))
+    told = decide(view(job(2, low=1), (pod(0), slow)), later(10))
+    assert told.status.waiting == cause
+    assert message(told.status).endswith(f"1 of 2 workers run: 1 still starting ({cause}). x")
+    assert "PodsNotStarting" not in events(told)
 
 
 def test_a_job_that_has_finished_waits_for_nothing() -> None:

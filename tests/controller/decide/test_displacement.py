@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from tests.controller.decide.world import (
     NOW,
     after,
+    ago,
     changes,
     created,
     deleted,
@@ -20,7 +22,7 @@ from tests.controller.decide.world import (
     running,
     view,
 )
-from tidewater.controller.decide.actions import DeletePod
+from tidewater.controller.decide.actions import CreatePod, DeletePod
 from tidewater.controller.decide.decision import decide
 from tidewater.controller.decide.observed import Admission, NodeView, PodView
 from tidewater.elasticjob import names
@@ -187,3 +189,70 @@ def test_a_cordon_leaves_the_size_that_pulumi_waits_for_as_it_was() -> None:
 def test_a_node_that_is_neither_cordoned_nor_ends_keeps_its_workers() -> None:
     known = {name: NodeView(name=name, doomed=True) for name in SOUND}
     assert deleted(decide(view(settled(), running(0, 1, 2), nodes=known), NOW)) == []
+
+
+def roomless(index: int, seconds: float = 31, **changes: Any) -> PodView:
+    """Return a worker for which no node has had room for so long."""
+    return pod(index, "Pending", unschedulable_since=ago(seconds), **changes)
+
+
+def test_a_surge_worker_gives_way_to_a_core_worker_without_room() -> None:
+    waits = decide(view(settled(low=1), (roomless(0, 20), *running(1, 2))), NOW)
+    assert (changes(waits), waits.again) == ([], later(10))
+    decision = decide(view(settled(low=1), (roomless(0), *running(1, 2))), NOW)
+    (delete,) = changes(decision)
+    assert isinstance(delete, DeletePod)
+    assert (delete.name, delete.reason) == ("j-worker-2", "it gives way to a pod of the job's minimum")
+
+
+def test_no_surge_worker_is_made_while_a_core_worker_finds_no_room() -> None:
+    """It would take the room that was made for the core worker."""
+    gone = decide(view(settled(low=1), (roomless(0), *running(1))), NOW)
+    assert (deleted(gone), created(gone)) == ([], [])
+    assert created(decide(view(settled(low=1), running(0, 1)), NOW)) == [2]
+
+
+def test_no_more_workers_give_way_than_core_workers_lack_room() -> None:
+    of = settled(5, low=2, high=5)
+    assert deleted(decide(view(of, (roomless(0), *running(1, 2, 3, 4))), NOW)) == ["worker-4"]
+    ends = pod(4, terminating=True)
+    assert changes(decide(view(of, (roomless(0), *running(1, 2, 3), ends)), NOW)) == []
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param((roomless(0), *running(1)), id="the others are the minimum"),
+        pytest.param((roomless(0, patient=True), *running(1, 2)), id="its priority class never preempts"),
+        pytest.param(
+            (roomless(0, unschedulable_reason=names.NODE_STARTING), *running(1, 2)), id="a node is on its way"
+        ),
+    ],
+)
+def test_no_worker_gives_way(case: tuple[PodView, ...]) -> None:
+    of = settled(len(case), low=1)
+    assert deleted(decide(view(of, case), NOW)) == []
+
+
+def test_the_minimum_is_that_of_the_workers_that_count() -> None:
+    """One that failed for good doesn't: another one is core in its place."""
+    failed = after(job(3, low=1, high=3), pod(0, "Failed"), *running(1, 2))
+    lost = decide(view(failed, [pod(0, "Failed"), pod(2)]), NOW)
+    assert [(each.index, each.core) for each in changes(lost) if isinstance(each, CreatePod)] == [(1, True)]
+
+
+QUOTA = 'pods "j-worker-0" is forbidden: exceeded quota: two, requested: pods=1, used: pods=2, limited: pods=2'
+
+
+def test_under_a_quota_a_surge_worker_gives_way_to_a_core_worker() -> None:
+    decision = decide(view(settled(4, low=1), running(1, 2, 3), refusal=QUOTA), NOW)
+    assert (deleted(decision), created(decision)) == (["worker-3"], [])
+    ends = pod(3, terminating=True)
+    assert changes(decide(view(settled(4, low=1), (*running(1, 2), ends), refusal=QUOTA), NOW)) == []
+    other = decide(view(settled(4, low=1), running(1, 2, 3), refusal="no PriorityClass with name high was found"), NOW)
+    assert changes(other) == []
+
+
+def test_under_a_quota_workers_that_wait_for_room_give_way_first() -> None:
+    pods = (pod(1), roomless(2, 1))
+    assert deleted(decide(view(settled(3, low=1), pods, refusal=QUOTA), NOW)) == ["worker-2"]

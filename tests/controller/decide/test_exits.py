@@ -24,6 +24,7 @@ from tests.controller.decide.world import (
     running,
     view,
 )
+from tidewater.controller.decide.actions import Emit
 from tidewater.controller.decide.decision import decide
 from tidewater.controller.decide.exits import MOST_OUT_OF_MEMORY, Verdict, due, verdict
 from tidewater.controller.decide.observed import PodView
@@ -121,9 +122,38 @@ def test_the_kubelets_restarts_are_counted_as_they_grow() -> None:
     assert decide(view(twice, (pod(0), pod(1, restarts=3))), NOW).status.restarts == 3
 
 
+def test_a_restart_after_exit_code_0_is_no_failure() -> None:
+    """With restartPolicy Always the kubelet restarts a container also after that."""
+    of = job(2, worker={"restart_policy": RestartPolicy.ALWAYS}, backoff_limit=1)
+    done = decide(view(after(of, *running(0, 1)), (pod(0), pod(1, restarts=1, restarted_after=0))), NOW)
+    assert (done.status.restarts, events(done), done.status.state) == (0, [], State.RUNNING)
+    seen = replace(of, status=done.status)
+    failed = decide(view(seen, (pod(0), pod(1, restarts=2, restarted_after=1))), NOW)
+    assert (failed.status.restarts, failed.status.state) == (1, State.FAILED)
+
+
 def test_what_a_pod_does_while_it_is_deleted_is_not_counted() -> None:
     ending = pod(1, "Failed", exit_code=130, terminating=True)
     assert decide(view(job(2, low=1), (pod(0), ending)), NOW).status.restarts == 0
+
+
+def test_why_a_pod_failed_outlives_the_pod() -> None:
+    failed = pod(1, "Failed", exit_code=130, last_words="Traceback\nKeyError: 'lr'", finished=NOW)
+    decision = decide(view(after(job(2, low=1), *running(0, 1)), (pod(0), failed)), NOW)
+    told = "Pod j-worker-1 exited with code 130: KeyError: 'lr'"
+    assert decision.status.last_failure == "Pod j-worker-1 exited with code 130: Traceback\nKeyError: 'lr'"
+    assert condition(decision.status, ConditionType.RUNNING).message.endswith(f"failed and will be replaced. {told}")
+    assert any(isinstance(each, Emit) and "KeyError: 'lr'" in each.message for each in decision.actions)
+    replaced = decide(view(replace(job(2, low=1), status=decision.status), running(0, 1)), later(60))
+    assert replaced.status.last_failure == decision.status.last_failure
+    assert "KeyError" not in str(replaced.status.conditions)
+
+
+def test_a_failed_job_says_how_its_last_pod_failed() -> None:
+    failed = pod(0, "Failed", exit_code=1, last_words="no such file: /data/train")
+    status = decide(view(job(1), [failed]), NOW).status
+    assert "because pod j-worker-0 failed for good." in condition(status, ConditionType.FAILED).message
+    assert condition(status, ConditionType.FAILED).message.endswith("exited with code 1: no such file: /data/train")
 
 
 def test_a_count_outlives_the_pod() -> None:

@@ -170,7 +170,8 @@ def test_another_type_that_fails_for_good_below_its_minimum_fails_the_job() -> N
 def test_a_failure_says_why_in_its_condition() -> None:
     failed = condition(decide(view(job(1), [pod(0, "Failed")]), NOW).status, "Failed")
     assert failed.reason == "ElasticJobFailed"
-    assert failed.message == "ElasticJob j has failed because pod j-worker-0 failed for good."
+    told = "ElasticJob j has failed because pod j-worker-0 failed for good."
+    assert failed.message == f"{told} Pod j-worker-0 exited with code 1."
 
 
 def test_never_fails_the_job_at_the_first_exit_below_the_minimum() -> None:

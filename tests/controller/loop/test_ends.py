@@ -30,6 +30,28 @@ async def test_a_job_that_fails_when_its_minimum_is_raised_stays_failed() -> Non
     assert (world.status()["state"], world.pods()) == ("Failed", {})
 
 
+async def test_what_a_pod_has_proved_is_not_forgotten_with_the_pod() -> None:
+    """As when Karpenter removes the empty node of a worker that failed for good, and another controller leads by then.
+
+    Otherwise a new node would come for the worker, and the worker would fail there again, for ever.
+    """
+    world = World()
+    first = world.start()
+    world.apply(jobs.manifest(replicas=3, successPolicy="AllWorkers"))
+    await world.settle()
+    world.exit("imagenet-worker-1", 1)
+    world.exit("imagenet-worker-2", 0)
+    await world.settle()
+    await first.stop()
+    for name in ("imagenet-worker-1", "imagenet-worker-2"):
+        world.kill(name)
+    world.start()
+    await world.settle(300)
+    assert world.pods() == {"imagenet-worker-0": "Running"}
+    counts = world.status()["replicaStatuses"]["Worker"]
+    assert (counts["completedIndexes"], counts["failedIndexes"]) == ("2", "1")
+
+
 async def test_the_deadline_of_a_queued_job_begins_when_it_has_room() -> None:
     world = World(rooms=0)
     world.start()

@@ -104,6 +104,18 @@ async def test_a_pod_of_somebody_else_is_not_touched_and_is_told() -> None:
     assert world.orphans() == []
 
 
+async def test_a_service_that_a_tool_manages_is_not_to_be_deleted() -> None:
+    world = World()
+    world.start()
+    labels = {"app.kubernetes.io/managed-by": "pulumi"}
+    service = {"metadata": {"name": "imagenet", "namespace": jobs.NAMESPACE, "labels": labels}, "spec": {}}
+    world.api.create(SERVICES, service)
+    world.apply(jobs.manifest())
+    await world.settle()
+    said = "Service imagenet exists and does not belong to this job: pulumi manages it; give the job another name"
+    assert said in str(world.status()["conditions"])
+
+
 async def test_a_service_of_somebody_else_does_not_stop_the_job() -> None:
     world = World()
     world.start()

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 
+import pytest
+
 from tests.controller.fakes import jobs, virtual
+from tests.controller.fakes.api import Call
 from tests.controller.fakes.world import World
 from tidewater.controller.cluster.client import Manifest
 from tidewater.controller.loop import invalid_status
 from tidewater.elasticjob import names
+from tidewater.kube.errors import ClusterError, Unreachable, error_of
 from tidewater.kube.kinds import PODS, Kind
 
 
@@ -32,6 +37,68 @@ async def test_a_refused_pod_is_told_and_does_not_stop_other_jobs() -> None:
     await world.settle(120)
     assert len(world.pods()) == 4
     assert "Required value" not in str(world.status("bad")["conditions"])
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        error_of(500, "InternalError", 'failed calling webhook "pods.example.com": connection refused'),
+        error_of(429, "TooManyRequests", "the server has received too many requests"),
+        Unreachable("POST /api/v1/namespaces/default/pods: ReadTimeout"),
+    ],
+    ids=["webhook", "too many requests", "no answer in time"],
+)
+async def test_a_pod_that_cannot_be_created_is_told_within_15_seconds(error: ClusterError) -> None:
+    def unanswered(call: Call, moment: str) -> None:
+        if moment == "before" and call.verb == "create" and call.kind == PODS:
+            raise error
+
+    world = World()
+    replica = world.start(unanswered)
+    world.apply(jobs.manifest())
+    await world.settle(15)
+    status = world.status()
+    assert (status["waiting"], status["state"], status["replicas"]) == ("FailedCreatePod", "Created", 0)
+    assert any(error.message in each["message"] for each in status["conditions"])
+    assert any(error.message in message for message in world.events(names.Reason.FAILED_CREATE_POD))
+    await replica.stop()
+    world.start()
+    await world.settle(90)
+    assert world.status()["state"] == "Running"
+    assert error.message not in str(world.status())
+
+
+def quota(world: World, pods: int) -> Callable[[Kind, Manifest], str | None]:
+    """Return the refusal of every pod more than so many."""
+
+    def refuse(kind: Kind, manifest: Manifest) -> str | None:
+        there = world.api.names(PODS)
+        more = kind == PODS and len(there) >= pods and manifest["metadata"]["name"] not in there
+        return f"exceeded quota: pods, used: {pods}" if more else None
+
+    return refuse
+
+
+async def test_pods_under_a_quota_are_the_minimum_and_the_lowest_indexes_and_only_they_are_counted() -> None:
+    world = World()
+    world.start()
+    world.api.refuse = quota(world, 2)
+    world.apply(jobs.manifest(replicas=8, low=1, high=8))
+    await world.settle(300)
+    assert list(world.pods()) == ["imagenet-worker-0", "imagenet-worker-1"]
+    assert world.status()["replicas"] == 2
+    assert world.status()["replicaStatuses"]["Worker"]["pending"] == 0
+    world.api.refuse = lambda kind, manifest: None
+    await world.settle(120)
+    assert len(world.pods()) == 8
+
+
+async def test_a_core_worker_gets_the_place_of_a_surge_worker_in_the_quota() -> None:
+    world = await World.running(replicas=4, low=1, high=4)
+    world.kill("imagenet-worker-0")
+    world.api.refuse = quota(world, 3)
+    await world.settle(120)
+    assert list(world.pods()) == ["imagenet-worker-0", "imagenet-worker-1", "imagenet-worker-2"]
 
 
 async def test_a_job_that_cannot_be_read_says_what_to_mend_and_is_left_alone() -> None:

@@ -1,8 +1,8 @@
 """Calls to AWS fail, or are answered too late, during `pulumi up` and `pulumi destroy`: a person runs them again.
 
 `make test` has three faults in each of the two, at calls that a seed chooses. In `make soak` every call meets every
-fault: in each run all those that have not met it yet, and the next run comes further. The stack is in a cloud of
-its own.
+fault: in each run all those that have not met it yet, and the next run comes further; and `up` is killed while
+Kubernetes' objects are made. The stack is in a cloud of its own.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import pytest
 import yaml
 
-from tests.e2e.checkout import DESTROY, ROOT, STACK, UP, Checkout
+from tests.e2e.checkout import DESTROY, ROOT, STACK, UP, Checkout, stop_once_printed
 from tests.e2e.faults.plan import Call, Fault, Plan
 from tests.e2e.faults.proxy import Proxy
 from tests.e2e.inventory import Inventory, added, aws_inventory
@@ -148,3 +148,25 @@ def test_after_a_fault_at_any_call_the_next_up_and_destroy_complete_and_leave_no
     for struck in complete(checkout, proxy, account, faults):
         assert len(struck) > 2 * MOST_SKIPPED, "not every call was met"
     assert not faults.of_up[-1].struck + faults.of_destroy[-1].struck, "some calls were met again and again"
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize(
+    "object_",
+    [
+        "PersistentVolumeClaim persistentvolumeclaim-data",
+        "StatefulSet statefulset-etcd",
+        "Job job-dataset-digits",
+        "ElasticJob elasticjob",
+    ],
+    ids=lambda name: name.partition(" ")[0],
+)
+def test_a_first_up_that_is_killed_while_an_object_is_made_is_destroyed_and_leaves_nothing(
+    checkout: Checkout, proxy: Proxy, account: Inventory, object_: str
+) -> None:
+    assert proxy
+    stop_once_printed(checkout, UP, f"{object_} creating")
+    checkout.run("pulumi cancel --yes", expect=None)
+    checkout.run(DESTROY)
+    assert added(account, aws_inventory(checkout.cloud())) == {}

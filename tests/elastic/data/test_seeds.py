@@ -9,7 +9,15 @@ import numpy as np
 import pytest
 import torch
 
-from tidewater.elastic.data.seeds import GENERATORS, Generator, generators_kept, seed_generators, seed_model, states
+from tidewater.elastic.data.seeds import (
+    GENERATORS,
+    Generator,
+    generators_kept,
+    seed_generators,
+    seed_model,
+    seed_script,
+    states,
+)
 
 DRAWS: dict[str, list[Callable[[], float]]] = {
     # A second call of gauss uses the value cached by the first and does not advance the generator.
@@ -65,6 +73,24 @@ def test_what_a_model_draws_depends_on_seed_step_rank_and_micro_batch_and_on_not
     assert [drawn(*place) for place in places] == first
 
 
+@pytest.mark.parametrize("name", DRAWS)
+@pytest.mark.parametrize("seed", [0, 7, -1, 2**40])
+def test_a_split_of_the_data_by_any_global_generator_depends_on_the_seed_alone(name: str, seed: int) -> None:
+    def drawn(seed: int) -> float:
+        seed_script(seed)
+        return DRAWS[name][0]()
+
+    first = drawn(seed)
+    for draw in DRAWS[name]:
+        draw()  # as after any other history
+    assert drawn(seed) == first
+    assert drawn(seed + 1) != first
+    seed_script(seed)
+    mine = torch.rand(3)
+    torch.manual_seed(seed)
+    assert torch.equal(mine, torch.rand(3))
+
+
 def test_another_kind_of_numpys_global_generator_is_left_alone() -> None:
     modern = np.random.PCG64(7)
     replaced = np.random.get_bit_generator()  # type: ignore[attr-defined]
@@ -72,6 +98,7 @@ def test_another_kind_of_numpys_global_generator_is_left_alone() -> None:
     try:
         state = modern.state
         seed_model(0, 1, 2, 3, torch.device("cpu"))
+        seed_script(0)
         assert modern.state == state
     finally:
         np.random.set_bit_generator(replaced)  # type: ignore[attr-defined]

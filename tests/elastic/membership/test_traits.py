@@ -10,6 +10,7 @@ from torch import nn
 
 from tests.elastic.workers import SECRET
 from tidewater.elastic.errors import RecordError, Stranger
+from tidewater.elastic.membership.evidence import Evidence
 from tidewater.elastic.membership.rules import Generation, Member, View
 from tidewater.elastic.membership.traits import Traits, code_digest, difference, refusal
 
@@ -55,7 +56,7 @@ def test_the_first_difference_is_named(theirs: Traits, words: str) -> None:
 
 def test_traits_arrive_at_a_peer_unchanged() -> None:
     assert Traits.from_json(traits().to_json()) == traits()
-    for data in (b"{", b"[]", b'{"version": 99}', b'{"version": 2, "values": 3, "shapes": []}'):
+    for data in (b"{", b"[]", b'{"version": 99}', b'{"version": 3, "values": 3, "shapes": [], "evidence": {}}'):
         with pytest.raises(RecordError):
             Traits.from_json(data)
 
@@ -65,6 +66,34 @@ def test_a_newcomer_with_other_traits_gets_an_error_that_names_the_difference() 
     sentence = refusal(view, "c", traits(seed=7), lambda _: traits())
     assert sentence is not None
     assert "can't train with a: seed is 7 here and has another value there" in sentence
+
+
+def with_version(version: str) -> Traits:
+    return replace(traits(), evidence=Evidence(versions={"torch": version}))
+
+
+def test_a_newcomer_with_contradictory_evidence_is_refused_although_its_traits_are_equal() -> None:
+    mine, theirs = with_version("2.14.1"), with_version("2.15.0")
+    assert mine.digest() == theirs.digest() == traits().digest()
+    assert Traits.from_json(theirs.to_json()).evidence == theirs.evidence
+    view = View(Generation(4, 9, (member("a", 1),), "start"), 7, (member("a", 1),))
+    sentence = refusal(view, "c", mine, lambda _: theirs)
+    assert sentence is not None
+    assert "can't train with a: torch is 2.14.1 here and 2.15.0 there. Stop all workers" in sentence
+
+
+@pytest.mark.parametrize("generation", [None, 1], ids=["before the first generation", "in the first generation"])
+def test_of_workers_that_start_together_the_one_that_differs_from_the_first_is_refused(generation: int | None) -> None:
+    members = (member("c", 3), member("b", 2), member("a", 1))
+    known = {"a": with_version("2.14.1"), "b": with_version("2.14.1"), "c": with_version("2.15.0")}
+    first = Generation(generation, 9, tuple(reversed(members)), "start") if generation else None
+    view = View(first, 7, members)
+
+    def refused(name: str, *away: str) -> bool:
+        return bool(refusal(view, name, known[name], lambda asked: None if asked.id in away else known[asked.id]))
+
+    assert [name for name in known if refused(name)] == ["c"]
+    assert refused("c", "a"), "the first one is lost: any other that answers counts"
 
 
 def test_a_newcomer_with_equal_traits_is_not_refused() -> None:

@@ -97,6 +97,25 @@ def test_validation_data_without_an_index_are_refused() -> None:
         check(training(TensorDataset(torch.zeros(1)), validation=Sized()), CONFIG)
 
 
+def test_validation_data_that_nothing_evaluates_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"has validation but no score.* give it score\(model, batch\)"):
+        check(training(TensorDataset(torch.zeros(1)), validation=TensorDataset(torch.zeros(1))), CONFIG)
+
+
+@pytest.mark.parametrize("stages", [("Formatted", "Buffer"), ("Cycling", "Mapped", "Buffer"), ("Mapped",)])
+def test_a_hugging_face_stream_with_a_shuffle_buffer_is_refused_by_name(stages: tuple[str, ...]) -> None:
+    stage: Any = None
+    for name in reversed(stages):
+        fields = {"ex_iterables": [None, stage]} if name == "Cycling" else {"ex_iterable": stage}
+        stage = type({"Buffer": "BufferShuffledExamplesIterable"}.get(name, f"{name}ExamplesIterable"), (), fields)()
+    stream: Any = Unsized()
+    stream._ex_iterable = stage
+    if "Buffer" not in stages:
+        return check(training(stream), CONFIG)
+    with pytest.raises(ConfigError, match=r"Unsized, is a stream of Hugging Face .* buffer.*without streaming=True"):
+        check(training(stream), CONFIG)
+
+
 def test_a_one_cycle_schedule_shorter_than_the_job_is_refused_with_the_right_number() -> None:
     dataset = TensorDataset(torch.zeros(101))
     check(training(dataset, total_steps=22), CONFIG)

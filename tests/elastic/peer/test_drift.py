@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 import torch
 
-from tidewater.elastic.peer.drift import agree, checksum, digits, judge, verdict
+from tidewater.elastic.peer.drift import Difference, agree, checksum, digits, judge, verdict
 
 CPU = torch.device("cpu")
 TYPES = [torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.uint8, torch.bool]
@@ -78,15 +78,15 @@ def test_without_a_majority_nobody_is_right(checks: list[int]) -> None:
 
 
 def test_the_verdict_names_workers_and_the_checkpoint_before() -> None:
-    assert verdict(300, ["c"], ["a", "b", "c"], 200).startswith(
+    assert verdict(300, ["c"], ["a", "b", "c"], 200, Difference()).startswith(
         "after step 300 the state of c differs from that of the other workers"
     )
-    said = verdict(300, [], ["a", "b"], 0)
+    said = verdict(300, [], ["a", "b"], 0, Difference())
     assert said.startswith("after step 300 the states of a, b differ, and no majority")
     assert "there is no checkpoint before" in said
 
 
 def test_the_verdict_on_a_worker_whose_peers_are_gone_says_so() -> None:
-    assert verdict(300, [], ["a"], 200).startswith(
+    assert verdict(300, [], ["a"], 200, Difference()).startswith(
         "after step 300 the state of a differed from that of workers that are gone now, and no majority"
     )

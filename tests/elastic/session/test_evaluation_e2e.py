@@ -66,8 +66,9 @@ def script(count: int, seconds: float, before: str = "") -> tuple[str, str]:
 
 
 def scored(*workers: Worker) -> list[int]:
-    """Return the sizes of the batches that the workers have evaluated."""
-    return [int(line["scored"]) for worker in workers for line in worker.lines() if "scored" in line]
+    """Return the sizes of the batches that the workers have evaluated, without those of their warm-ups."""
+    lines = [[line for line in worker.lines() if "scored" in line] for worker in workers]
+    return [int(line["scored"]) for of_worker in lines for line in of_worker[1:]]
 
 
 def test_evaluated_samples_still_count_after_a_kill_a_join_and_a_leave(start: Callable[..., Worker]) -> None:

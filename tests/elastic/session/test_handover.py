@@ -15,12 +15,10 @@ from torch import nn
 
 from tests.elastic.checkpoint.conftest import LINE
 from tests.elastic.schedules.script import Numbers
-from tidewater.elastic.addresses import Address
 from tidewater.elastic.checkpoint import Checkpoints, places
 from tidewater.elastic.errors import ConfigError, Drifted, GroupBroken, RecordError
 from tidewater.elastic.membership.rules import Generation, Member, View
 from tidewater.elastic.observe.log import Log
-from tidewater.elastic.peer import drift
 from tidewater.elastic.session.handover import Exchange, _await_leavers, _restore, plan, synchronise
 from tidewater.elastic.session.state import Position, State
 from tidewater.elastic.training import Training
@@ -203,121 +201,6 @@ class Ranks:
 
     def confirm(self, *, timeout_seconds: float = 0.0) -> None:
         self.confirmed += 1
-
-
-C = Member("c", "c", "127.0.0.1", 1, "signature", 0)
-THREE = Generation(6, 9, (A, B, C), "lost")
-AFTER_100 = [1.0, 4.0, 101.0, 1.0, 0.0, 0.0]
-LEFT_BEHIND = [1.0, 4.0, 101.0, 0.0, 0.0, 0.0]
-"""The same state, of a rank that missed a generation."""
-
-
-class Suspecting:
-    """The third of three ranks, which suspects that the states differ; the others' checksums are given."""
-
-    def __init__(self, *others: int, here: int, stale: int | None = None) -> None:
-        self.group = Ranks(
-            [[*(LEFT_BEHIND if rank == stale else AFTER_100), 0.0] for rank in range(len(others))],
-            [[float(number) for number in divmod(each, 2**32)] for each in others],
-        )
-        value = torch.tensor([float(here)], dtype=torch.float64)
-        self.state = SimpleNamespace(
-            position=lambda lineage: at(4, 101, 1),
-            suspect=True,
-            present=True,
-            step=100,
-            micro_batch=0,
-            tensors=lambda: [value],
-            load=None,
-        )
-        self.events: list[tuple[str, object]] = []
-        self.synced: list[int] = []
-        self.worker: Any = SimpleNamespace(
-            group=self.group,
-            state=self.state,
-            checkpoints=SimpleNamespace(before=lambda step: 80 if step >= 80 else 0),
-            coordinator=SimpleNamespace(synced=self.synced.append),
-            server=SimpleNamespace(withdraw=lambda: None, identity=None),
-        )
-
-    def synchronise(self, monkeypatch: pytest.MonkeyPatch, policy: str) -> list[str]:
-        """Return the hosts from which a state was fetched."""
-        fetched: list[str] = []
-
-        def fetch(identity: object, address: Address, *_: object) -> dict[str, Any]:
-            fetched.append(address.host)
-            return {}
-
-        def adopt(*_: object) -> None:
-            self.state.present = True
-
-        monkeypatch.setattr("tidewater.elastic.session.handover.server.fetch", fetch)
-        log = Log("c", listener=lambda name, fields: self.events.append((name, fields.get("workers"))))
-        members = (A, B, C) if len(self.group._tables[0]) == 2 else (A, C)
-        generation = replace(THREE, members=members)
-        synchronise(self.worker, generation, len(members) - 1, Exchange(lambda: None, adopt, policy, 10), log)
-        return fetched
-
-
-def sum_of(value: int) -> int:
-    """Return the checksum of a state of that one number."""
-    return int(drift.checksum([torch.tensor([float(value)], dtype=torch.float64)], Ranks.device)) % 2**64
-
-
-def test_a_rank_that_differs_from_the_majority_gets_its_state(monkeypatch: pytest.MonkeyPatch) -> None:
-    third = Suspecting(sum_of(5), sum_of(5), here=6)
-    assert third.synchronise(monkeypatch, "mend") == [A.host]
-    assert ("drifted", "c") in third.events
-    assert third.synced == [0], "it must not pass for a member that has the state"
-    assert not third.state.suspect
-
-
-def test_a_rank_that_missed_a_generation_has_a_vote_if_its_state_is_as_old(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It stood still for a moment after the comparison. Without its vote the other two would have no majority."""
-    third = Suspecting(sum_of(5), sum_of(5), here=6, stale=1)
-    assert third.synchronise(monkeypatch, "mend") == [A.host]
-    assert ("drifted", "c") in third.events
-
-
-def test_of_two_that_differ_both_are_named_although_one_missed_a_generation(monkeypatch: pytest.MonkeyPatch) -> None:
-    second = Suspecting(sum_of(5), here=6, stale=0)
-    with pytest.raises(Drifted, match="the states of a, c differ, and no majority"):
-        second.synchronise(monkeypatch, "mend")
-
-
-def test_all_ranks_compare_again_if_the_exchange_of_the_checksums_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A rank that was interrupted before it saw the difference learns of it here; those that saw it may be lost now."""
-    third = Suspecting(sum_of(5), sum_of(5), here=5)
-    third.state.suspect = False
-    third.group._tables = [[[*AFTER_100, 1.0], [*AFTER_100, 0.0]]]
-    with pytest.raises(GroupBroken):
-        third.synchronise(monkeypatch, "mend")
-    assert third.state.suspect
-
-
-def test_ranks_that_are_equal_after_all_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    third = Suspecting(sum_of(5), sum_of(5), here=5)
-    assert third.synchronise(monkeypatch, "stop") == []
-    assert third.events == []
-    assert not third.state.suspect
-
-
-@pytest.mark.parametrize(
-    ("others", "policy", "says"),
-    [
-        ((5, 5), "stop", "the state of c differs from that of the other workers.*checkpoint before is that of step 80"),
-        ((5, 7), "mend", "the states of a, b, c differ, and no majority"),
-        ((5,), "mend", "the states of a, c differ, and no majority"),
-    ],
-    ids=["policy", "three differ", "two differ"],
-)
-def test_all_ranks_stop_together_where_nobody_may_or_can_be_mended(
-    monkeypatch: pytest.MonkeyPatch, others: tuple[int, ...], policy: str, says: str
-) -> None:
-    third = Suspecting(*map(sum_of, others), here=6)
-    with pytest.raises(Drifted, match=says):
-        third.synchronise(monkeypatch, policy)
-    assert third.group.confirmed == 1, "no rank may end before all know why"
 
 
 def test_a_state_that_differed_from_the_majority_is_never_continued() -> None:

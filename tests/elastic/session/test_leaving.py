@@ -1,4 +1,5 @@
-"""The last leaving worker saves the state and reports its last step, unless others have continued without it."""
+"""A worker enters only with others like it; the last to leave saves the state and reports its last step, unless others
+have continued without it."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ import pytest
 from tests.elastic.checkpoint.conftest import LINE, Told, at, save, small
 from tidewater.contract import exit_codes, leaving
 from tidewater.elastic.checkpoint import Checkpoints, places
+from tidewater.elastic.errors import ConfigError
 from tidewater.elastic.membership.rules import Generation, Member, View
 from tidewater.elastic.observe.log import Log
 from tidewater.elastic.session import ending
@@ -172,3 +174,31 @@ def test_a_last_state_is_saved_again_until_there_is_time_no_more(
     assert (leaver.leave(), leaver.reported) == (exit_codes.LEFT, [28])
     assert checkpoints.newest(LINE) == at(28, 4)
     assert told.of("left_unsaved") == []
+
+
+def entering(told: Told, generation: int, asked: list[int]) -> Session:
+    """Return a worker in that generation, with what is found when it is compared with the others."""
+
+    def refusal(view: View) -> str:
+        asked.append(view.number)
+        return "the script's module model has other code there"
+
+    view = View(replace(TOGETHER, number=generation), 7, (ME, OTHER))
+    worker: Any = SimpleNamespace(member_id=ME.id, coordinator=SimpleNamespace(view=view), refusal=refusal)
+    config: Any = SimpleNamespace(report_every=1)
+    return Session(config, worker, told.log)
+
+
+def test_a_worker_that_differs_from_one_that_started_at_the_same_time_never_trains_with_it(told: Told) -> None:
+    asked: list[int] = []
+    with pytest.raises(ConfigError, match="module model has other code"):
+        entering(told, 1, asked).meet()
+    assert (asked, told.events) == ([1], [])
+
+
+def test_a_member_is_not_compared_again(told: Told) -> None:
+    asked: list[int] = []
+    member = entering(told, 5, asked)
+    member._generation = TOGETHER
+    assert member._next_generation() == replace(TOGETHER, number=5)
+    assert asked == []

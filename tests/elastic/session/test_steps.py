@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from tidewater.elastic.data.loader import Prepared
 from tidewater.elastic.data.sampler import Cursor, Step
@@ -22,13 +23,15 @@ TOTAL = 4
 class Session:
     """A session with steps that fail as the test asks."""
 
-    def __init__(self, *fails: Exception | None, everyone_knows: bool = False) -> None:
-        self._fails, self._everyone_knows = list(fails), everyone_knows
+    def __init__(self, *fails: Exception | None, everyone_knows: bool = False, differs: bool = False) -> None:
+        self._fails, self._everyone_knows, self._differs = list(fails), everyone_knows, differs
         self.told: list[str] = []
-        self.state = SimpleNamespace(cursor=Cursor(), step=0, micro_batch=1, evaluated=0)
-        self.worker: Any = SimpleNamespace(state=self.state)
+        self.state = SimpleNamespace(
+            cursor=Cursor(), step=0, micro_batch=1, evaluated=0, suspect=False, tensors=lambda: [torch.ones(3)]
+        )
+        self.worker: Any = SimpleNamespace(state=self.state, group=SimpleNamespace(device=torch.device("cpu")))
         self.config: Any = SimpleNamespace(
-            epochs=1, max_steps=0, evaluate_every=0, compare_every=0, min_step_seconds=0.0, step_size=lambda size: 1
+            epochs=1, max_steps=0, evaluate_every=0, compare_every=9, min_step_seconds=0.0, step_size=lambda size: 1
         )
         self.reports: Any = SimpleNamespace(meter=SimpleNamespace(start=lambda: None, last_step_at=0.0))
         self.change: Any = SimpleNamespace(goes_on=lambda: None)
@@ -48,6 +51,12 @@ class Session:
         self.told.append(f"step {share.samples[0]}")
         self.state.step, self.state.cursor = self.state.step + 1, share.after
         return Outcome(0.5, self._everyone_knows, ())
+
+    def exchange(self, row: Sequence[float]) -> list[list[float]]:
+        """Return the rows of this rank and of another one, with another state at the first time if the test asks."""
+        other = [each + self._differs for each in row]
+        self._differs = False
+        return [list(row), other]
 
     def give_up(self, error: GroupBroken) -> None:
         self.told.append(f"gives up: {error}")
@@ -99,6 +108,13 @@ def test_a_step_in_which_a_peer_is_lost_is_given_again_in_the_next_generation() 
     told = trained(Session(None, GroupBroken("lost b"), GroupBroken("lost c")))
     lost = ["gives up: lost b", "meets", "gives up: lost c", "meets"]
     assert told == ["meets", "step 0", *lost, "step 1", "step 2", "step 3", "finished"]
+
+
+def test_states_that_differ_after_the_last_step_are_repaired_before_the_job_is_finished() -> None:
+    session = Session(differs=True)
+    differ = ["gives up: the states of the workers differ", "meets"]
+    assert trained(session) == ["meets", "step 0", "step 1", "step 2", "step 3", *differ, "finished"]
+    assert session.state.suspect
 
 
 def test_when_all_ranks_know_of_the_next_generation_they_leave_this_one_after_the_step() -> None:

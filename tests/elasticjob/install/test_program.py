@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tidewater.contract.controller_program import REQUIREMENTS
 from tidewater.elasticjob import install
 from tidewater.elasticjob.install import pods, program
 
@@ -23,14 +24,14 @@ def test_it_has_the_sources_the_locked_packages_and_an_entry_point() -> None:
     files = install.Program.read(ROOT).files
     assert "tidewater/elasticjob/names.py" in files
     assert "tidewater/controller/start.py" in files
-    assert b"lightkube==" in files[program.REQUIREMENTS]
+    assert b"lightkube==" in files[REQUIREMENTS]
     assert program.ENTRY in files
     assert not [name for name in files if "__pycache__" in name]
 
 
 def test_a_change_of_what_the_controller_does_not_import_leaves_it_as_it_is(tmp_path: Path) -> None:
     places = [f"{package}/__init__.py" for package in program.PACKAGES]
-    for name in (program.INIT, program.REQUIREMENTS, *places):
+    for name in (program.INIT, REQUIREMENTS, *places):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("")
     before = install.Program.read(tmp_path)
@@ -70,7 +71,7 @@ def test_its_digest_depends_on_names_and_contents_only() -> None:
 
 def test_a_place_without_the_controller_is_an_error_that_names_it(tmp_path: Path) -> None:
     (tmp_path / "tidewater" / "controller").mkdir(parents=True)
-    for name in (program.INIT, program.REQUIREMENTS):
+    for name in (program.INIT, REQUIREMENTS):
         (tmp_path / name).write_text("")
     (tmp_path / "tidewater" / "contract").mkdir()
     with pytest.raises(FileNotFoundError, match="tidewater/contract"):
@@ -81,8 +82,7 @@ def test_python_runs_the_controller_from_the_config_map(tmp_path: Path) -> None:
     real = install.Program.read(ROOT).files
     ours = {name: content for name, content in real.items() if not name.startswith("tidewater/controller/")}
     ours |= {
-        name: real[name]
-        for name in ("tidewater/controller/__init__.py", "tidewater/controller/start.py", program.REQUIREMENTS)
+        name: real[name] for name in ("tidewater/controller/__init__.py", "tidewater/controller/start.py", REQUIREMENTS)
     }
     ours["tidewater/controller/__main__.py"] = b"import sys; print('controller', sys.argv[1:], __name__)"
     wanted = install.Installation(program=install.Program(ours))

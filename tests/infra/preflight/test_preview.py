@@ -77,14 +77,14 @@ Refuse = Callable[..., list[str]]
 
 @pytest.fixture
 def refused(new_account: str) -> Refuse:
-    """Run the program in the new account; return its mistakes, after which nothing was registered."""
+    """Run the program in the new account; return its mistakes. Only the place and the provider were registered."""
 
     def run(**changes: Any) -> list[str]:
         registered = graph.Graph()
         ask = provider(new_account, **KEYS)
         with pytest.raises(settings.ConfigurationError) as error:
             graph.run(graph.program, {**graph.defaults(), **changes}, ask=ask, graph=registered)
-        assert [each.type for each in registered.resources] == ["pulumi:providers:aws"]
+        assert [each.name for each in registered.resources] == ["place", "place", "tidewater-local"]
         return list(error.value.mistakes)
 
     return run

@@ -54,3 +54,7 @@ def test_a_new_account_is_told_all_that_it_lacks_before_anything_is_made(tmp_pat
     allowed = stack.pulumi("preview")
     assert "aws:ec2:Vpc" in allowed
     assert f"at maxWorkers = 8 the nodes need 32 vCPUs of the quota {G} (" in allowed
+
+    stack.pulumi("config", "set", "tidewater:namespace", "other")
+    moved = stack.pulumi("preview", fails=True)
+    assert "namespace = other: the stack's etcd, data and job are in training; set it back" in moved

@@ -175,6 +175,17 @@ def test_an_object_of_kubernetes_is_not_looked_for_in_aws(
     assert session.asked == ["pulumi stack export"]
 
 
+def test_before_a_destroy_the_objects_that_were_made_are_taken_over_and_the_refresh_drops_the_others() -> None:
+    spaced = resource("kubernetes:apps/v1:StatefulSet", "etcd", metadata={"name": "etcd", "namespace": "training"})
+    unspaced = resource("kubernetes:core/v1:Namespace", "training", metadata={"name": "training"})
+    replacing = resource("kubernetes:batch/v1:Job", "digits", metadata={"name": "digits"})
+    session = FakeSession(pending=(spaced, unspaced, replacing), recorded=({**replacing, "id": "digits"},))
+    adopt(session, ["--stack", "s"], objects=True)
+    assert session.taken == ["training/etcd", "training"]
+    targets = "--target urn::etcd --target urn::training"
+    assert session.asked[-1] == f"pulumi refresh --yes --skip-preview --stack s {targets}"
+
+
 @pytest.mark.parametrize("pending", [(), (VPC,)], ids=["nothing was interrupted", "nothing that has a place"])
 def test_nothing_is_changed_without_an_interrupted_creation(pending: tuple[Mapping[str, Any], ...]) -> None:
     session = FakeSession(pending=pending)

@@ -54,10 +54,11 @@ class Lacking:
         path = request.path.rstrip("/")
         if path.startswith("/tags/"):
             return _json({"Tags": self.points[path.removeprefix("/tags/")]})
+        if path == "/backup-vaults":
+            names = [VAULT.removeprefix("/backup-vaults/")] if self.policy else []
+            return _json({"BackupVaultList": [{"BackupVaultName": name} for name in names]})
         if not path.startswith(VAULT):
             return None
-        if not self.policy:
-            return _problem("ResourceNotFoundException", 400)
         if path.endswith("/access-policy"):
             if request.method == "PUT":
                 self.policy = json.loads(request.get_data())["Policy"]

@@ -10,6 +10,7 @@ import pytest
 
 from infra.policies.documents import pod_identity_trust
 from scripts.sweep import account
+from scripts.sweep.__main__ import main
 from scripts.sweep.account import KINDS, look, names
 from scripts.sweep.compute import places
 from scripts.sweep.model import Clients, Stack
@@ -138,6 +139,21 @@ def test_resources_of_pulumis_are_told_and_left_alone(clients: Clients, lacking:
     leave_everything(clients, lacking, GONE.name)
     left_alone = look(clients, GONE).others
     assert [arn.rpartition("/")[2] for arn in left_alone] == [vpc]
+
+
+def test_what_others_have_in_the_stacks_vpc_is_named(clients: Clients, lacking: Lacking) -> None:
+    ec2, tags = clients("ec2"), [{"Key": key, "Value": value} for key, value in GONE.tags.items()]
+    own = [{"ResourceType": "vpc", "Tags": tags}]
+    vpc = ec2.create_vpc(CidrBlock="10.1.0.0/16", TagSpecifications=own)["Vpc"]["VpcId"]
+    group = ec2.create_security_group(GroupName="GuardDutyManagedSecurityGroup", Description="x", VpcId=vpc)["GroupId"]
+    service = "com.amazonaws.us-west-2.guardduty-data"
+    endpoint = ec2.create_vpc_endpoint(VpcId=vpc, ServiceName=service)["VpcEndpoint"]["VpcEndpointId"]
+    assert look(clients, GONE).strangers == (
+        f"security group {group} (GuardDutyManagedSecurityGroup) in {vpc}",
+        f"endpoint {endpoint} ({service}) in {vpc}",
+    )
+    assert main(["gone"]) == 1
+    assert look(clients, OTHER).strangers == ()
 
 
 @pytest.mark.parametrize(

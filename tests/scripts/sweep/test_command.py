@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts.sweep.__main__ import agreed, main, read_config
+from scripts.session import read_config
+from scripts.sweep.__main__ import agreed, main
 from scripts.sweep.account import look
 from scripts.sweep.model import Clients, Leftover, Stack
 from tests.scripts.sweep.conftest import Lacking

@@ -53,6 +53,10 @@ _REMEDIES = {
     "InvalidImageName": _IMAGE,
     "CrashLoopBackOff": "`tidewater job logs {job} -n {namespace}` says why the container ends.",
 }
+_REFUSED = (
+    "Correct what the message names: a quota (`kubectl describe quota -n {namespace}`), an admission policy, or a "
+    "webhook that doesn't answer. The controller tries again within a minute."
+)
 _REMEDY = "`kubectl describe pod {pod} -n {namespace}` says what it waits for."
 
 
@@ -178,6 +182,9 @@ def job_findings(job: Object, pods: Iterable[Object], now: datetime) -> list[Fin
     elif state_of(job) == State.QUEUED:
         text = f"job {namespace}/{name} waits in its queue: {told(job)}"
         found.append(Finding(Outcome.NOTE, text, "It starts when all of its minimum fits: add nodes, or wait."))
+    elif (job.get("status") or {}).get("waiting") == names.Reason.FAILED_CREATE_POD:
+        outcome = Outcome.NOTE if state_of(job) == State.RUNNING else Outcome.FIX
+        found.append(Finding(outcome, f"job {namespace}/{name}: {told(job)}", _REFUSED.format(namespace=namespace)))
     cause = _no_node(job)
     for (reason, message, core), names_of in sorted(_pending(job["spec"], pods, now).items()):
         other = _REMEDY

@@ -40,6 +40,10 @@ class LogFlags:
         int | None,
         typer.Option(min=-1, help=f"Only the last lines of each worker; -1 for all. With -f: {FOLLOW_TAIL}."),
     ] = None
+    previous: Annotated[
+        bool,
+        typer.Option("--previous", "-p", help="The runs before, and the end of the log of the pod that failed last."),
+    ] = False
     worker: Annotated[
         list[str],
         typer.Option("--worker", "-w", metavar="WORKER", help="Only this worker: 0, worker-0 or a pod; repeatable."),

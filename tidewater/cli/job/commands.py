@@ -15,7 +15,7 @@ from tidewater.cli import durations, naming
 from tidewater.cli.errors import TimeoutReached, UsageError
 from tidewater.cli.job import actions, manifest, waiting
 from tidewater.cli.job.describe import View, described
-from tidewater.cli.job.logs import Wanted, followed, printed
+from tidewater.cli.job.logs import Wanted, followed, printed, printed_before
 from tidewater.cli.job.lookup import complete_job, job_events, job_named, job_pods
 from tidewater.cli.job.printer import Printer, layout
 from tidewater.cli.job.waiting import Goal
@@ -174,8 +174,12 @@ def logs(session: Session, name: Name, options: actions.LogFlags) -> None:
         tail = actions.FOLLOW_TAIL
     seconds = None if options.since is None else int(options.since.total_seconds())
     wanted = Wanted(name, tuple(options.worker), None if tail == -1 else tail, seconds)
+    if options.follow and options.previous:
+        raise UsageError("--previous can't be used with --follow", "A run before has ended: leave out one of the two.")
     if options.follow:
         followed(session, wanted, printer)
+    elif options.previous:
+        printed_before(session, wanted, job, printer)
     else:
         printed(session, wanted, job, printer)
 

@@ -18,6 +18,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
+from rich.text import Text
+
 from tidewater.cli.errors import UsageError
 from tidewater.cli.job import waiting
 from tidewater.cli.job.changes import RETRY_SECONDS, Snapshot, Watched, named, snapshots, successive
@@ -50,6 +52,8 @@ class Wanted:
     """Pod names or indices of workers; empty: all pods of the job."""
     tail: int | None = None
     since_seconds: int | None = None
+    previous: bool = False
+    """Of containers that were restarted, the run before."""
 
     def includes(self, pod: Object) -> bool:
         """Return whether the pod's log is wanted."""
@@ -85,6 +89,23 @@ def printed(session: Session, wanted: Wanted, job: Object, printer: Printer) -> 
     for line in merged([_log(session, pod, wanted) for pod in chosen]):
         printer.line(line)
     printer.flush()
+
+
+def printed_before(session: Session, wanted: Wanted, job: Object, printer: Printer) -> None:
+    """Print the runs before of containers that were restarted, and what the pod that failed last printed at its end.
+
+    That pod may be gone: the job's status has its last words.
+    """
+    pods = [pod for pod in job_pods(session.cluster, wanted.job) if wanted.includes(pod)]
+    restarted = [pod for pod in pods if _status(pod).get("restartCount")]
+    for line in merged([_log(session, pod, replace(wanted, previous=True)) for pod in restarted]):
+        printer.line(line)
+    printer.flush()
+    failure = str(waiting.status_of(job).get("lastFailure") or "")
+    if failure:
+        session.out.print(Text(failure), soft_wrap=True)
+    elif not restarted:
+        session.note(f"no pod of {wanted.job} has failed")
 
 
 def followed(session: Session, wanted: Wanted, printer: Printer) -> None:
@@ -136,7 +157,11 @@ def _log(session: Session, pod: Object, wanted: Wanted) -> Iterator[Line]:
         session.note(f"{name} has not started: {pod_state(pod)}")  # the API server would answer with an empty log
         return
     options = LogOptions(
-        container=container_of(pod), tail=wanted.tail, since_seconds=wanted.since_seconds, timestamps=True
+        container=container_of(pod),
+        tail=wanted.tail,
+        since_seconds=wanted.since_seconds,
+        previous=wanted.previous,
+        timestamps=True,
     )
     try:
         for raw in session.cluster.log(name, options):

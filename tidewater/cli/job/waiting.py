@@ -22,6 +22,7 @@ class Goal(StrEnum):
     """What can be waited for."""
 
     SUCCEEDED = "succeeded"
+    FAILED = "failed"
     SIZE = "size"
     RUNNING = "running"
     SUSPENDED = "suspended"
@@ -30,6 +31,7 @@ class Goal(StrEnum):
 
 MISSED = {
     Goal.SUCCEEDED: "has not succeeded",
+    Goal.FAILED: "has not failed",
     Goal.SIZE: "does not have its size",
     Goal.RUNNING: "is not running",
     Goal.SUSPENDED: "is not suspended",
@@ -62,11 +64,14 @@ def judge(goal: Goal, job: Object | None) -> Verdict:
         return Verdict(False, seen)
     if state in ENDED:
         # A job that has ended keeps no size: a user who waits for one wants to know that there are no workers.
-        reached = goal is Goal.SUCCEEDED and state == State.SUCCEEDED
+        reached = (goal, state) in ((Goal.SUCCEEDED, State.SUCCEEDED), (Goal.FAILED, State.FAILED))
         why = "" if reached else told(job) or f"the job has {state.lower()}"
         return Verdict(reached, seen, why, failed=state == State.FAILED)
+    if goal is Goal.SIZE and state == State.SUSPENDED and job["spec"].get("suspend") and not settled(job):
+        return Verdict(False, seen, f"the job is suspended: tidewater job resume {job['metadata']['name']}")
     reached = {
         Goal.SUCCEEDED: False,
+        Goal.FAILED: False,
         Goal.SIZE: settled(job),
         Goal.RUNNING: state == State.RUNNING and current(job),
         Goal.SUSPENDED: state == State.SUSPENDED and current(job),

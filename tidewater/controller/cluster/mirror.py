@@ -131,14 +131,15 @@ class Mirror(Generic[T]):
             self._put(entry, mine=True)
 
     def deleted(self, manifest: Manifest) -> None:
-        """Take over what a deletion returned: the object as it ends, or as it was before it was removed at once."""
-        if manifest["metadata"].get("deletionTimestamp"):
+        """Take over what a deletion returned: the object as it ends, or as it was before it was removed at once.
+
+        Without a version it says nothing: another client has deleted the object too, and the watch says the rest.
+        """
+        meta = manifest["metadata"]
+        if not meta.get("deletionTimestamp"):
+            self.gone(Key(meta.get("namespace", ""), meta["name"]), meta["uid"])
+        elif meta.get("resourceVersion"):
             self.wrote(manifest)
-        else:
-            self.gone(
-                Key(manifest["metadata"].get("namespace", ""), manifest["metadata"]["name"]),
-                manifest["metadata"]["uid"],
-            )
 
     def gone(self, key: Key, uid: str) -> None:
         """Forget an object that the API server says does not exist any more."""

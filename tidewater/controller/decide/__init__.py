@@ -3,7 +3,7 @@
     decision = decision.decide(view, now)       # actions in order, the new status, when to look again
     admissions = queue.admit(jobs, now)         # which jobs of a queue may have which pods
 
-observed     what is observed of a job, its pods and the nodes, made from the API server's objects
+observed     what is observed of a job, its pods and the nodes
 actions      what may be done about it
 decision     the whole decision: the rules below, in their order
 exits        what the end of a pod means: done, replaced, counted, or for good

@@ -1,9 +1,10 @@
 """What may be done about a job. A decision lists actions in the order in which they must be carried out.
 
-What pods prove is written into the status before they are deleted: failures that count, and the end of the job. After a
-crash in between, a failure is then neither forgotten with its pod nor counted twice, and a job that has ended doesn't
-begin again. The same is true of a restart of the whole job. Otherwise the actions come first, so that a status never
-says that something was done which was not; but the numbers that new pods get are reserved in the status before.
+What pods prove is written into the status before they are deleted: failures that count, the indexes of pods that have
+ended for good, and the end of the job. After a crash in between, a failure is then neither forgotten with its pod nor
+counted twice, and what has ended doesn't begin again. The same is true of a restart of the whole job. Otherwise the
+actions come first, so that a status never says that something was done which was not; but the numbers that new pods get
+are reserved in the status before.
 
 A deletion may be followed by the creation of a pod of the same name: the one that is deleted has ended, or is to go
 without a grace period, so that the API server removes it at once. If it doesn't, because of a finalizer for example,
@@ -87,7 +88,14 @@ def status_comes_first(old: Status, new: Status) -> bool:
     """Return whether a decision's status must be written before its actions are carried out."""
     counted = (old.restarts, old.counted, old.last_failure_time) != (new.restarts, new.counted, new.last_failure_time)
     restarted = old.job_restarts != new.job_restarts
-    return counted or restarted or (is_finished(new) and not is_finished(old))
+    return counted or restarted or _ends(old) != _ends(new) or (is_finished(new) and not is_finished(old))
+
+
+def _ends(status: Status) -> dict[str, tuple[str, str]]:
+    """Return the indexes of pods that have ended for good, by replica type."""
+    found = status.replica_statuses.items()
+    ends = {type: (each.completed_indexes, each.failed_indexes) for type, each in found}
+    return {type: each for type, each in ends.items() if any(each)}
 
 
 def reserving(old: Status, decision: Decision) -> Status:
@@ -102,4 +110,4 @@ def reserving(old: Status, decision: Decision) -> Status:
         numbers[type] = replace(numbers.get(type, ReplicaStatus()), next_index=following)
     if numbers == old.replica_statuses or all(found.next_index is None for found in numbers.values()):
         return old
-    return replace(old, replica_statuses=numbers, out_of_memory=new.out_of_memory)
+    return replace(old, replica_statuses=numbers, out_of_memory=new.out_of_memory, signals=new.signals)

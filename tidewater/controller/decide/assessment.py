@@ -95,6 +95,7 @@ class Assessment:
             earlier=max(0, self.tally.restarts - retried),
             last_failure=self.tally.last_failure_time,
             job_restarts=self.restart.number,
+            refusal=self.view.refusal,
         )
 
     @property
@@ -177,11 +178,12 @@ def _judged(pod: PodView, meaning: Verdict, restart: Restart) -> tuple[PodView, 
 def _tally(view: JobView, found: Tally) -> Tally:
     """Return the failures that count: of a job that restarts as a whole, one for all pods that failed together.
 
-    Forget how pods used memory if their template is being changed, or may be before the job is resumed.
+    Forget how pods used memory, and which signals they got, if their template is being changed, or may be before the
+    job is resumed.
     """
     if view.job.spec.restart_scope is RestartScope.JOB:
         found = replace(found, restarts=min(found.restarts, view.job.status.restarts + 1))
-    return replace(found, out_of_memory={}) if view.job.spec.suspend or _is_outdated(view) else found
+    return replace(found, out_of_memory={}, signals={}) if view.job.spec.suspend or _is_outdated(view) else found
 
 
 def _is_outdated(view: JobView) -> bool:

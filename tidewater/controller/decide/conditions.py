@@ -15,7 +15,8 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from tidewater.controller.decide.assessment import Assessment
-from tidewater.controller.decide.observed import PodView
+from tidewater.controller.decide.exits import in_one_line
+from tidewater.controller.decide.observed import STARTING, PodView
 from tidewater.controller.decide.replica_groups import Crew
 from tidewater.elasticjob import names
 from tidewater.elasticjob.choices import State
@@ -26,6 +27,9 @@ from tidewater.elasticjob.status import Condition, ReplicaStatus
 PATIENCE = timedelta(seconds=5)
 """So long a pod without room counts as one that starts, unless Karpenter says something of it. Karpenter collects pods
 for a second and more before it does (its BATCH_IDLE_DURATION), and a warning on each resize would help no one."""
+
+SLOW_START = timedelta(seconds=30)
+"""A kubelet may start a pod for so long before the status says what it waits for. Mounts and pulls mostly take less."""
 
 LONGEST_QUOTE = 1000
 """Characters of what the API server or Karpenter says that go into a condition."""
@@ -98,7 +102,9 @@ def shortfall(situation: Assessment, crews: Mapping[str, Crew]) -> str:
     parts = []
     for crew in crews.values():
         if short := _short(crew, situation):
-            parts += [short, *_quotes(crew, situation.now)]
+            slow = {f" {pod.stuck_why}" for pod in _stuck(crew, situation.now) if pod.stuck in STARTING}
+            failed = f" {in_one_line(situation.tally.last_failure)}" if crew.ended or crew.permanent else ""
+            parts += [short, failed.rstrip(), *_quotes(crew, situation.now), *sorted(slow)[:1]]
     if situation.view.refusal:
         parts.append(f" The API server refuses a pod: {situation.view.refusal[:LONGEST_QUOTE]}")
     if situation.view.service_refusal:
@@ -118,7 +124,7 @@ def waiting(situation: Assessment, crews: Mapping[str, Crew]) -> str:
     if situation.view.refusal:
         return Reason.FAILED_CREATE_POD.value
     short = [crew for crew in crews.values() if len(crew.active) + len(crew.done) < situation.size(crew)]
-    words = [pod.stuck for crew in short for pod in _stuck(crew)]
+    words = [pod.stuck for crew in short for pod in _stuck(crew, situation.now)]
     roomless = [pod for crew in short for pod in _roomless(crew, situation.now)]
     words += [pod.unschedulable_reason or Reason.UNSCHEDULABLE.value for pod in roomless]
     # That a node is on its way is the better news, and needs no action.
@@ -140,7 +146,7 @@ def warnings(situation: Assessment, crews: Mapping[str, Crew]) -> dict[Reason, s
         if roomless:
             quotes = "".join(_quotes(crew, situation.now)).strip() or roomless[0].unschedulable_why
             found[Reason.UNSCHEDULABLE].append(f"{short} {quotes}".strip())
-        if stuck := _stuck(crew):
+        if stuck := [pod for pod in _stuck(crew, situation.now) if pod.stuck not in STARTING]:
             found[Reason.PODS_NOT_STARTING].append(f"{short} {stuck[0].stuck_why}".strip())
     return {reason: " ".join(parts) for reason, parts in found.items()}
 
@@ -148,6 +154,7 @@ def warnings(situation: Assessment, crews: Mapping[str, Crew]) -> dict[Reason, s
 def next_told(crews: Mapping[str, Crew], now: datetime) -> datetime | None:
     """Return when another pod will no longer count as one that starts; None if there is no such time."""
     times = [_told_at(pod) for crew in crews.values() for pod in crew.unplaced]
+    times += [_slow_at(pod) for crew in crews.values() for pod in crew.live if pod.stuck and pod.stuck in STARTING]
     return min((time for time in times if time is not None and time > now), default=None)
 
 
@@ -162,8 +169,12 @@ def _roomless(crew: Crew, now: datetime) -> list[PodView]:
     return sorted(told, key=lambda pod: pod.index)
 
 
-def _stuck(crew: Crew) -> list[PodView]:
-    return [pod for pod in crew.live if pod.stuck]
+def _slow_at(pod: PodView) -> datetime:
+    return (pod.started or pod.created) + SLOW_START
+
+
+def _stuck(crew: Crew, now: datetime) -> list[PodView]:
+    return [pod for pod in crew.live if pod.stuck and (pod.stuck not in STARTING or _slow_at(pod) <= now)]
 
 
 def _short(crew: Crew, situation: Assessment) -> str:
@@ -173,7 +184,7 @@ def _short(crew: Crew, situation: Assessment) -> str:
     roomless = Counter(_lacks(pod) for pod in _roomless(crew, situation.now))
     numbers = {
         **roomless,
-        **{f"can't start ({cause})": number for cause, number in Counter(pod.stuck for pod in _stuck(crew)).items()},
+        **Counter(_starts(pod) for pod in _stuck(crew, situation.now)),
         "failed for good": len(crew.permanent),
         "failed and will be replaced": len(crew.ended),
     }
@@ -183,6 +194,11 @@ def _short(crew: Crew, situation: Assessment) -> str:
         causes.append(f"{starting} starting")
     pods = "workers" if crew.type == names.WORKER else f"pods of type {crew.type}"
     return f" {active} of {size} {pods} run: {', '.join(causes)}."
+
+
+def _starts(pod: PodView) -> str:
+    """Return how a pod that has not started stands."""
+    return f"still starting ({pod.stuck})" if pod.stuck in STARTING else f"can't start ({pod.stuck})"
 
 
 def _lacks(pod: PodView) -> str:

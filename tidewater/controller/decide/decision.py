@@ -12,7 +12,7 @@ of them, and another one goes on from what it observes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -28,15 +28,16 @@ from tidewater.controller.decide.conditions import (
     warnings,
 )
 from tidewater.controller.decide.displacement import departures
-from tidewater.controller.decide.finish import Outcome, cleaning, deadline, outcome
+from tidewater.controller.decide.exits import in_one_line
+from tidewater.controller.decide.finish import BY_FAILURES, Outcome, cleaning, deadline, outcome
 from tidewater.controller.decide.observed import JobView, is_finished, lost
 from tidewater.controller.decide.pods import abandon, delete_all, fill, inherited
 from tidewater.controller.decide.queue import Standing
 from tidewater.controller.decide.replica_groups import Crew, crews
 from tidewater.controller.decide.restart import REASON, following
 from tidewater.controller.decide.sizes import settled
-from tidewater.elasticjob import names
-from tidewater.elasticjob.choices import PodNames, State
+from tidewater.elasticjob import indexes, names
+from tidewater.elasticjob.choices import PodNames, RestartScope, State
 from tidewater.elasticjob.model import ElasticJob
 from tidewater.elasticjob.names import ConditionType, Reason
 from tidewater.elasticjob.status import Condition, ReplicaStatus, Status
@@ -116,7 +117,7 @@ def _plan(situation: Assessment) -> Plan:
 def _ongoing(situation: Assessment, plan: Plan) -> Decision:
     """Return the decision about a job that goes on, with the status that holds once the plan is carried out."""
     job, view, old = situation.job, situation.view, situation.job.status
-    gone = {delete.uid for delete in plan.deletes}
+    gone = {delete.uid for delete in plan.deletes} - _completed(situation)
     left = {type: crew.without(gone) for type, crew in situation.crews.items()}
     counts = {type: _count(crew, plan.creates) for type, crew in left.items()}
     state = state_of(situation, counts)
@@ -129,10 +130,12 @@ def _ongoing(situation: Assessment, plan: Plan) -> Decision:
         start_time=situation.start_time,
         waiting=waiting(situation, left),
     )
-    rows = situation.tally.out_of_memory
+    exhausted, signals = situation.tally.out_of_memory, situation.tally.signals
     for crew in left.values():
-        rows = inherited(rows, job.name, crew, plan.creates)
-    status = replace(_status(situation, situation.standing, counts, fate), out_of_memory=rows)
+        exhausted = inherited(exhausted, job.name, crew, plan.creates)
+        signals = inherited(signals, job.name, crew, plan.creates)
+    status = _status(situation, situation.standing, counts, fate)
+    status = replace(status, out_of_memory=exhausted, signals=signals)
     serviceless = names.service_name(job.name) not in view.services
     service = serviceless and (plan.creates or any(crew.live for crew in left.values()))
     first: tuple[Action, ...] = (CreateService(),) if service else ()
@@ -142,15 +145,26 @@ def _ongoing(situation: Assessment, plan: Plan) -> Decision:
     return Decision(_dated(status, old, now), actions, min(times, default=None))
 
 
+def _completed(situation: Assessment) -> set[str]:
+    """Return the uids of pods that a suspension deletes, although their work is not repeated after it."""
+    job = situation.job
+    if not job.spec.suspend or situation.outdated or job.spec.restart_scope is not RestartScope.POD:
+        return set()
+    crews = (crew for crew in situation.kept.values() if crew.naming is not PodNames.SUCCESSIVE)
+    return {pod.uid for crew in crews for pod in crew.done}
+
+
 def _finished(situation: Assessment, end: Outcome) -> Decision:
     """Return the decision about a job that has just succeeded or failed."""
     job, now = situation.job, situation.now
     found, _ = crews(situation.view)  # a node's end no longer matters
     deletes = cleaning(job, found.values(), failed=not end.succeeded)
     gone = {delete.uid for delete in deletes}
-    counts = {type: _last(_count(crew), _count(crew.without(gone))) for type, crew in found.items()}
+    counts = {type: _last(crew, gone) for type, crew in found.items()}
     state = State.SUCCEEDED if end.succeeded else State.FAILED
     message = f"ElasticJob {job.name} has {state.lower()}{f' because {end.why}' if end.why else ''}."
+    if end.reason in BY_FAILURES:
+        message = f"{message} {in_one_line(situation.tally.last_failure)}".strip()
     fate = Fate(
         state=state,
         conditions=conditions_of(job, state, message, now),
@@ -180,7 +194,7 @@ def _after(view: JobView, now: datetime) -> Decision:
     failed = any(each.type == ConditionType.FAILED and each.status == "True" for each in old.conditions)
     deletes = cleaning(job, sorted_.values(), failed=failed)
     gone = {delete.uid for delete in deletes}
-    counts = {type: _last(old.replica_statuses.get(type), _count(crew.without(gone))) for type, crew in sorted_.items()}
+    counts = {type: _last(crew, gone, old.replica_statuses.get(type)) for type, crew in sorted_.items()}
     worker = counts[names.WORKER]
     status = replace(
         old,
@@ -196,11 +210,15 @@ def _after(view: JobView, now: datetime) -> Decision:
 
 
 def _forced(deletes: tuple[DeletePod, ...], view: JobView) -> tuple[DeletePod, ...]:
-    """Return the deletions, those of pods on lost nodes without a grace period: no kubelet there would end it."""
+    """Return the deletions of the pods that exist.
+
+    Those of pods on lost nodes are without a grace period: no kubelet there would end it.
+    """
     if not deletes:
         return deletes
-    unheard = {pod.uid for pod in view.pods if lost(pod, view.nodes)}
-    return tuple(replace(delete, grace=0) if delete.uid in unheard else delete for delete in deletes)
+    unheard = {pod.uid: lost(pod, view.nodes) for pod in view.pods}
+    there = (delete for delete in deletes if delete.uid in unheard)
+    return tuple(replace(delete, grace=0) if unheard[delete.uid] else delete for delete in there)
 
 
 def _status(situation: Assessment, standing: Standing, counts: Mapping[str, ReplicaStatus], fate: Fate) -> Status:
@@ -218,6 +236,8 @@ def _status(situation: Assessment, standing: Standing, counts: Mapping[str, Repl
         restarts=tally.restarts,
         counted=tally.counted,
         out_of_memory=tally.out_of_memory,
+        signals=tally.signals,
+        last_failure=tally.last_failure,
         job_restarts=situation.restart.number or None,
         restart_time=situation.restart.time,
         observed_generation=job.generation,
@@ -241,15 +261,18 @@ def _count(crew: Crew, creates: Iterable[CreatePod] = ()) -> ReplicaStatus:
         pending=len(crew.live) - len(crew.active) + len(created),
         succeeded=len(crew.done),
         failed=len(crew.ended) + len(crew.permanent),
+        completed_indexes=indexes.text(pod.index for pod in crew.done),
+        failed_indexes=indexes.text(pod.index for pod in crew.permanent),
         next_index=max(crew.next_index, max(created, default=-1) + 1) if successive else None,
     )
 
 
-def _last(old: ReplicaStatus | None, new: ReplicaStatus) -> ReplicaStatus:
+def _last(crew: Crew, gone: Collection[str], old: ReplicaStatus | None = None) -> ReplicaStatus:
     """Return the counts of a finished job, which keeps those of ended pods after the pods are gone."""
-    if old is None:
-        return new
-    return replace(new, succeeded=max(old.succeeded, new.succeeded), failed=max(old.failed, new.failed))
+    new, left = _count(crew), _count(crew.without(gone))
+    before = old or new
+    ended = replace(new, succeeded=max(before.succeeded, new.succeeded), failed=max(before.failed, new.failed))
+    return replace(ended, active=left.active, pending=left.pending)
 
 
 def _events(situation: Assessment, state: State) -> tuple[Emit, ...]:

@@ -1,7 +1,8 @@
-"""Which pods leave because of their node, although the job keeps its size. Others take their places elsewhere.
+"""Which pods leave although the job keeps its size, because of their node or for want of room.
 
     crew = vacated(crew, nodes)                    # pods on nodes that end are ending
     pod = mover(worker, size, nodes, endpoint)     # the worker that leaves a cordoned node, or None
+    pods = giving_way(crew, shortage, nodes, endpoint)     # surge pods that leave for core pods
 
 A node **ends** when its Node object is being deleted, which Karpenter does after a Spot interruption notice and when it
 has a successor for it, or when the notice is a taint. Its pods leave at once, also below the job's minimum, so that
@@ -18,16 +19,31 @@ A node with nothing but Karpenter's taint `karpenter.sh/disrupted` keeps its pod
 Until that is ready the pods would only wait, and if it can't be had, Karpenter takes the taint away.
 
 Pods that tolerate the taints of such nodes stay too: their successors might be placed on the same node.
+
+**For want of room** surge pods give way to core pods of the same job: worker 0, which others may have to find, comes
+before worker 7. One gives way for each core pod that has found no room for `ROOMLESS`, and one at a time for those that
+a quota of the namespace refuses. The job keeps its minimum of pods that run. While a core pod finds no room no surge
+pod is made, which might take what was given up. A core pod with `preemptionPolicy: Never`, or with a node on its way,
+waits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
 
 from tidewater.controller.decide.actions import DeletePod
 from tidewater.controller.decide.observed import NodeView, PodView
+from tidewater.controller.decide.queue import ROOMLESS
 from tidewater.controller.decide.replica_groups import Crew
 from tidewater.controller.decide.shrink import departure, endpoint_host
+from tidewater.elasticjob.names import NODE_STARTING
+
+QUOTA = "exceeded quota"
+"""In what the API server says when a ResourceQuota allows no further pod.
+
+https://kubernetes.io/docs/concepts/policy/resource-quotas/"""
 
 
 def vacated(crew: Crew, nodes: Mapping[str, NodeView]) -> Crew:
@@ -49,6 +65,52 @@ def mover(worker: Crew, size: int, nodes: Mapping[str, NodeView], endpoint: str)
     host = endpoint_host(endpoint)
     there = (pod for pod in worker.active if (node := _node(pod, nodes)) is not None and node.cordoned)
     return min((pod for pod in there if pod.name != host), key=departure(worker, nodes, endpoint), default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """What keeps core pods of a type from running.
+
+    Attributes:
+        roomless: number of them that have found no room for `ROOMLESS`.
+        refused: whether a quota refuses one.
+        again: when another one will have found no room for that long.
+    """
+
+    roomless: int = 0
+    refused: bool = False
+    again: datetime | None = None
+
+
+def shortage(crew: Crew, refusal: str, now: datetime) -> Shortage:
+    """Return what core pods lack; `refusal` is what the API server said of the pod that it has just refused."""
+    core = crew.cores()
+    waiting = (pod for pod in crew.unplaced if not pod.patient and pod.unschedulable_reason != NODE_STARTING)
+    times = [pod.unschedulable_since + ROOMLESS for pod in waiting if pod.unschedulable_since and core(pod)]
+    refused = QUOTA in refusal and sum(map(core, crew.counting())) < crew.low
+    later = min((time for time in times if time > now), default=None)
+    return Shortage(sum(time <= now for time in times), refused, later)
+
+
+def giving_way(crew: Crew, size: int, short: Shortage, nodes: Mapping[str, NodeView], endpoint: str) -> list[PodView]:
+    """Return the surge pods that leave so that core pods get their room.
+
+    Args:
+        crew: All pods of the type.
+        size: The number aimed for. A job with fewer has given pods up already, or is to get them first.
+        short: What the core pods lack.
+        nodes: By name.
+        endpoint: The rendezvous endpoint.
+    """
+    if not (short.roomless or short.refused) or crew.ending:
+        return []
+    core = crew.cores()
+    surge = sorted((pod for pod in crew.live if not core(pod)), key=departure(crew, nodes, endpoint))
+    spare = max(0, len(crew.active) - crew.low)
+    if short.refused:
+        return [pod for pod in surge[:1] if pod.phase != "Running" or spare]
+    placed = [pod for pod in surge if pod.node is not None]
+    return placed[: min(short.roomless, spare)] if crew.size >= size else []
 
 
 def departures(crews: Iterable[Crew], nodes: Mapping[str, NodeView]) -> tuple[DeletePod, ...]:

@@ -5,6 +5,9 @@
 
 A pod that was evicted, preempted or lost with its node did not fail: it is replaced under any restart policy, and
 it is not counted. That includes a pod without any container status, which is what such pods often look like.
+
+An exit after SIGKILL or SIGTERM mostly has such a cause too, even if nothing says so. But a program that kills itself,
+or a liveness probe that always fails, would be replaced for ever. So only `FREE_SIGNALS` of them in a row are free.
 """
 
 from __future__ import annotations
@@ -38,6 +41,12 @@ five waits twice as long as the one before, in case that memory is short only fo
 before begins a new row, as does one that ended otherwise, and then backoffLimit is what ends the job.
 """
 
+FREE_SIGNALS = 3
+"""Pods of one name may exit with 137 or 143 so many times in a row, without a disruption, before it counts.
+
+The last of these waits for `BACKOFF`, each further one for twice as long. As with memory, a run of LONG_RUN or another
+failure begins a new row."""
+
 SHORTEST_LIFE = timedelta(seconds=5)
 """A disrupted pod is not replaced earlier than this after its creation, if a kubelet refuses each pod at once."""
 
@@ -62,6 +71,10 @@ class Tally:
     events: tuple[Emit, ...]
     out_of_memory: Mapping[str, int] = field(default_factory=dict)
     """By name of a pod: see `MOST_OUT_OF_MEMORY`."""
+    signals: Mapping[str, int] = field(default_factory=dict)
+    """By name of a pod: see `FREE_SIGNALS`."""
+    last_failure: str = ""
+    """Which pod failed last, how, and what it printed at the end."""
 
 
 def verdict(pod: PodView, replica: ReplicaSpec) -> Verdict:
@@ -78,12 +91,24 @@ def verdict(pod: PodView, replica: ReplicaSpec) -> Verdict:
         return Verdict.REPLACE if pod.exit_code is None else Verdict.PERMANENT
     if pod.oom_killed:
         return Verdict.RETRY
-    if pod.exit_code is None or pod.exit_code in NOT_THE_WORKERS_FAULT:
+    if pod.exit_code is None:
         return Verdict.REPLACE
+    if pod.exit_code in NOT_THE_WORKERS_FAULT:
+        return Verdict.RETRY if pod.signals > FREE_SIGNALS else Verdict.REPLACE
     if replica.restart_policy is not RestartPolicy.EXIT_CODE:
         return Verdict.RETRY
     retried = pod.exit_code in RETRYABLE or pod.exit_code in replica.retryable_exit_codes
     return Verdict.RETRY if retried else Verdict.PERMANENT
+
+
+def signals(pod: PodView, status: Status) -> int:
+    """Return how many times in a row pods of this name have exited after a signal; 0 if this failed one has not."""
+    if pod.disrupted or pod.oom_killed or pod.exit_code not in NOT_THE_WORKERS_FAULT:
+        return 0
+    row = status.signals.get(pod.name, 0)
+    if pod.uid in status.counted:
+        return max(1, row)
+    return 1 if _ran_long(pod) else row + 1
 
 
 def tally(status: Status, judged: Iterable[tuple[PodView, Verdict]], now: datetime) -> Tally:
@@ -95,34 +120,49 @@ def tally(status: Status, judged: Iterable[tuple[PodView, Verdict]], now: dateti
         now: in whole seconds.
     """
     restarts, counted, events = status.restarts, dict[str, int](), list[Emit]()
-    exhausted = dict(status.out_of_memory)
+    exhausted, signalled = dict(status.out_of_memory), dict(status.signals)
+    new: list[PodView] = []
     for pod, meaning in judged:
         known = status.counted.get(pod.uid)
         failures = pod.restarts + (meaning is Verdict.RETRY)
-        if known is None and not failures and meaning is not Verdict.PERMANENT:
+        if known is None and not failures and not pod.signals and meaning is not Verdict.PERMANENT:
             continue
         if pod.terminating:
             failures = known or 0
+        elif pod.restarted_after == 0 and meaning is Verdict.LIVE:
+            known = failures  # restartPolicy Always restarts a container although it has not failed
         elif known is None or failures > known:
+            new.append(pod)
             events.append(_event(pod, meaning))
-            _count_memory(exhausted, pod)
+            _count_rows(exhausted, signalled, pod)
         counted[pod.uid] = max(failures, known or 0)
         restarts += max(0, failures - (known or 0))
     failed = restarts > status.restarts
-    return Tally(restarts, counted, now if failed else status.last_failure_time, tuple(events), exhausted)
+    time = now if failed else status.last_failure_time
+    # Workers often fail because another one has.
+    first = min(new, key=lambda pod: pod.finished or now, default=None)
+    words = status.last_failure if first is None else _failure(first)
+    return Tally(restarts, counted, time, tuple(events), exhausted, signalled, words)
 
 
-def _count_memory(exhausted: dict[str, int], pod: PodView) -> None:
-    """Add the pod's failure, which has not been counted before, to the row of its name, or end the row.
+def _count_rows(exhausted: dict[str, int], signalled: dict[str, int], pod: PodView) -> None:
+    """Add the pod's end, which has not been seen before, to the row of its name, or end the row.
 
     A pod that was lost with its node says nothing about memory and leaves the row as it is. Nor does one that exited
     with 137 and without the reason: containerd sometimes learns too late why a container ended
     (https://github.com/containerd/containerd/issues/8180).
     """
+    if pod.signals:
+        signalled[pod.name] = pod.signals
+        return
+    signalled.pop(pod.name, None)
     row = exhausted.pop(pod.name, 0)
     if pod.oom_killed:
-        long = pod.started is not None and pod.finished is not None and pod.finished - pod.started >= LONG_RUN
-        exhausted[pod.name] = 1 if long else row + 1
+        exhausted[pod.name] = 1 if _ran_long(pod) else row + 1
+
+
+def _ran_long(pod: PodView) -> bool:
+    return pod.started is not None and pod.finished is not None and pod.finished - pod.started >= LONG_RUN
 
 
 def due(pod: PodView, meaning: Verdict, earlier: int, last_failure: datetime | None) -> datetime:
@@ -135,17 +175,39 @@ def due(pod: PodView, meaning: Verdict, earlier: int, last_failure: datetime | N
             often fail together, when one of them does, and then they wait as after one failure.
         last_failure: when a failure was last counted, for a pod that does not say when it ended.
     """
-    if meaning is not Verdict.RETRY:
+    if meaning is not Verdict.RETRY and pod.signals < FREE_SIGNALS:
         return pod.created + SHORTEST_LIFE
     ended = pod.finished or last_failure or pod.created
-    if pod.started is not None and ended - pod.started >= LONG_RUN:
+    if meaning is not Verdict.RETRY or (pod.started is not None and ended - pod.started >= LONG_RUN):
         earlier = 0
+    earlier = max(earlier, pod.signals - FREE_SIGNALS)
     return ended + min(LONGEST_BACKOFF, BACKOFF * (1 << min(earlier, 10)))
 
 
 def _event(pod: PodView, meaning: Verdict) -> Emit:
-    if meaning not in (Verdict.RETRY, Verdict.PERMANENT):
-        return Emit("Warning", Reason.EXITED_WITH_CODE, f"A container of pod {pod.name} failed and was restarted.")
-    code = "because it used more memory than its limit" if pod.oom_killed else f"with code {pod.exit_code}"
+    words = f" {_last_line(pod.last_words)}" if pod.last_words else ""
+    if meaning not in (Verdict.RETRY, Verdict.PERMANENT) and not pod.signals:
+        text = f"A container of pod {pod.name} failed and was restarted.{words}"
+        return Emit("Warning", Reason.EXITED_WITH_CODE, text)
     after = "It is not restarted." if meaning is Verdict.PERMANENT else "It will be restarted."
-    return Emit("Warning", Reason.EXITED_WITH_CODE, f"Pod {pod.name} exited {code}. {after}")
+    return Emit("Warning", Reason.EXITED_WITH_CODE, f"Pod {pod.name} exited {_how(pod)}. {after}{words}")
+
+
+def _failure(pod: PodView) -> str:
+    """Return how a pod failed, or a container in it, and what it printed at the end."""
+    code = _how(pod) if pod.phase == "Failed" else f"with code {pod.restarted_after}"
+    return f"Pod {pod.name} exited {code}" + (f": {pod.last_words}" if pod.last_words else ".")
+
+
+def in_one_line(failure: str) -> str:
+    """Return how a pod failed with only the last line of what it printed: in a traceback, the error itself."""
+    how, _, words = failure.partition(": ")
+    return f"{how}: {_last_line(words)}" if words else failure
+
+
+def _last_line(words: str) -> str:
+    return words.rpartition("\n")[2]
+
+
+def _how(pod: PodView) -> str:
+    return "because it used more memory than its limit" if pod.oom_killed else f"with code {pod.exit_code}"

@@ -32,6 +32,9 @@ from tidewater.elasticjob.choices import CleanPodPolicy, PodNames, SuccessPolicy
 from tidewater.elasticjob.model import ElasticJob
 from tidewater.elasticjob.names import Reason
 
+BY_FAILURES = (Reason.BACKOFF_LIMIT, Reason.PERMANENT_FAILURE, Reason.TOO_FEW_WORKERS)
+"""Reasons of a job that has failed because its pods have: it says how the last one did."""
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:

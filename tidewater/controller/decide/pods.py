@@ -19,9 +19,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from tidewater.controller.decide.actions import CreatePod, DeletePod
+from tidewater.controller.decide.displacement import giving_way, shortage
 from tidewater.controller.decide.exits import Verdict, due
 from tidewater.controller.decide.observed import NodeView, PodView, lost
-from tidewater.controller.decide.replica_groups import Crew
+from tidewater.controller.decide.replica_groups import Crew, core_bound
 from tidewater.controller.decide.shrink import leaving
 from tidewater.elasticjob import names
 from tidewater.elasticjob.choices import PodNames
@@ -30,6 +31,8 @@ REPLACED = {
     Verdict.REPLACE: "it was disrupted, and is replaced",
     Verdict.RETRY: "it failed, and is replaced",
 }
+
+GIVES_WAY = "it gives way to a pod of the job's minimum"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,7 @@ class Site:
         earlier: failures of the job that were counted before those of the pods that wait to be replaced.
         last_failure: when a failure was last counted.
         job_restarts: how many times all pods of the job have been made anew.
+        refusal: what the API server said of the pod that it has just refused; no other one is then created.
     """
 
     nodes: Mapping[str, NodeView]
@@ -49,6 +53,7 @@ class Site:
     earlier: int
     last_failure: datetime | None
     job_restarts: int = 0
+    refusal: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,17 +89,27 @@ def fill(crew: Crew, goal: Goal, site: Site, now: datetime) -> Change:
     out = barred(left, goal)
     deletes += delete_all(out, "it waits for room that another job of the queue needs first")
     left = left.without({pod.uid for pod in out})
-    times = {pod.uid: due(pod, meaning, site.earlier, site.last_failure) for pod, meaning in left.ended}
-    replaced = {uid for uid, time in times.items() if time <= now}
+    due_at = {pod.uid: due(pod, meaning, site.earlier, site.last_failure) for pod, meaning in left.ended}
+    replaced = {uid for uid, time in due_at.items() if time <= now}
     deletes += tuple(DeletePod(pod.name, pod.uid, REPLACED[how]) for pod, how in left.ended if pod.uid in replaced)
-    left = left.without(replaced)
-    successive = crew.naming is PodNames.SUCCESSIVE
-    creates = _successors(left, goal) if successive else _creates(crew, left, goal, site)
+    short = shortage(left, site.refusal, now)
+    deletes += delete_all(giving_way(left, goal.size, short, site.nodes, site.endpoint), GIVES_WAY)
+    times = [time for time in (*due_at.values(), short.again) if time is not None and time > now]
+    creates = () if site.refusal else _created(crew, left.without(replaced), goal, site)
     return Change(
         deletes=deletes,
-        creates=tuple(replace(create, job_restarts=site.job_restarts) for create in creates),
-        again=min((time for time in times.values() if time > now), default=None),
+        creates=tuple(
+            replace(create, job_restarts=site.job_restarts) for create in creates if create.core or not short.roomless
+        ),
+        again=min(times, default=None),
     )
+
+
+def _created(crew: Crew, left: Crew, goal: Goal, site: Site) -> tuple[CreatePod, ...]:
+    """Return the creations in addition to the pods that are `left`."""
+    if crew.naming is PodNames.SUCCESSIVE:
+        return _successors(left, goal)
+    return _creates(crew, left, goal, site)
 
 
 def _creates(crew: Crew, left: Crew, goal: Goal, site: Site) -> tuple[CreatePod, ...]:
@@ -109,19 +124,20 @@ def _creates(crew: Crew, left: Crew, goal: Goal, site: Site) -> tuple[CreatePod,
     # A pod that runs ends only after a while.
     taken.update(pod.index for pod in crew.live if pod.node is not None)
     free = [index for index in range(goal.size) if index not in taken][:number]
-    return tuple(CreatePod(crew.type, index, index < crew.low) for index in free)
+    bound = core_bound(crew.low, (pod.index for pod in left.permanent))
+    return tuple(CreatePod(crew.type, index, index < bound) for index in free)
 
 
 def _successors(left: Crew, goal: Goal) -> tuple[CreatePod, ...]:
     """Return the creations of pods with podNames Successive, in addition to those that are `left`."""
-    lacking = left.low - sum(pod.core for pod in left.staying())
+    lacking = left.low - sum(pod.core for pod in left.counting())
     numbers = itertools.chain(left.spare, itertools.count(left.next_index))
     fresh = itertools.islice(numbers, missing(left, goal))
     return tuple(CreatePod(left.type, index, place < lacking) for place, index in enumerate(fresh))
 
 
 def inherited(rows: Mapping[str, int], job: str, left: Crew, creates: Iterable[CreatePod]) -> Mapping[str, int]:
-    """Return how many times in a row pods exhausted their memory, after new pods took over from those before them.
+    """Return how many times in a row pods exhausted their memory, or got a signal, after new pods replaced others.
 
     With podNames Successive a row goes on under the name of another pod, the longest one first.
 

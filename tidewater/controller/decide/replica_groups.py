@@ -1,15 +1,24 @@
-"""The pods of a job, by replica type and by what their state means."""
+"""The pods of a job, by replica type and by what their state means.
+
+Pods that have completed or failed for good are among them also after they were deleted: the job's status has their
+indexes, and no other pod gets them. So what a pod has proved is not forgotten with the pod.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 
-from tidewater.controller.decide.exits import Verdict, verdict
+from tidewater.controller.decide.exits import Verdict, signals, verdict
 from tidewater.controller.decide.observed import JobView, PodView
-from tidewater.elasticjob import names
+from tidewater.elasticjob import indexes, names
 from tidewater.elasticjob.choices import PodNames
 from tidewater.elasticjob.model import ElasticJob
+from tidewater.elasticjob.status import ReplicaStatus, Status
+
+_NOTHING = ReplicaStatus()
+_UNKNOWN = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +33,7 @@ class Crew:
         live: pods that wait, run, or may run.
         active: of these, those that run.
         ended: pods to be replaced, with the verdict REPLACE or RETRY.
-        permanent: pods that failed for good.
+        permanent: pods that failed for good. Some of these, and of those that are done, may be gone.
         ending: pods that are being deleted, or are to be because of their node, whatever they did before.
         next_index: with podNames Successive, the lowest number that no pod has had or is about to get.
         spare: lower numbers that no pod has had either, in order.
@@ -63,10 +72,14 @@ class Crew:
 
     def staying(self) -> Iterator[PodView]:
         """Yield all pods that are not being deleted."""
+        yield from self.counting()
+        yield from self.permanent
+
+    def counting(self) -> Iterator[PodView]:
+        """Yield those of them that the job can count on for its minimum: all but those that failed for good."""
         yield from self.live
         yield from self.done
         yield from (pod for pod, _ in self.ended)
-        yield from self.permanent
 
     def cores(self) -> Callable[[PodView], bool]:
         """Return the function that says whether a pod that stays belongs to the job's minimum.
@@ -74,11 +87,11 @@ class Crew:
         With podNames Successive the index says nothing of that, but the pod itself does. After the minimum was lowered
         there may be too many of them; then those with the lowest indices count.
         """
-        low = self.low
         if self.naming is not PodNames.SUCCESSIVE:
-            return lambda pod: pod.index < low
-        made = sorted((pod for pod in self.staying() if pod.core), key=lambda pod: pod.index)
-        uids = {pod.uid for pod in made[:low]}
+            bound = core_bound(self.low, (pod.index for pod in self.permanent))
+            return lambda pod: pod.index < bound
+        made = sorted((pod for pod in self.counting() if pod.core), key=lambda pod: pod.index)
+        uids = {pod.uid for pod in made[: self.low]}
         return lambda pod: pod.uid in uids
 
     def without(self, gone: Collection[str]) -> Crew:
@@ -101,26 +114,64 @@ class Crew:
         return replace(self.without(gone), ending=[*self.ending, *(pod for pod in self.live if pod.uid in gone)])
 
     def judged(self) -> Iterator[tuple[PodView, Verdict]]:
-        """Yield all pods with what their state means."""
+        """Yield all pods that exist with what their state means."""
         yield from ((pod, Verdict.LIVE) for pod in self.live)
         yield from self.ended
-        yield from ((pod, Verdict.PERMANENT) for pod in self.permanent)
-        yield from ((pod, Verdict.DONE) for pod in self.done)
+        yield from ((pod, Verdict.PERMANENT) for pod in self.permanent if not pod.gone)
+        yield from ((pod, Verdict.DONE) for pod in self.done if not pod.gone)
         yield from ((pod, Verdict.LIVE) for pod in self.ending)
+
+
+def core_bound(low: int, failed: Iterable[int]) -> int:
+    """Return the index below which pods belong to the minimum: as many as `low` of those that have not `failed`."""
+    bound = low
+    for index in sorted(failed):
+        bound += index < bound
+    return bound
 
 
 def crews(view: JobView) -> tuple[dict[str, Crew], list[PodView]]:
     """Return the pods by replica type, and those that have no place in the job: of no type or without an index."""
     job = view.job
     sorted_ = {type: _crew(job, type) for type in job.spec.replica_specs}
+    known = {type: _recorded(job.status, type) for type in sorted_}
     strays = []
     for pod in view.pods:
         crew = sorted_.get(pod.type)
         if crew is None or pod.index < 0:
             strays.append(pod)
         else:
-            _put(crew, pod, job)
+            _put(crew, pod, job, known[pod.type])
+    for type, ends in known.items():
+        _remember(sorted_[type], job, ends)
     return {type: _numbered(crew, view) for type, crew in sorted_.items()}, strays
+
+
+def _recorded(status: Status, type: str) -> Mapping[int, Verdict]:
+    """Return the ends of the type's pods that the status records, by index."""
+    found = status.replica_statuses.get(type, _NOTHING)
+    ends = dict.fromkeys(indexes.numbers(found.failed_indexes), Verdict.PERMANENT)
+    return {**ends, **dict.fromkeys(indexes.numbers(found.completed_indexes), Verdict.DONE)}
+
+
+def _remember(crew: Crew, job: ElasticJob, ends: Mapping[int, Verdict]) -> None:
+    """Add the pods to their type that have ended and are gone."""
+    if not ends:
+        return
+    held = {pod.index for pod in crew.staying()}
+    for index in sorted(ends.keys() - held):
+        done = ends[index] is Verdict.DONE
+        pod = PodView(
+            name=job.pod_name(crew.type, index),
+            uid=f"{crew.type}/{index}",
+            type=crew.type,
+            index=index,
+            phase="Succeeded" if done else "Failed",
+            gone=True,
+            core=done,
+            created=_UNKNOWN,
+        )
+        (crew.done if done else crew.permanent).append(pod)
 
 
 def _numbered(crew: Crew, view: JobView) -> Crew:
@@ -155,11 +206,16 @@ def _crew(job: ElasticJob, type: str) -> Crew:
     )
 
 
-def _put(crew: Crew, pod: PodView, job: ElasticJob) -> None:
+def _put(crew: Crew, pod: PodView, job: ElasticJob, known: Mapping[int, Verdict]) -> None:
+    """Add a pod to its type. An end that is recorded already stays what it was, whatever is done to the pod later."""
     if pod.terminating:
         crew.ending.append(pod)
         return
+    if pod.phase == "Failed" and (number := signals(pod, job.status)):
+        pod = replace(pod, signals=number)
     meaning = verdict(pod, job.spec.replica_specs[pod.type])
+    if meaning is not Verdict.LIVE:
+        meaning = known.get(pod.index, meaning)
     if meaning is Verdict.LIVE:
         crew.live.append(pod)
         if pod.phase == "Running":

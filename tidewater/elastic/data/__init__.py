@@ -3,6 +3,7 @@
 sampler   one cursor over a seeded permutation, the same for all ranks
 loader    the batches of one rank, prepared ahead
 stream    the same for an IterableDataset, which has no index
+probes    a few samples, for a comparison with those of other workers
 seeds     the random generators that datasets draw from, seeded per sample
 dataset   the `dataset` sub-command: puts a dataset on the volume once, and verifies it
 archive   downloads and unpacks an archive of images

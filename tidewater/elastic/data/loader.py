@@ -176,9 +176,9 @@ class Loader:
         if self._answers is None and self._drawn is None:
             self._drawn = self._draw()
 
-    def batch(self, samples: Sequence[int], epoch: int) -> Any:
+    def batch(self, samples: Sequence[int], epoch: int, *, validation: bool = False) -> Any:
         """Return a batch, prepared by this process, for a warm-up."""
-        return self._prepare_here(Request(self._current[0], epoch, tuple(samples), 1.0))
+        return self._prepare_here(Request(self._current[0], epoch, tuple(samples), 1.0, validation))
 
     def validation(self, parts: Iterable[Sequence[int]]) -> Iterator[Any]:
         """Yield these samples of the validation data, each part as a batch.

@@ -92,6 +92,14 @@ GENERATORS = (
 States = list[tuple[Generator, Any]]
 
 
+def seed_script(seed: int) -> None:
+    """Seed all generators for what a script builds: its model, and a split of its data."""
+    torch.manual_seed(seed)
+    random.seed(seed)
+    if _numpy_is_seedable():
+        np.random.seed(seed % 2**_WORD_BITS)
+
+
 def seed_generators(seed: int, epoch: int, sample: int, which: Sequence[Generator] = GENERATORS) -> None:
     """Seed these generators, so that their next numbers are a function of seed, epoch and sample."""
     number = _number(f"{seed}/{epoch}/{sample}")
@@ -105,12 +113,35 @@ def seed_model(seed: int, step: int, rank: int, micro: int, device: torch.device
     It does so always, because the model may draw at any time; it takes 10 us. numpy's generator is seeded only if it is
     of the usual kind.
     """
-    number = _number(f"{seed}/model/{step}/{rank}/{micro}")
+    _seed_all(_number(f"{seed}/model/{step}/{rank}/{micro}"), device)
+
+
+@contextmanager
+def drawn_alike(seed: int, what: str, step: int, device: torch.device) -> Iterator[None]:
+    """Seed all generators for what every rank must do alike in a step: an optimizer that adds noise, for example.
+
+    They are restored at the end, for a script that draws by itself between the steps.
+    """
+    gpu = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
+    with generators_kept():
+        _seed_all(_number(f"{seed}/{what}/{step}"), device)
+        try:
+            yield
+        finally:
+            if gpu is not None:
+                torch.cuda.set_rng_state(gpu, device)
+
+
+def _seed_all(number: int, device: torch.device) -> None:
     for generator in GENERATORS:
-        if generator.name != "numpy" or isinstance(_numpy_random.get_bit_generator(), np.random.MT19937):
+        if generator.name != "numpy" or _numpy_is_seedable():
             generator.seed(number)
     if device.type == "cuda":
         torch.cuda.default_generators[device.index or 0].manual_seed(number >> 1)
+
+
+def _numpy_is_seedable() -> bool:
+    return isinstance(_numpy_random.get_bit_generator(), np.random.MT19937)
 
 
 def _number(text: str) -> int:

@@ -15,6 +15,7 @@ and checkpoints have it. Where the stream is really, because the next step was r
 from __future__ import annotations
 
 import copy
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, cast
@@ -32,6 +33,9 @@ from tidewater.elastic.training import Training
 from tidewater.elastic.tree import split
 
 _END = object()
+_FAR, _FAR_STEP = 2048, 64
+"""Number of a sample that is probably beyond what a stream shuffles in a buffer, which is often of 1000."""
+_FAR_SECONDS = 3.0
 
 
 def is_stream(dataset: object) -> bool:
@@ -97,19 +101,43 @@ class Stream:
         return Step(tuple(range(cursor.offset, end)), after), items
 
     def refuse_if_it_cannot_continue(self) -> None:
-        """Raise ConfigError if the stream doesn't continue after its first sample, or its state can't be stored."""
+        """Raise ConfigError if the stream doesn't continue after its first sample or farther on, or its state can't be
+        stored."""
         step, _ = self.take(Cursor(), 1)
-        after = step.after
-        split({"dataset": after.stream}, lambda _, tensor: tensor)
-        if after.epoch:
+        split({"dataset": step.after.stream}, lambda _, tensor: tensor)
+        if step.after.epoch:
             return
-        _, read_on = self.take(after, 1)
-        _, sought = self.take(replace(after), 1)
+        read_on = [(step.after, self.take(step.after, 1)[1])]
+        farther = list(self._farther())
+        read_on += [farther[index] for index in sorted({0, len(farther) // 2, len(farther) - 1}) if farther]
+        for place, items in read_on:
+            self._compare(place, items)
+
+    def _farther(self) -> Iterator[tuple[Cursor, dict[int, Any]]]:
+        """Yield places farther on, each with the sample that is read there if one reads on.
+
+        A stream with a buffer may continue as long as the first content of the buffer lasts.
+        """
+        until = time.monotonic() + _FAR_SECONDS
+        place = Cursor()
+        while not place.epoch and place.offset <= _FAR and time.monotonic() < until:
+            try:
+                step, items = self.take(place, _FAR_STEP, rank=1, size=_FAR_STEP)
+            except Exception:  # training meets it at its step
+                return
+            if place.offset:
+                yield place, {place.offset: items[place.offset]}
+            place = step.after
+
+    def _compare(self, place: Cursor, read_on: dict[int, Any]) -> None:
+        """Raise ConfigError if the sample at that place is not what was read there before."""
+        _, sought = self.take(replace(place), 1)
         if not _same(read_on, sought):
             raise ConfigError(
                 f"the training's dataset, {self._name}, doesn't continue where its state_dict() says: after "
-                "load_state_dict(), iter() must begin with the sample that follows (count a sample before it is "
-                "yielded, and don't begin anew in __iter__ or set_epoch)"
+                f"load_state_dict(), iter() must begin with the sample that follows, here number {place.offset}: count "
+                "a sample before it is yielded, don't begin anew in __iter__ or set_epoch, and don't keep samples in a "
+                "buffer that is no part of the state; shuffle the files, or use a dataset with an index"
             )
 
     def _is_over(self, after: Cursor) -> bool:
@@ -163,8 +191,10 @@ class StreamLoader(Loader):
         with generators_kept():
             self._stream.refuse_if_it_cannot_continue()
 
-    def batch(self, samples: Sequence[int], epoch: int) -> Any:
+    def batch(self, samples: Sequence[int], epoch: int, *, validation: bool = False) -> Any:
         """Return a batch of the first samples of the pass, as many as ``samples``: repeated if the pass is shorter."""
+        if validation:
+            return super().batch(samples, epoch, validation=True)
         with generators_kept():
             step, items = self._stream.take(Cursor(epoch), len(samples))
             found = [items[number] for number in step.samples]

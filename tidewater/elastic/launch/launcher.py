@@ -137,6 +137,21 @@ def own_command() -> list[str]:
     return [sys.executable, *sys.orig_argv[1:]]
 
 
+def fix_hash_seed() -> None:
+    """Execute this program again, in the same process, with a fixed hash seed; return if it has one.
+
+    Otherwise the order of a set of strings would differ between workers, and a split of the data made from one, too.
+    The interpreter reads the seed only at its start. Return also if a program can't be executed again: it was read from
+    standard input, or the interpreter ignores the environment (`-I`).
+    """
+    program = str(getattr(sys.modules["__main__"], "__file__", "<none>"))  # or <stdin>; in a zip file it is no file
+    if any(map(os.environ.get, env.FIXED_HASHES)) or program.startswith("<") or sys.flags.ignore_environment:
+        return
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execve(sys.executable, own_command(), {**os.environ, **env.FIXED_HASHES})
+
+
 def launch(config: Config, planned: Plan) -> int:
     """Run the processes, each with this process's command line. Return the worker's exit code.
 
@@ -208,7 +223,7 @@ class _Launcher:
                 child.due, child.started = None, now
                 child.process = subprocess.Popen(
                     self.command,
-                    env={**os.environ, **child.environment},
+                    env={**env.FIXED_HASHES, **os.environ, **child.environment},
                     # In its own process group: a terminal's Ctrl-C goes only to the launcher, which forwards it once.
                     process_group=0,
                     preexec_fn=bound_to(os.getpid()),

@@ -5,4 +5,6 @@ records      members and generations as etcd keeps them
 coordinator  applies the decisions to etcd, in its own threads, while training runs
 suspects     members without a record: dead, or only unreachable for etcd
 traits       what must be equal in all workers of a job
+evidence     what is compared in addition, with tolerance: modules, versions, samples
+modules      finds the script's modules, and the versions of the packages that they import
 """

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 from tidewater.contract import env
 from tidewater.elastic.compiled import plain
 from tidewater.elastic.errors import RecordError, Stranger
+from tidewater.elastic.membership.evidence import Evidence, contradiction
 from tidewater.elastic.membership.rules import Member, View, reference
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 Value = str | int | float | bool | None
 
-_VERSION = 2
+_VERSION = 3
 _REMEDY = "Start all workers of a job with the same code, data and flags, or give this one another --job"
 
 
@@ -57,6 +58,8 @@ class Traits:
     shapes: tuple[Shape, ...] = ()
     shown: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
     """This worker's values as text. They are not sent."""
+    evidence: Evidence = field(default_factory=Evidence, compare=False, repr=False)
+    """Not part of the digest, because two workers need not have the same."""
 
     @classmethod
     def of(cls, model: nn.Module, secret: bytes, /, **more: Value) -> Traits:
@@ -78,18 +81,22 @@ class Traits:
                 raise RecordError(f"a peer's traits have version {fields['version']}, this worker knows {_VERSION}")
             values = tuple((str(name), str(value)) for name, value in fields["values"])
             shapes = tuple(Shape(str(name), tuple(size), str(dtype)) for name, size, dtype in fields["shapes"])
-        except (ValueError, KeyError, TypeError) as error:
+            evidence = Evidence.of(fields["evidence"])
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise RecordError(f"a peer's traits cannot be read: {error!r}") from error
-        return cls(values, shapes)
+        return cls(values, shapes, evidence=evidence)
 
     def to_json(self) -> bytes:
         """Return the traits as one line of JSON."""
-        shapes = [(shape.name, shape.size, shape.dtype) for shape in self.shapes]
-        return json.dumps({"version": _VERSION, "values": self.values, "shapes": shapes}).encode()
+        return json.dumps({**self._compared(), "evidence": self.evidence.values()}).encode()
 
     def digest(self) -> str:
         """Return a digest of 16 hexadecimal digits."""
-        return hashlib.sha256(self.to_json()).hexdigest()[:16]
+        return hashlib.sha256(json.dumps(self._compared()).encode()).hexdigest()[:16]
+
+    def _compared(self) -> dict[str, Any]:
+        shapes = [(shape.name, shape.size, shape.dtype) for shape in self.shapes]
+        return {"version": _VERSION, "values": self.values, "shapes": shapes}
 
 
 def difference(mine: Traits, theirs: Traits, *, peer: str) -> str | None:
@@ -98,9 +105,8 @@ def difference(mine: Traits, theirs: Traits, *, peer: str) -> str | None:
     The model comes first and the code last, because a change of the model is also a change of the code.
     """
     found = _first_shape(mine, theirs) or _first_value(mine, theirs)
-    if not found:
-        return None
-    return f"this worker can't train with {peer}: {found}. {_REMEDY}"
+    what, remedy = (found, _REMEDY) if found else contradiction(mine.evidence, theirs.evidence) or ("", "")
+    return f"this worker can't train with {peer}: {what}. {remedy}" if what else None
 
 
 def refusal(view: View, me: str, mine: Traits, ask: Callable[[Member], Traits | None]) -> str | None:
@@ -116,11 +122,11 @@ def refusal(view: View, me: str, mine: Traits, ask: Callable[[Member], Traits | 
         ask: Returns the traits of a member, None if it does not answer. Raises Stranger if it has another secret.
     """
     known = reference(view)
-    if known is None or known.id == me or known.signature == mine.digest():
+    if known is None or known.id == me:
         return None
-    for member in view.members:
+    for member in sorted(view.members, key=lambda each: each.id != known.id):
         try:
-            theirs = ask(member) if member.signature == known.signature else None
+            theirs = ask(member) if member.id != me and member.signature == known.signature else None
         except Stranger:
             return (
                 f"this worker can't train with {member.worker}: it has another secret. "

@@ -5,6 +5,8 @@ check(training, config)     # raises ConfigError; more of it, about optimizers, 
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch.optim.lr_scheduler import OneCycleLR
 
 from tidewater.elastic.config import Config
@@ -30,6 +32,11 @@ def check(training: Training, config: Config) -> None:
             f"the training's validation, {type(training.validation).__name__}, has no length or no index, by which the "
             "workers divide it: give it __len__ and __getitem__"
         )
+    if training.validation is not None and training.score is None:
+        raise ConfigError(
+            "the training has validation but no score, so nothing would be evaluated: give it score(model, batch), "
+            "which returns the sum over the batch, or leave validation out"
+        )
     for scheduler in several(training.scheduler):
         if isinstance(scheduler, OneCycleLR):
             samples = length(dataset)
@@ -54,6 +61,12 @@ def _check_stream(training: Training, config: Config) -> None:
             "middle of it; give it both, as for torchdata's StatefulDataLoader, or __len__ and __getitem__ instead of "
             "__iter__"
         )
+    if _has_a_buffer(training.dataset):
+        raise ConfigError(
+            f"{name} of Hugging Face that shuffle() has given a buffer, which is not in its state_dict(): samples "
+            "would be lost when workers join, repeat a step or resume. Leave shuffle() out and shuffle the files, or "
+            "load the dataset without streaming=True; then it has an index, and the runtime shuffles it"
+        )
     if config.data_workers:
         raise ConfigError(
             f"{name}, and --data-workers is {config.data_workers}: one process must read a stream in its order, so "
@@ -66,3 +79,17 @@ def _check_stream(training: Training, config: Config) -> None:
             f"{name} without a length, and the training's {'schedule' if scheduled else 'scheduler, OneCycleLR,'} "
             "depends on how much of the training is done: give --max-steps, or the dataset __len__"
         )
+
+
+def _has_a_buffer(stream: Any) -> bool:
+    """Return whether a Hugging Face stream draws from a shuffle buffer in one of its stages.
+
+    https://huggingface.co/docs/datasets/stream: "examples from shuffle buffers are lost when resuming"
+    """
+    stages = [getattr(stream, "_ex_iterable", None)]
+    while stages:
+        stage = stages.pop()
+        if type(stage).__name__ == "BufferShuffledExamplesIterable":
+            return True
+        stages += [each for each in (getattr(stage, "ex_iterable", None), *getattr(stage, "ex_iterables", ())) if each]
+    return False

@@ -10,19 +10,25 @@ state with the gradients of the next step:
 Sums suffice to see that the checksums are not all equal: the sum of the squares of n numbers is at least the square of
 their sum divided by n, and only equal numbers reach it. So what is sent has one size for any number of ranks. Only when
 the checksums differ, the ranks give the step up. At the beginning of the next generation they exchange whole checksums
-(see ``handover``), and ``judge`` decides by majority.
+(see ``handover``), and ``judge`` decides by majority. Then they exchange the checksum of each tensor, to name those
+that differ.
 """
 
 from __future__ import annotations
 
 import functools
+import zlib
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
 POLICIES = ("mend", "stop")
+MOST_REPAIRS = 3
+"""A worker that differs in so many comparisons one after the other ends: another repair would not last either."""
 
 _DIGIT_BITS = 4
 _DIGITS = 64 // _DIGIT_BITS
@@ -65,6 +71,11 @@ def agree(sums: Sequence[float], size: int) -> bool:
     return all(round(one) ** 2 == size * round(two) for one, two in zip(sums[:_DIGITS], sums[_DIGITS:], strict=True))
 
 
+def halves(check: Tensor) -> tuple[int, int]:
+    """Return a checksum as two numbers that float64 can represent."""
+    return divmod(int(check) % 2**64, 2**32)
+
+
 def judge(checks: Sequence[Hashable]) -> frozenset[int] | None:
     """Return the indices of the checksums that differ from what the majority has.
 
@@ -78,7 +89,36 @@ def judge(checks: Sequence[Hashable]) -> frozenset[int] | None:
     return frozenset(index for index, check in enumerate(checks) if check != right)
 
 
-def verdict(step: int, drifted: Sequence[str], workers: Sequence[str], good: int) -> str:
+@dataclass(frozen=True)
+class Difference:
+    """What the comparison of the single tensors has shown, if it was possible."""
+
+    names: tuple[str, ...] = ()
+    """The tensors that differ."""
+    total: int = 0
+    """Number of tensors."""
+    buffers: bool = False
+    """Whether all of those that differ are buffers."""
+    processors: bool = False
+    """Whether the workers compute with different kinds of processors."""
+
+    def __str__(self) -> str:
+        return f"{len(self.names)} of {self.total} tensors, first {self.names[0]}" if self.names else "not known"
+
+    def cause(self) -> str:
+        """Return what to look for. Hardware is the last guess: everything else is more frequent."""
+        if self.buffers:
+            return f"buffers differ ({self}): change a buffer only in forward passes, or alike in all workers"
+        where = f" ({self} differ)" if self.names else ""
+        if self.processors:
+            return f"the workers have different kinds of processors, which round differently: use one kind{where}"
+        return (
+            "look for a script that changes the model by a worker's rank, time or host, or draws in before_step or the "
+            f"optimizer from a generator of its own; if there is none, for faulty memory or a faulty GPU there{where}"
+        )
+
+
+def verdict(step: int, drifted: Sequence[str], workers: Sequence[str], good: int, difference: Difference) -> str:
     """Return what to tell a person when training stops.
 
     Args:
@@ -86,6 +126,7 @@ def verdict(step: int, drifted: Sequence[str], workers: Sequence[str], good: int
         drifted: Names of those that differ from the majority; empty if there is no majority.
         workers: Names of those that were compared.
         good: Step of the newest checkpoint that was written before the states differed; 0 if there is none.
+        difference: Between the states.
     """
     if drifted:
         found = f"after step {step} the state of {', '.join(drifted)} differs from that of the other workers"
@@ -101,7 +142,18 @@ def verdict(step: int, drifted: Sequence[str], workers: Sequence[str], good: int
         if good
         else "there is no checkpoint before: move later ones away and start the workers again, from the beginning"
     )
-    return f"{found}; look for faulty memory or a faulty GPU there, or a script that changes the model itself; {back}"
+    return f"{found}; {difference.cause()}; {back}"
+
+
+def processor(device: torch.device) -> int:
+    """Return a number of 32 bits for the kind of processor: of GPU, or of CPU and the instructions that torch uses."""
+    if device.type == "cuda":
+        kind = torch.cuda.get_device_name(device)
+    else:
+        lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
+        model = next((line for line in lines if line.startswith(("model name", "CPU part"))), "")
+        kind = f"{model} {torch.backends.cpu.get_cpu_capability()}"
+    return zlib.crc32(kind.encode())
 
 
 def _sum(tensor: Tensor) -> Tensor:

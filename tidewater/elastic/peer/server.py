@@ -96,7 +96,8 @@ class PeerServer:
         """This server and its clients authenticate to each other with it."""
         self.board = keyvalue.Board()
         """The keys of the generations in which this process has rank 0."""
-        self._traits = traits
+        self.traits = traits
+        """What it answers when a peer asks what must be equal."""
         self._listener = listen(_BACKLOG)
         self._listener.setblocking(False)
         self.port = int(self._listener.getsockname()[1])
@@ -250,8 +251,8 @@ class PeerServer:
         try:
             with connection, contextlib.suppress(OSError, ValueError, TypeError, IndexError):
                 connection.settimeout(_IDLE_SECONDS)
-                if "traits" in request and self._traits:
-                    connection.sendall(self._traits.to_json() + b"\n")
+                if "traits" in request and self.traits:
+                    connection.sendall(self.traits.to_json() + b"\n")
                 elif "meet" in request:
                     keyvalue.serve(connection, self.board.at(int(str(request["meet"]))))
                 elif "state" in request:

@@ -19,7 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import TYPE_CHECKING, Any
@@ -41,7 +41,8 @@ if TYPE_CHECKING:
 
     from tidewater.elastic.group.group import Group
     from tidewater.elastic.membership.coordinator import Coordinator
-    from tidewater.elastic.membership.rules import View
+    from tidewater.elastic.membership.evidence import Evidence, Probe
+    from tidewater.elastic.membership.rules import Member, View
     from tidewater.elastic.membership.traits import Traits
     from tidewater.elastic.peer.heartbeat import Heartbeat
     from tidewater.elastic.session.session import Session
@@ -77,6 +78,8 @@ class Content:
     """What must be equal in all workers, in addition to the model and the runtime's code, by names for a person."""
     code: tuple[Traversable, ...] = ()
     """Further code that must be equal in all workers."""
+    samples: Mapping[str, Probe] = field(default_factory=dict)
+    """A few samples, which must be like those of the other workers, by names for a person."""
     about: Mapping[str, Value] = field(default_factory=dict)
     """Further fields of the event ``prepared``."""
     rehearse: Callable[[Session], None] = _nothing
@@ -145,6 +148,8 @@ class _Assembly:
         self._member_id = f"{config.worker}-{secrets.token_hex(4)}"
         self._identity: Identity
         self._traits: Traits
+        self._asked: dict[str, Traits] = {}
+        """What members have answered, by their ids."""
         self._heartbeat: Heartbeat
         self._coordinator: Coordinator
         self._group: Group
@@ -182,6 +187,7 @@ class _Assembly:
         content = prepare(self._config)
         session = self._assemble(content)
         content.rehearse(session)
+        self._traits = session.worker.server.traits = replace(self._traits, evidence=_evidence(content))
         self._checkpoints.prepare()
         seconds = time.monotonic() - self._started
         self._log.event("prepared", seconds=seconds, device=str(content.device), **content.about)
@@ -268,7 +274,21 @@ class _Assembly:
         from tidewater.elastic.membership.traits import refusal
         from tidewater.elastic.peer.server import ask_traits
 
-        return refusal(view, self._member_id, self._traits, lambda member: ask_traits(self._identity, member.address))
+        def ask(member: Member) -> Traits | None:
+            found = self._asked.get(member.id) or ask_traits(self._identity, member.address)
+            if found:
+                self._asked[member.id] = found
+            return found
+
+        return refusal(view, self._member_id, self._traits, ask)
+
+
+def _evidence(content: Content) -> Evidence:
+    from tidewater.elastic.membership import modules
+    from tidewater.elastic.membership.evidence import Evidence
+
+    sources = modules.own_sources()
+    return Evidence(modules.digests(sources), modules.versions(sources), content.samples)
 
 
 def _state(config: Config, content: Content) -> State:

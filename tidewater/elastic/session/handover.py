@@ -100,26 +100,58 @@ def _compare(
 ) -> frozenset[int]:
     """Return the ranks with another state than the majority; they have no state from now on. Collective."""
     state, group = worker.state, worker.group
-    halves = divmod(int(drift.checksum(state.tensors(), group.device)) % 2**64, 2**32)
-    checks = _table(worker, generation, rank, halves)
+    mine = state.named_tensors()
+    check = drift.halves(drift.checksum(mine.values(), group.device))
+    checks = _table(worker, generation, rank, (*check, len(mine), drift.processor(group.device)))
     highest = max(positions)
     # A rank that missed a generation votes, too: `state` is equal only if the others have made no step without it.
     voters = [each for each, position in enumerate(positions) if position.state == highest.state]
-    found = drift.judge([tuple(checks[each]) for each in voters])
+    found = drift.judge([tuple(checks[each][:2]) for each in voters])
+    if found is not None and not found:
+        state.suspect, state.repairs = False, 0
+        return frozenset()
     drifted = frozenset(voters[index] for index in found or ())
+    difference = _difference(worker, generation, rank, checks, voters)
     names = [generation.members[each].worker for each in sorted(drifted)]
     compared = [generation.members[each].worker for each in voters]
-    if found is None or drifted:
-        log.event("drifted", workers=",".join(names or compared), step=highest.steps - 1, majority=bool(names))
-    if found is None or (drifted and exchange.on_drift == "stop"):
-        good = worker.checkpoints.before(max(0, highest.steps - 1 - exchange.compare_every))
+    step = highest.steps - 1
+    log.event(
+        "drifted", workers=",".join(names or compared), step=step, majority=bool(names), difference=str(difference)
+    )
+    good = worker.checkpoints.before(max(0, step - exchange.compare_every))
+    if found is None or exchange.on_drift == "stop":
         await_all(group)
-        raise Drifted(drift.verdict(highest.steps - 1, names, compared, good))
+        raise Drifted(drift.verdict(step, names, compared, good, difference))
     state.suspect = False
+    state.repairs = state.repairs + 1 if rank in drifted else 0
     if rank in drifted:
         state.present = False
         worker.coordinator.synced(0)
+        if state.repairs >= drift.MOST_REPAIRS:
+            me = generation.members[rank].worker
+            raise Drifted(
+                f"the state of {me} has differed from that of the other workers in {state.repairs} comparisons, one "
+                f"after the other, and they go on without it; after step {step}: {difference.cause()}"
+            )
     return drifted
+
+
+def _difference(
+    worker: Worker, generation: Generation, rank: int, checks: Sequence[Sequence[int]], voters: Sequence[int]
+) -> drift.Difference:
+    """Return which tensors differ between the voters. Collective."""
+    mine, device = worker.state.named_tensors(), worker.group.device
+    most = max(count for _, _, count, _ in checks)
+    row = [half for tensor in mine.values() for half in drift.halves(drift.checksum([tensor], device))]
+    rows = _table(worker, generation, rank, [*row, *[0] * (2 * most - len(row))])
+    processors = len({checks[each][-1] for each in voters}) > 1
+    if rank not in voters or len({checks[each][-2] for each in voters}) > 1:
+        return drift.Difference(processors=processors)
+    names = tuple(
+        name for index, name in enumerate(mine) if len({tuple(rows[each][2 * index :][:2]) for each in voters}) > 1
+    )
+    buffers = bool(names) and worker.state.buffer_names.issuperset(names)
+    return drift.Difference(names, len(mine), buffers, processors)
 
 
 def plan(positions: list[Position]) -> tuple[int, frozenset[int]]:

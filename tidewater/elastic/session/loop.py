@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from tidewater.elastic.config import Config
 from tidewater.elastic.data.loader import Place, Prepared
 from tidewater.elastic.errors import GroupBroken
+from tidewater.elastic.peer import drift
 from tidewater.elastic.session.evaluation import Evaluation, Seat
 from tidewater.elastic.session.session import Meeting, Session, Share
 from tidewater.elastic.session.state import State
@@ -90,6 +91,8 @@ class Loop:
         self._meter.start()
         while not (self._everyone_knows or session.is_overdue()):
             over = is_over(state, config)
+            if over and config.compare_every:
+                self._compare()
             if not self._evaluated(Seat(rank, size), over):
                 return
             if over:
@@ -106,6 +109,14 @@ class Loop:
         self._session.pause(self._meter.last_step_at + self._config.min_step_seconds)
         self._ready = self._meter.last_step_at = self._session.waiting_since = time.monotonic()
         return self._material.loader.next()
+
+    def _compare(self) -> None:
+        """Compare the states after the last step: no further step does that. Collective. Raise GroupBroken."""
+        check = drift.checksum(self._state.tensors(), self._session.worker.group.device)
+        rows = self._session.exchange(drift.halves(check))
+        if any(row != rows[0] for row in rows):
+            self._state.suspect = True
+            raise GroupBroken("the states of the workers differ")
 
     def _compares(self) -> bool:
         """Return whether the ranks compare their states in the next step; the same on all of them."""

@@ -261,6 +261,8 @@ class Session:
             if view.finished or self.is_overdue() or (self.is_leaving and not inside):
                 return None
             if inside and view.number > last:
+                if not last:  # several workers may have been announced at the same time
+                    self._refuse_mismatch(view)
                 return view.generation
             if view.generation is not None and not inside:
                 self._refuse_mismatch(view)

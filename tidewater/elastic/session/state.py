@@ -103,6 +103,8 @@ class State:
         """Whether others may have continued without this process since its last step."""
         self.suspect = False
         """Whether a comparison has shown that the states of the workers differ, and it is not known which are right."""
+        self.repairs = 0
+        """In how many comparisons, one after the other, this worker's state differed from that of the majority."""
         self.pending: Report | None = None
         """The report of the last step, while it is not known to be final and ``on_step`` has not been called."""
         self.runs: list[list[int]] = []
@@ -229,8 +231,20 @@ class State:
 
     def tensors(self) -> list[torch.Tensor]:
         """Return the tensors of model and optimizer, in an order that depends only on their names."""
+        return list(self.named_tensors().values())
+
+    def named_tensors(self) -> dict[str, torch.Tensor]:
+        """Return the tensors of model and optimizer by their places in the tree, in an order that depends on these."""
         tree = {name: value for name, value in self.tree().items() if name not in ("stateful", "cursor")}
-        return [value for _, value in _leaves(tree, "") if isinstance(value, torch.Tensor)]
+        return {path[1:]: value for path, value in _leaves(tree, "") if isinstance(value, torch.Tensor)}
+
+    @property
+    def buffer_names(self) -> frozenset[str]:
+        """Return which of ``named_tensors`` are buffers."""
+        parameters = {f"model/{plain(name)}" for name, _ in self.model.named_parameters(remove_duplicate=False)}
+        return frozenset(
+            name for name in self.named_tensors() if name.startswith(("model/", "buffers/")) and name not in parameters
+        )
 
     def digest(self) -> str:
         """Return a digest of all bits of the state: equal in all workers after every final step.

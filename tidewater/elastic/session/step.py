@@ -27,7 +27,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from tidewater.elastic.data.device import onto
-from tidewater.elastic.data.seeds import seed_model
+from tidewater.elastic.data.seeds import drawn_alike, seed_model
 from tidewater.elastic.errors import ConfigError, Diverged, GroupBroken
 from tidewater.elastic.group.group import Group, await_all
 from tidewater.elastic.group.reducer import Reducer
@@ -113,6 +113,8 @@ class Stepper:
         if compare and not drift.agree(check.tolist(), self._group.size):
             self._state.suspect = True
             raise GroupBroken("the states of the workers differ")
+        if compare:
+            self._state.repairs = 0
         factor = 1.0
         if weighted:
             loss, factor = losses.divided(loss, weight, len(prepared.step.samples))
@@ -135,7 +137,8 @@ class Stepper:
         if outcome.gradient_factor != 1.0:
             gradients = [parameter.grad for parameter in self._parameters if parameter.grad is not None]
             torch._foreach_mul_(gradients, outcome.gradient_factor)
-        with memory.enough_for_the_optimizer():
+        alike = drawn_alike(self._seed, "update", self._state.step + 1, self._group.device)
+        with memory.enough_for_the_optimizer(), alike:
             return self._state.optimizers.step(factor)
 
     def precision(self) -> contextlib.AbstractContextManager[Any]:

@@ -6,7 +6,7 @@ They choose algorithms, show the reducer how many gradients to expect, and compi
 function is compiled again for inputs of another kind, which takes seconds to minutes. The number of samples in a
 micro-batch depends on the number of workers, and is smaller at the end of an epoch. torch can compile for any number at
 once, but sets conditions that depend on the model (not one sample, at least 16 samples). So where anything is compiled,
-all powers of two up to the largest number are tried, in training and in evaluation.
+all powers of two up to the largest number are tried, in training and in evaluation. Otherwise one small batch of each.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tidewater.elastic.addresses import Address
 from tidewater.elastic.data.device import onto
 from tidewater.elastic.data.loader import Micro, Prepared
 from tidewater.elastic.data.sampler import Cursor, Step
-from tidewater.elastic.errors import OutOfMemory
+from tidewater.elastic.errors import ConfigError, OutOfMemory
 from tidewater.elastic.group.group import Group
 from tidewater.elastic.observe.log import Log
 from tidewater.elastic.session.evaluation import ROUND
@@ -60,7 +60,7 @@ def warm_up(worker: Worker, material: Material, log: Log, *, most: int) -> None:
             if _compiled() > compiled:
                 for samples in sizes(largest):
                     _train(device, material, samples)
-                _evaluate(worker, material)
+            _evaluate(worker, material, every_size=_compiled() > compiled)
             return
         except OutOfMemory as error:
             log.event("out_of_memory", micro_batch=state.micro_batch, reason=str(error))
@@ -85,18 +85,32 @@ def _train(device: torch.device, material: Material, samples: int) -> None:
     material.stepper.gradients(step, knows=False)
 
 
-def _evaluate(worker: Worker, material: Material) -> None:
+def _evaluate(worker: Worker, material: Material, *, every_size: bool) -> None:
+    """Try the score and the validation data, which are needed for the first time at the end of an epoch."""
     training = material.training
     if training.score is None or training.validation is None:
         return
     held_out: Any = training.validation
+    if not len(held_out):
+        return
     largest = min(ROUND, len(held_out), worker.state.micro_batch or ROUND)
-    tried = [range(samples) for samples in sizes(largest)]
+    tried = [range(samples) for samples in sizes(largest)] if every_size else [range(min(_SAMPLES, largest))]
     with worker.state.evaluating():
         for part, batch in zip(tried, material.loader.validation(tried), strict=True):
             enough = enough_memory(worker.state, worker.group, samples=len(part))
             with enough, torch.no_grad(), material.stepper.precision():
-                training.score(training.model, _of_any_size(worker.group.device, batch, len(part)))
+                _refuse_score(training.score(training.model, _of_any_size(worker.group.device, batch, len(part))))
+
+
+def _refuse_score(score: Any) -> None:
+    """Raise ConfigError if it is no number."""
+    try:
+        float(score)
+    except (TypeError, ValueError, RuntimeError) as error:
+        shape = f" of shape {tuple(score.shape)}" if isinstance(score, torch.Tensor) else ""
+        raise ConfigError(
+            f"the training's score returns a {type(score).__name__}{shape}: return one number, the sum over the batch"
+        ) from error
 
 
 def _of_any_size(device: torch.device, batch: Any, samples: int) -> Any:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tidewater.contract import labels
+from tidewater.contract.controller_program import PACKAGES_DIRECTORY
 from tidewater.contract.pod_defaults import confined, lost_node_tolerations
 from tidewater.elasticjob.install.program import Program
 
@@ -20,9 +21,6 @@ NAMESPACE = "tidewater-system"
 USER = 65532
 PROGRAM_DIRECTORY = "/program"
 PROGRAM_FILE = "controller.zip"
-PACKAGES_DIRECTORY = "/packages"
-"""Where the init container puts the packages that the image lacks."""
-
 PORT = 8080
 """Of health and metrics."""
 

@@ -15,16 +15,23 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidewater.contract.archive import to_zip
+from tidewater.contract.controller_program import REQUIREMENTS
 
 PACKAGES = ("tidewater/contract", "tidewater/controller", "tidewater/elasticjob", "tidewater/kube")
 INIT = "tidewater/__init__.py"
 LEFT_OUT = (
+    "tidewater/contract/archive.py",
     "tidewater/contract/code.py",
     "tidewater/contract/devices.py",
     "tidewater/contract/keys.py",
     "tidewater/contract/leaving.py",
     "tidewater/contract/metrics.py",
+    "tidewater/contract/pod_defaults.py",
     "tidewater/contract/stack.py",
+    "tidewater/elasticjob/crd.py",
+    "tidewater/elasticjob/install/",
+    "tidewater/elasticjob/rules.py",
+    "tidewater/elasticjob/schema.py",
     "tidewater/kube/advice.py",
     "tidewater/kube/cluster.py",
     "tidewater/kube/http.py",
@@ -33,9 +40,6 @@ LEFT_OUT = (
     "tidewater/kube/server.py",
 )
 """What of these packages the controller doesn't import. It would restart the controller when it changes."""
-
-REQUIREMENTS = "tidewater/controller/requirements.txt"
-"""Locked packages that the controller needs, with their hashes; a file of the program."""
 
 ROOT = Path(__file__).resolve().parents[3]
 """The checkout, or the `site-packages` of an installation."""

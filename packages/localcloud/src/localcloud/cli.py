@@ -67,10 +67,17 @@ def start(arguments: argparse.Namespace) -> int:
     """Start the daemon, in a new state directory if there is none, and remove what a killed one left."""
     preflight.check_root(os.geteuid())
     instance = Instance.create(arguments.state)
+    region = arguments.region or instance.region
     if _status(instance) is not None:
+        if region != instance.region:
+            raise CloudError(
+                f"localcloud runs in the region {instance.region}, and has only one: to start it in {region}, run "
+                "`localcloud stop` first, after which nothing is left in it"
+            )
         print(f"localcloud runs already on {instance.endpoint}")
         return 0
     _wait_for_lock(instance)
+    instance = instance.in_region(region)
     left = cleanup.sweep(instance)
     if left:
         print(f"cleaned up after a daemon that was killed: {', '.join(left)}")
@@ -237,6 +244,8 @@ def _parser() -> argparse.ArgumentParser:
         text = (command.__doc__ or "").partition(".")[0]
         sub = commands.add_parser(command.__name__, help=text, description=text, parents=[shared])
         sub.set_defaults(command=command)
+        if command is start:
+            sub.add_argument("--region", help="AWS region of the cloud (default: that of the last start; us-west-2)")
         if command in (status, env):
             sub.add_argument("--json", action="store_true", help="as JSON")
         if command is logs:

@@ -20,7 +20,7 @@ import socket
 import string
 import subprocess
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -116,8 +116,17 @@ class Instance:
         identity = _identity(state)
         subnet = _free_subnet(int(identity, 16) % SUBNET_CHOICES)
         instance = cls(identity, state, subnet, _free_port(FIRST_PORT + int(identity, 16) % PORT_CHOICES))
-        _write(state / "instance.json", {**asdict(instance), "state": str(state), "version": STATE_VERSION})
+        instance._save()
         return instance
+
+    def _save(self) -> None:
+        _write(self.state / "instance.json", {**asdict(self), "state": str(self.state), "version": STATE_VERSION})
+
+    def in_region(self, region: str) -> Instance:
+        """Record another region, which the next start is to have; return the instance with it."""
+        moved = replace(self, region=region)
+        moved._save()
+        return moved
 
     @classmethod
     def _from_record(cls, record: dict[str, Any], path: Path, state: Path) -> Instance:

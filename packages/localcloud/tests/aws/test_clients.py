@@ -22,8 +22,10 @@ from localcloud.aws.requests.received import Received
 from localcloud.aws.requests.sigv4 import chunk_signature, parse
 
 from packages.localcloud.tests.aws import smuggling
-from packages.localcloud.tests.aws.account import Clients
+from packages.localcloud.tests.aws.account import Clients, clients
 from packages.localcloud.tests.aws.fakes import REGION
+from scripts.sweep.account import Found, look
+from scripts.sweep.model import Stack
 
 ALLOW = {"Effect": "Allow", "Action": "s3:GetObject", "Resource": "*"}
 KEYS = [
@@ -52,6 +54,10 @@ def client(endpoint: str) -> Clients:
     made: Any = boto3.Session("localcloud", "localcloud", region_name=REGION)
     config = Config(signature_version="s3v4")
     return cache(lambda name: made.client(name, endpoint_url=endpoint, config=config if name == "s3" else None))
+
+
+def test_the_sweep_can_look_for_everything_here(client: Clients) -> None:
+    assert look(client, Stack("tidewater", "gone")) == Found((), (), (), ())
 
 
 @pytest.fixture(scope="module")
@@ -218,3 +224,10 @@ def test_a_path_may_contain_the_arn_of_a_role(client: Clients) -> None:
     eks, role = client("eks"), "arn:aws:iam::123456789012:role/path/a"
     with pytest.raises(eks.exceptions.ResourceNotFoundException):
         eks.list_associated_access_policies(clusterName="none", principalArn=role)
+
+
+def test_a_cluster_in_another_region_is_refused_with_the_command_that_moves_the_cloud(endpoint: str) -> None:
+    elsewhere = clients(endpoint, "localcloud", "localcloud", region="eu-west-1")("eks")
+    request = {"name": "demo", "roleArn": "arn:aws:iam::123456789012:role/eks", "resourcesVpcConfig": {"subnetIds": []}}
+    with pytest.raises(elsewhere.exceptions.InvalidRequestException, match="localcloud start --region eu-west-1"):
+        elsewhere.create_cluster(**request)

@@ -6,11 +6,22 @@ from collections import Counter
 from dataclasses import fields
 from datetime import datetime
 
-from tidewater.controller.decide.actions import CreatePod, CreateService, Decision, DeleteJob, DeletePod, Emit
+from tidewater.controller.decide.actions import (
+    CreatePod,
+    CreateService,
+    Decision,
+    DeleteJob,
+    DeletePod,
+    Emit,
+    status_comes_first,
+)
+from tidewater.controller.decide.exits import Verdict, verdict
 from tidewater.controller.decide.observed import Admission, JobView, PodView, is_finished, lost
+from tidewater.controller.decide.pods import GIVES_WAY
+from tidewater.controller.decide.replica_groups import core_bound
 from tidewater.controller.decide.shrink import SOUND, UNPLACED, standing
-from tidewater.elasticjob import names
-from tidewater.elasticjob.choices import CleanPodPolicy, PodNames, State
+from tidewater.elasticjob import indexes, names
+from tidewater.elasticjob.choices import CleanPodPolicy, PodNames, RestartScope, State
 from tidewater.elasticjob.status import Status
 
 ENDED = ("Succeeded", "Failed")
@@ -29,7 +40,9 @@ def check(view: JobView, decision: Decision, now: datetime) -> None:
     _check_numbers(view, decision, left)
     _check_creations(view, decision, gone)
     _check_core(view, decision, gone, left)
+    _check_giving_way(view, decision, left)
     _check_nodes(view, decision, left)
+    _check_ends(view, decision, left)
     _check_state(decision, left)
 
 
@@ -38,6 +51,8 @@ def check_again(view: JobView, decision: Decision, again: Decision) -> None:
     reached = decision.again is not None and decision.status.settled_replicas != view.job.status.settled_replicas
     if moved(again) and (reached or any(isinstance(action, DeletePod) for action in decision.actions)):
         return  # a worker leaves a cordoned node only when the job has its size and the status says so
+    if view.refusal:
+        return  # the pod that was refused is tried again
     kinds = {type(action) for action in again.actions}
     anew = outdated(view) or restarting(view, decision)
     if anew:  # the pods of the old template that had no node are gone, and new ones may be made
@@ -55,6 +70,14 @@ def difference(before: Status, after: Status) -> dict[str, tuple[object, object]
         for field in fields(Status)
         if getattr(before, field.name) != getattr(after, field.name)
     }
+
+
+def recorded(status: Status, type: str) -> tuple[set[int], set[int]]:
+    """Return the indexes of the type's pods that completed, and of those that failed for good."""
+    found = status.replica_statuses.get(type)
+    if found is None:
+        return set(), set()
+    return set(indexes.numbers(found.completed_indexes)), set(indexes.numbers(found.failed_indexes))
 
 
 def outdated(view: JobView) -> bool:
@@ -110,18 +133,22 @@ def _check_creations(view: JobView, decision: Decision, gone: set[str]) -> None:
     }
     for create in creates:
         low = max(view.job.bounds(create.type)[0], create.type == names.WORKER)
+        kept = recorded(decision.status, create.type)
+        assert create.index not in kept[0] | kept[1], f"creates {create}, which has ended for good"
         assert (create.type, create.index) not in taken, f"creates {create}, which exists"
         if view.job.spec.replica_specs[create.type].pod_names is PodNames.SUCCESSIVE:
             _check_successor(view, create)
             mine = [other.core for other in creates if other.type == create.type]
-            there = sum(
+            held = {pod.index for pod in view.pods if pod.type == create.type and not pod.terminating}
+            there = len(recorded(view.job.status, create.type)[0] - held) + sum(
                 pod.type == create.type and pod.core and not pod.terminating and pod.uid not in gone
                 for pod in view.pods
-                if pod.index >= 0
+                if pod.index >= 0 and pod.index not in kept[1]
             )
             assert sum(mine) == min(len(mine), max(0, low - there)), f"{there} and {sum(mine)} of {low} core pods"
         else:
-            assert create.core == (create.index < low)
+            failed = recorded(decision.status, create.type)[1]
+            assert create.core == (create.index < core_bound(low, failed))
         taken.add((create.type, create.index))
 
 
@@ -153,6 +180,47 @@ def _check_core(view: JobView, decision: Decision, gone: set[str], left: list[Po
         assert rank < SOUND, f"{pod.name} runs, is core, and is deleted"
         worse = [other.name for other in surge if standing(other, view.nodes) <= rank]
         assert not worse, f"{pod.name} is core and is deleted, and {worse} could go"
+
+
+def _check_giving_way(view: JobView, decision: Decision, left: list[PodView]) -> None:
+    """A surge pod that runs gives way only if the minimum runs without it, and no surge pod takes its room."""
+    uids = {each.uid for each in decision.actions if isinstance(each, DeletePod) and each.reason == GIVES_WAY}
+    assert not (view.refusal and any(isinstance(action, CreatePod) for action in decision.actions))
+    for type in {pod.type for pod in view.pods if pod.uid in uids}:
+        made = [each.core for each in decision.actions if isinstance(each, CreatePod) and each.type == type]
+        assert all(made), "a surge pod is made, which may take the room of a core pod"
+        mine = [pod for pod in view.pods if pod.uid in uids and pod.type == type]
+        active = sum(pod.type == type and pod.phase == "Running" for pod in left)
+        low = max(view.job.bounds(type)[0], type == names.WORKER)
+        assert active >= low or not any(pod.phase == "Running" for pod in mine), f"{mine} are needed"
+
+
+def _check_ends(view: JobView, decision: Decision, left: list[PodView]) -> None:
+    """What has ended for good is recorded, before its pod may go, and stays so unless pods are made anew or leave."""
+    job = view.job
+    for type, replica in job.spec.replica_specs.items():
+        before, after = recorded(job.status, type), recorded(decision.status, type)
+        assert not after[0] & after[1], "both completed and failed for good"
+        if any(before) or any(after):
+            assert before == after or status_comes_first(job.status, decision.status), (
+                "a pod goes before its end is kept"
+            )
+        anew = restarting(view, decision) or (job.spec.restart_scope is RestartScope.JOB and job.spec.suspend)
+        if outdated(view) or anew:
+            continue
+        for pod in left:
+            ends = {Verdict.DONE: after[0], Verdict.PERMANENT: after[1]}.get(verdict(pod, replica))
+            if pod.type == type and pod.index >= 0 and ends is not None:
+                assert pod.index in after[0] | after[1], f"the end of {pod.name} is not recorded"
+        lost = (before[0] | before[1]) - (after[0] | after[1])
+        lost -= {pod.index for pod in view.pods if pod.type == type and pod.phase not in ENDED}  # of an older status
+        if job.spec.suspend:
+            continue
+        size = decision.status.desired if type == names.WORKER else min(replica.replicas, job.bounds(type)[1])
+        there = {pod.index for pod in view.pods if pod.type == type and pod.index >= 0 and not pod.terminating}
+        assert not lost or len(there | before[0] | before[1]) > size, (
+            f"the ends of {lost} are forgotten, and {size} pods are aimed for"
+        )
 
 
 def _check_nodes(view: JobView, decision: Decision, left: list[PodView]) -> None:

@@ -81,6 +81,7 @@ def random_view(random: Random) -> JobView:
         admission=random.choice(list(Admission)) if job.spec.scheduling_policy.queue else Admission.FREE,
         waiting_cores=random.choice((0, 0, 0, 1, 3)),
         template_hashes=dict.fromkeys(job.spec.replica_specs, random.choice(("first", "first", "first", "second"))),
+        refusal="exceeded quota" if random.random() < 0.1 else "",
     )
     if random.random() < 0.6:  # a status of an earlier time, when the pods were others
         earlier = replace(view, pods=random_pods(random, job))
@@ -140,11 +141,14 @@ def random_pod(random: Random, type: str, index: int) -> PodView:
         exit_code={"Succeeded": 0, "Failed": random.choice(EXIT_CODES)}.get(phase),
         oom_killed=random.random() < 0.05,
         restarts=random.choice((0, 0, 0, 0, 1, 3)),
+        restarted_after=random.choice((None, 0, 1)),
         created=ago(random.choice((1, 100, 5000))),
         started=ago(random.choice((1, 100, 5000))) if placed else None,
         finished=ago(random.choice((0, 20, 400))) if phase in ("Succeeded", "Failed") else None,
         template_hash=random.choice(("", "first", "first", "first", "first", "second")),
         tolerant=random.random() < 0.05,
+        patient=random.random() < 0.1,
+        unschedulable_reason=random.choice(("", "", "", names.NODE_STARTING)),
     )
 
 

@@ -53,8 +53,10 @@ def form(open_for_all: Group) -> Callable[[], Group]:
 def made(form: Callable[[], Group]) -> Callable[..., tuple[Stepper, State]]:
     """Return a function that makes a stepper for a model."""
 
-    def make(model: nn.Module, *, seed: int = 0, optimizer: Any = None, loss: Any = loss) -> tuple[Stepper, State]:
+    def make(
+        model: nn.Module, *, seed: int = 0, optimizer: Any = None, loss: Any = loss, **more: Any
+    ) -> tuple[Stepper, State]:
         optimizer = optimizer or torch.optim.SGD(model.parameters(), lr=0.1)
-        return stepper_of(form(), model, loss, optimizer, seed=seed)
+        return stepper_of(form(), model, loss, optimizer, seed=seed, **more)
 
     return make

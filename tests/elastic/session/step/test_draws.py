@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
 from tests.elastic.session.step.conftest import FEATURES, prepared
 from tidewater.elastic.data.loader import Prepared
+from tidewater.elastic.data.seeds import drawn_alike
 from tidewater.elastic.group.group import Group
 from tidewater.elastic.session.state import State
 from tidewater.elastic.session.step import Stepper
@@ -75,3 +78,60 @@ def test_ranks_draw_differently(made: Made, open_for_all: Group, monkeypatch: py
         monkeypatch.setattr(open_for_all, "rank", rank)
         stepper.gradients(prepared(4), knows=False)
     assert len(set(model.masks)) == 3
+
+
+@pytest.fixture
+def updated(made: Made, open_for_all: Group, monkeypatch: pytest.MonkeyPatch) -> Callable[..., torch.Tensor]:
+    """Return a function that makes one update as a rank, with noise from each generator; it returns the weights."""
+
+    def updated(rank: int, *, seed: int = 0, at: int = 0) -> torch.Tensor:
+        model = nn.Linear(FEATURES, 3)
+        with torch.no_grad():
+            model.weight.fill_(0.5)
+            model.bias.zero_()
+
+        def before_step(model: nn.Module) -> None:
+            noise = random.random() + np.random.rand()
+            for parameter in model.parameters():
+                assert parameter.grad is not None
+                parameter.grad.add_(noise)
+
+        def after_step(*_: Any) -> None:  # Langevin dynamics
+            for parameter in model.parameters():
+                parameter.data.add_(torch.randn_like(parameter), alpha=0.01)
+
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        optimizer.register_step_post_hook(after_step)
+        stepper, state = made(model, seed=seed, optimizer=optimizer, before_step=before_step)
+        state.step = at
+        monkeypatch.setattr(open_for_all, "rank", rank)
+        for _ in range(rank):
+            torch.rand(1), random.random(), np.random.rand()  # as after any other history
+        outcome = stepper.gradients(prepared(4), knows=False)
+        drawn = torch.rand(1)
+        stepper.apply(outcome, 1.0)
+        assert not torch.equal(drawn, torch.rand(1))
+        return model.weight.detach()
+
+    return updated
+
+
+def test_what_an_update_draws_is_the_same_in_all_ranks(updated: Callable[..., torch.Tensor]) -> None:
+    first = updated(0)
+    assert torch.equal(first, updated(1))
+    assert torch.equal(first, updated(2))
+
+
+def test_updates_of_other_steps_and_seeds_draw_differently(updated: Callable[..., torch.Tensor]) -> None:
+    drawn = [updated(0), updated(0, at=1), updated(0, seed=1)]
+    assert len({tuple(each.flatten().tolist()) for each in drawn}) == 3
+
+
+def test_a_script_that_draws_between_its_updates_goes_on_as_if_there_were_none() -> None:
+    torch.manual_seed(5)
+    expected = torch.rand(2)[1]
+    torch.manual_seed(5)
+    torch.rand(1)
+    with drawn_alike(0, "update", 1, torch.device("cpu")):
+        torch.rand(7)
+    assert torch.rand(1) == expected

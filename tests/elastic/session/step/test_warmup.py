@@ -50,7 +50,7 @@ def warmed(made: Made, open_for_all: Group) -> Callable[..., tuple[State, list[i
     """Return a function that warms up. It returns the state, the sizes of the forward passes, and the log."""
 
     def warmed(
-        *, total: int, fits: int = 2, micro_batch: int = 0, stream: bool = False
+        *, total: int, fits: int = 2, micro_batch: int = 0, stream: bool = False, score: Any = None, held_out: int = 0
     ) -> tuple[State, list[int], str]:
         seen: list[int] = []
 
@@ -64,15 +64,17 @@ def warmed(made: Made, open_for_all: Group) -> Callable[..., tuple[State, list[i
         stepper, state = made(model, loss=limited)
         state.micro_batch = micro_batch
         dataset = TensorDataset(torch.rand(total, FEATURES), torch.zeros(total, dtype=torch.long))
+        validation = TensorDataset(torch.rand(held_out, FEATURES))
         settings, cpu = LoaderSettings(seed=0), torch.device("cpu")
         loader = (
             StreamLoader(Stream(dataset), settings, collate=None, device=cpu)
             if stream
-            else Loader(dataset, settings, collate=None, device=cpu)
+            else Loader(dataset, settings, collate=None, device=cpu, validation=validation)
         )
         known = None if stream else total
         worker: Any = SimpleNamespace(group=open_for_all, state=state)
-        material: Any = SimpleNamespace(stepper=stepper, loader=loader, total=known)
+        training = SimpleNamespace(model=model, score=score, validation=validation)
+        material: Any = SimpleNamespace(stepper=stepper, loader=loader, total=known, training=training)
         with redirect_stdout(io.StringIO()) as written:
             warm_up(worker, material, Log("w"), most=9)
         loader.close()
@@ -106,3 +108,40 @@ def test_two_samples_that_do_not_fit_are_followed_by_one_and_the_worker_tells_th
 def test_one_sample_that_does_not_fit_ends_the_worker_before_it_joins(warmed: Callable[..., Any]) -> None:
     with pytest.raises(ConfigError, match="one sample does not fit"):
         warmed(total=9, fits=0)
+
+
+@pytest.mark.parametrize(("held_out", "micro_batch", "size"), [(9, 0, 2), (1, 0, 1), (9, 1, 1)])
+def test_the_score_is_tried_before_the_worker_joins(
+    held_out: int, micro_batch: int, size: int, warmed: Callable[..., Any]
+) -> None:
+    scored: list[tuple[int, bool]] = []
+
+    def score(model: nn.Module, batch: Any) -> torch.Tensor:
+        scored.append((len(batch[0]), model.training))
+        return model(batch[0]).sum()
+
+    warmed(total=9, held_out=held_out, micro_batch=micro_batch, score=score)
+    assert scored == [(size, False)]
+
+
+def test_without_validation_data_there_is_nothing_to_try(warmed: Callable[..., Any]) -> None:
+    warmed(total=9, held_out=0, score=lambda model, batch: pytest.fail("it has no batch"))
+
+
+@pytest.mark.parametrize(
+    ("score", "says"),
+    [
+        (
+            lambda model, batch: model(batch[0]),
+            r"a Tensor of shape \(2, 3\): return one number, the sum",
+        ),
+        (lambda model, batch: None, "a NoneType: return one number"),
+        (lambda model, batch: {"accuracy": 1.0}, "a dict: return one number"),
+    ],
+    ids=["tensor", "nothing", "dict"],
+)
+def test_a_score_that_is_no_number_ends_the_worker_before_it_joins(
+    score: Any, says: str, warmed: Callable[..., Any]
+) -> None:
+    with pytest.raises(ConfigError, match=says):
+        warmed(total=9, held_out=9, score=score)

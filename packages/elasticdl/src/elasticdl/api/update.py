@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import torch
 
 from tidewater.elastic.data.sampler import Cursor
+from tidewater.elastic.data.seeds import drawn_alike
 from tidewater.elastic.group.reducer import Reducer
 from tidewater.elastic.session.session import Session, Share
 from tidewater.elastic.session.step import Outcome
@@ -75,7 +76,8 @@ class Updates:
             with torch.no_grad():
                 for buffer, value in zip([*self._floats, *self._counts], sums, strict=True):
                     buffer.copy_(value.view_as(buffer))
-            return state.optimizers.step(1.0)
+            with drawn_alike(self._session.config.seed, "update", state.step + 1, self._session.worker.group.device):
+                return state.optimizers.step(1.0)
 
         try:
             self._session.update(share, summed, apply)

@@ -21,6 +21,7 @@ from elasticdl.worker.step import buffers
 from elasticdl.zoo.callbacks import max_steps
 from elasticdl.zoo.load import Names, load
 from elasticdl.zoo.spec import ModelSpec
+from tidewater.elastic.data.seeds import seed_script
 
 
 def spec_of(job: JobArgs) -> ModelSpec:
@@ -47,7 +48,7 @@ def spec_of(job: JobArgs) -> ModelSpec:
 
 def model_of(spec: ModelSpec, seed: int) -> torch.nn.Module:
     """Return a new module: the same one in every worker of a job, whichever of them pushes it first."""
-    torch.manual_seed(seed)
+    seed_script(seed)
     return spec.model()
 
 

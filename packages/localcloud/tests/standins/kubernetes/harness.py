@@ -105,7 +105,7 @@ class Engine:
             self.destroy(name)
         self._create(token, name, checked, timeout, preview)
         if not preview and not diff.delete_before_replace:
-            self._delete(old)
+            self.delete(old)
         return " ".join(["replace", *diff.replaces])
 
     def _create(self, token: str, name: str, checked: dict[str, PropertyValue], timeout: float, preview: bool) -> None:
@@ -144,10 +144,10 @@ class Engine:
         return self.state[name]
 
     def destroy(self, name: str) -> None:
-        self._delete(self.state[name])
+        self.delete(self.state[name])
         del self.state[name]
 
-    def _delete(self, old: Resource) -> None:
+    def delete(self, old: Resource) -> None:
         request = DeleteRequest(old.urn, old.id, old.outputs, timeout=60)
         request.old_inputs = old.inputs
         asyncio.run(self.provider.delete(request))

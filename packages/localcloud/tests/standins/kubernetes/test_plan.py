@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from localcloud.standins.kubernetes.decide.diff import compare, normalize, parse_path, prune, render_path
+from localcloud.standins.kubernetes.decide.diff import compare, inputs_of, normalize, parse_path, prune, render_path
 from localcloud.standins.kubernetes.decide.plan import Rules, plan
 from localcloud.standins.values import UNKNOWN
 from pulumi.provider.experimental.provider import PropertyDiffKind
@@ -95,6 +95,30 @@ def test_empty_values_that_the_api_server_drops_are_no_change() -> None:
     live = obj("v1", "Pod", spec={"x": 1})
     assert plan(live, inputs, inputs, Rules()).changes == {}
     assert plan(live, obj("v1", "Pod", spec={}), inputs, Rules()).changes
+
+
+DROPPED = {
+    "egress": [],
+    "volumes": [{"name": "data", "readOnly": False}],
+    "probe": {"initialDelaySeconds": 0, "headers": {"x": ""}},
+    "count": 3,
+}
+LIVE = {"volumes": [{"name": "data"}], "probe": {"periodSeconds": 10}, "count": 5}
+
+
+def test_a_refresh_keeps_the_empty_values_that_the_api_server_drops_and_shows_what_others_changed() -> None:
+    found = inputs_of(LIVE, DROPPED, LIVE)
+    assert found == {**DROPPED, "count": 5}
+    inputs, live = obj("v1", "Pod", spec=DROPPED), obj("v1", "Pod", spec=LIVE)
+    refreshed = obj("v1", "Pod", spec=found)
+    assert list(plan(live, refreshed, inputs, Rules()).changes) == [("spec", "count")]
+
+
+def test_a_refresh_shows_an_empty_value_that_the_object_had_and_that_others_removed() -> None:
+    selector = {"from": [{"namespaceSelector": {}, "podSelector": {"a": "b"}}]}
+    edited = {"from": [{"podSelector": {"a": "b"}}]}
+    assert inputs_of(edited, selector, selector) == edited
+    assert inputs_of(edited, selector, edited) == selector
 
 
 def test_same_quantities_are_no_change() -> None:

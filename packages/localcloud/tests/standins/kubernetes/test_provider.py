@@ -101,10 +101,13 @@ def test_drift_is_seen_by_refresh_and_repaired_by_up(
     engine: Engines, control_plane: ControlPlane, namespace: str
 ) -> None:
     web = engine(enablePatchForce=True)
-    web.up(DEPLOYMENT, "web", deployment(namespace))
+    inputs = deployment(namespace, minReadySeconds=0)  # the API server leaves out this zero, and not that of replicas
+    web.up(DEPLOYMENT, "web", inputs)
+    assert web.refresh("web")
+    assert web.up(DEPLOYMENT, "web", inputs) == "same"
     control_plane.patch(web.state["web"].live, {"spec": {"replicas": 1}}, suffix="/scale")
     assert web.refresh("web")
-    assert web.up(DEPLOYMENT, "web", deployment(namespace)) == "update"
+    assert web.up(DEPLOYMENT, "web", inputs) == "update"
     assert control_plane.live("apps/v1", "Deployment", namespace, "web")["spec"]["replicas"] == 0
 
 
@@ -163,6 +166,28 @@ def test_an_existing_object_is_taken_over_only_when_told_so(
     assert control_plane.live("v1", "ConfigMap", namespace, "settings")["data"] == {"a": "1", "z": "1"}
 
 
+@pytest.mark.parametrize("later", [False, True], ids=["by the same update", "by a later one"])
+def test_an_object_that_was_to_be_deleted_and_was_taken_over_again_stays(
+    engine: Engines, control_plane: ControlPlane, namespace: str, *, later: bool
+) -> None:
+    update = engine(upsertExistingObjects=True)
+    update.up(CONFIG_MAP, "c", config_map(namespace, a="1", b="1"))
+    to_delete = update.state.pop("c")  # its replacement in another place failed, and then the program was set back
+    update.up(CONFIG_MAP, "c", config_map(namespace, a="1"))
+    if later:
+        state, update = update.state, engine(upsertExistingObjects=True)
+        update.state = state
+        update.up(CONFIG_MAP, "c", config_map(namespace, a="1"))
+    update.delete(to_delete)
+    assert control_plane.live("v1", "ConfigMap", namespace, "settings")["data"] == {"a": "1"}
+    assert "stays: a resource of the program has taken it over again" in update.messages[-1]
+    last = engine()
+    last.state = update.state
+    last.destroy("c")
+    listed = control_plane.cluster.list_objects("v1", "ConfigMap", namespace)
+    assert "settings" not in {each["metadata"]["name"] for each in listed}
+
+
 def test_an_existing_object_is_imported_by_namespace_and_name(
     engine: Engines, control_plane: ControlPlane, namespace: str
 ) -> None:
@@ -171,6 +196,29 @@ def test_an_existing_object_is_imported_by_namespace_and_name(
     assert maps.import_(CONFIG_MAP, "c", f"{namespace}/found").id == f"{namespace}/found"
     assert maps.up(CONFIG_MAP, "c", config_map(namespace, name="found", z="1")) == "same"
     assert maps.import_(CONFIG_MAP, "d", f"{namespace}/none").id == ""
+
+
+def test_a_claim_that_was_deleted_by_hand_is_bound_again_when_its_volume_is_released(
+    engine: Engines, control_plane: ControlPlane, namespace: str, eventually: Eventually
+) -> None:
+    """The command is in docs/architecture.md."""
+    stack, kind, claimed = engine(), "core/v1:PersistentVolumeClaim", {"storageClassName": "", "volumeName": namespace}
+    size, modes = {"storage": "1Gi"}, {"accessModes": ["ReadWriteMany"]}
+    reserved = {"claimRef": {"namespace": namespace, "name": "data"}, "persistentVolumeReclaimPolicy": "Retain"}
+    volume = {"capacity": size, **modes, **reserved, "csi": {"driver": "efs.csi.aws.com", "volumeHandle": "fs-1"}}
+    spec = {**modes, **claimed, "resources": {"requests": size}}
+    claim = {"metadata": {"name": "data", "namespace": namespace}, "spec": spec}
+    stack.up("core/v1:PersistentVolume", "volume", {"metadata": {"name": namespace}, "spec": volume})
+    stack.up(kind, "claim", claim)
+    control_plane.cluster.delete({"apiVersion": "v1", **stack.state["claim"].live}, "Foreground")
+    while stack.refresh("claim"):
+        pass
+    with pytest.raises(InitFailed, match="Pending"):
+        stack.up(kind, "claim", claim, timeout=1)
+    released = [{"op": "remove", "path": "/spec/claimRef/uid"}]
+    control_plane.cluster.json_patch(stack.state["volume"].live, released)
+    found = ("v1", "PersistentVolumeClaim", namespace, "data")
+    eventually(lambda: control_plane.live(*found)["status"]["phase"] == "Bound")
 
 
 def test_a_job_is_waited_for_until_it_is_complete(

@@ -18,6 +18,7 @@ from elasticdl.client.flags import podspec, values
 from elasticdl.client.flags.request import Asked, Deployment, Resources, Ship
 from elasticdl.client.flags.values import Volume
 from tidewater.contract import code, devices, labels, stack
+from tidewater.contract.env import FIXED_HASHES
 from tidewater.contract.pod_defaults import confined
 from tidewater.elasticjob import names
 
@@ -163,6 +164,7 @@ def _environment(env: Mapping[str, str], own: Resources, deployment: Deployment)
     """Return the variables: the pod's own first, since others may refer to them; those of --envs win."""
     found = {
         "PYTHONUNBUFFERED": "1",
+        **FIXED_HASHES,
         "HOME": "/tmp",
         "USER": "elasticdl",  # the image knows no such user, and libraries ask for the name
         # Images set it to `all`, which on older nodes gives every GPU of the node. GPUs come by the limit.

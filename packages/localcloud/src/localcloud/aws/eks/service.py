@@ -81,6 +81,11 @@ class EksService:
         name = call.operation.name
         if name not in OPERATIONS:
             return replies.json_error(400, "InvalidRequestException", f"{name} is not supported by this cloud")
+        region, here = call.operation.region, self._eks.settings.region
+        if name == "CreateCluster" and region != here:
+            remedy = f"run `localcloud stop`, then `localcloud start --region {region}`"
+            message = f"This cloud has clusters in one region, which is {here} and not {region}: {remedy}"
+            return replies.json_error(400, "InvalidRequestException", message)
         try:
             found = answer(self._eks, call.caller, name, call.operation.params)
         except EksError as error:

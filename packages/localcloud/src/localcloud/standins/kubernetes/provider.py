@@ -18,11 +18,12 @@ from localcloud.standins.kubernetes.cluster.client import Cluster
 from localcloud.standins.kubernetes.cluster.kinds import Token, UnsupportedType, built_in_namespaced
 from localcloud.standins.kubernetes.cluster.scopes import Scopes
 from localcloud.standins.kubernetes.config import Config
-from localcloud.standins.kubernetes.decide.diff import normalize, parse_path, prune
+from localcloud.standins.kubernetes.decide.diff import inputs_of, normalize, parse_path
 from localcloud.standins.kubernetes.decide.field_managers import new_manager_name
 from localcloud.standins.kubernetes.decide.plan import Plan, Rules, plan
 from localcloud.standins.kubernetes.decide.schema import unknown_fields
 from localcloud.standins.kubernetes.engine import Log, Severity
+from localcloud.standins.kubernetes.holders import Holders
 from localcloud.standins.kubernetes.metadata import Object
 from localcloud.standins.kubernetes.operations import Context, NoPreview, Operations
 from localcloud.standins.serve import DeleteRequest, DiffRequest, InitFailed, PluginError
@@ -59,6 +60,7 @@ class KubernetesProvider(sdk.Provider):
         self.log = log
         self.config = Config()
         self.scopes = Scopes()
+        self._holders = Holders()
         self._cancelled = threading.Event()
         self._lock = threading.Lock()
         self._client: Cluster | None = None
@@ -150,6 +152,8 @@ class KubernetesProvider(sdk.Provider):
             config_map_mutable=self.config.config_map_mutable,
             secret_mutable=self.config.secret_mutable,
         )
+        if not rules.patch:
+            self._holders.hold(old_live, state.text_member(request.old_state, state.FIELD_MANAGER))
         result = plan(old_live, old_inputs, new, rules)
         if metadata.annotated_true(new, metadata.REPLACE_UNREADY) and self._unready(request.urn, new, old_live):
             result = Plan(result.changes, result.replacing, (("metadata", "annotations", metadata.REPLACE_UNREADY),))
@@ -178,6 +182,8 @@ class KubernetesProvider(sdk.Provider):
         context = Context(request.urn, manager, request.preview, token.patch, request.timeout)
 
         def checkpoint(live: Object) -> state.Properties:
+            if not (request.preview or token.patch):
+                self._holders.hold(live, manager)
             return state.checkpoint(inputs, live, request.properties, str(inputs.get("apiVersion")), manager)
 
         try:
@@ -214,7 +220,8 @@ class KubernetesProvider(sdk.Provider):
             return self._read_unreachable(request, error)
         if live is None:
             return sdk.ReadResponse(resource_id="")
-        live_inputs = imported_inputs(live) if imported else prune(live, inputs)
+        _, before = state.split_checkpoint(request.properties)
+        live_inputs = state.imported_inputs(live) if imported else inputs_of(live, inputs, before)
         manager = state.text_member(request.properties, state.FIELD_MANAGER) or new_manager_name()
         version = state.text_member(request.properties, state.INITIAL_API_VERSION) or token.api_version
         properties = state.checkpoint(live_inputs, live, request.inputs, version, manager)
@@ -275,7 +282,11 @@ class KubernetesProvider(sdk.Provider):
         token = Token.parse(request.type)
         target = _target(token, request.resource_id, live.get("metadata", {}).get("uid"))
         manager = state.text_member(request.properties, state.FIELD_MANAGER)
-        context = Context(request.urn, manager, patch=token.patch, timeout=request.timeout)
+        kept = self._holders.held_by_another(target, manager)
+        if kept:
+            message = f'{token.kind} "{request.resource_id}" stays: a resource of the program has taken it over again'
+            self.log.log(request.urn, Severity.INFO, message)
+        context = Context(request.urn, manager, patch=token.patch or kept, timeout=request.timeout)
         try:
             self._operations().delete(target, inputs, context)
         except NoAccess as error:
@@ -330,18 +341,6 @@ class KubernetesProvider(sdk.Provider):
             return self.config.namespace or self.cluster().connection.namespace
         except NoAccess:
             return ""
-
-
-def imported_inputs(live: Object) -> Object:
-    """Return the inputs of an object that no program has described yet: all but what only the cluster sets."""
-    inputs = metadata.without_read_only({key: value for key, value in live.items() if key != "status"})
-    meta = {**metadata.metadata(inputs)}
-    annotations = {
-        key: value
-        for key, value in (meta.pop("annotations", None) or {}).items()
-        if key not in ("deployment.kubernetes.io/revision", "kubectl.kubernetes.io/last-applied-configuration")
-    }
-    return {**inputs, "metadata": {**meta, **({"annotations": annotations} if annotations else {})}}
 
 
 def _kind(obj: Object) -> tuple[str, str]:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from pulumi.provider.experimental.property_value import PropertyValue
 
-from localcloud.standins.kubernetes.metadata import Object
+from localcloud.standins.kubernetes.metadata import Object, metadata, without_read_only
 from localcloud.standins.values import has_secret, to_plain, wrap
 
 Properties = dict[str, PropertyValue]
@@ -66,6 +66,18 @@ def split_checkpoint(state: Mapping[str, PropertyValue]) -> tuple[Object, Object
     live.pop(INITIAL_API_VERSION, None)
     live.pop(FIELD_MANAGER, None)
     return (inputs if isinstance(inputs, dict) else {}), live
+
+
+def imported_inputs(live: Object) -> Object:
+    """Return the inputs of an object that no program has described yet: all but what only the cluster sets."""
+    inputs = without_read_only({key: value for key, value in live.items() if key != "status"})
+    meta = {**metadata(inputs)}
+    annotations = {
+        key: value
+        for key, value in (meta.pop("annotations", None) or {}).items()
+        if key not in ("deployment.kubernetes.io/revision", "kubectl.kubernetes.io/last-applied-configuration")
+    }
+    return {**inputs, "metadata": {**meta, **({"annotations": annotations} if annotations else {})}}
 
 
 def text_member(state: Mapping[str, PropertyValue], key: str) -> str:

@@ -48,6 +48,35 @@ def prune(source: Any, shape: Any) -> Any:
     return source
 
 
+def inputs_of(live: Any, inputs: Any, before: Any) -> Any:
+    """Return the last inputs with the values that the live object has now.
+
+    An empty value that the object lacks is kept, since the API server leaves such values out; but not one that it had
+    `before`, at the last update or refresh.
+    """
+    if isinstance(live, dict) and isinstance(inputs, dict):
+        before = before if isinstance(before, dict) else {}
+        return {
+            key: inputs_of(live[key], value, before.get(key)) if key in live else value
+            for key, value in inputs.items()
+            if key in live or (is_empty(value) and key not in before)
+        }
+    if isinstance(live, list) and isinstance(inputs, list):
+        before = before if isinstance(before, list) else []
+        places = range(min(len(live), len(inputs)))
+        return [inputs_of(live[n], inputs[n], before[n] if n < len(before) else None) for n in places]
+    return live
+
+
+def is_empty(value: Any) -> bool:
+    """Return whether it is false, zero, an empty text, or a container of such values only."""
+    if isinstance(value, dict):
+        return all(map(is_empty, value.values()))
+    if isinstance(value, list):
+        return value == []
+    return value is None or value in (False, 0, "")
+
+
 def normalize(obj: Object) -> Object:
     """Return inputs as the API server returns them: without read-only metadata, a Secret's strings as data."""
     obj = without_read_only(obj)

@@ -15,6 +15,7 @@ from localcloud.standins.kubernetes.decide.diff import (
     Path,
     compare,
     ignored,
+    is_empty,
     normalize,
     prune,
     render_path,
@@ -115,7 +116,7 @@ def _with_namespace(obj: Object, namespaced: bool) -> Object:
 def _dropped(path: Path, new: Object, old_inputs: Object) -> bool:
     """Return whether the value is an empty one that the old inputs have too: the API server leaves such values out."""
     value = value_at(new, path)
-    return value in (False, 0, "", {}, []) and value_at(old_inputs, path) == value
+    return is_empty(value) and value_at(old_inputs, path) == value
 
 
 def _patterns(*dotted: str) -> tuple[Pattern, ...]:

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from tests.controller.decide.world import nodes, pod
-from tidewater.controller.decide.observed import NodeView, PodView, doomed, lost, node_view, pod_view, type_keys
+from tidewater.controller.decide.observed import NodeView, PodView, doomed, lost
+from tidewater.controller.views import LONGEST_WORDS, node_view, pod_view, type_keys
 from tidewater.elasticjob import names
 
 TIME = "2026-11-23T12:00:00Z"
@@ -87,6 +88,27 @@ def test_the_end_of_the_training_is_seen_although_a_sidecar_runs(code: int, phas
     assert (seen.phase, seen.exit_code, seen.lingers) == (phase, code, True)
 
 
+def test_the_last_words_of_the_container_that_trains_are_kept() -> None:
+    words = "\n".join(f"line {number}" for number in range(200))
+    ended = observed({"containerStatuses": [container("elasticjob-worker", exitCode=1, message=words)]})
+    assert ended.last_words.endswith("line 198\nline 199")
+    assert len(ended.last_words) <= LONGEST_WORDS
+    last = {"terminated": {"exitCode": 3, "message": "no data\n"}}
+    restarted = {"phase": "Running", "containerStatuses": [{"name": "x", "restartCount": 1, "lastState": last}]}
+    assert observed(restarted).last_words == "no data"
+
+
+def test_restarts_are_those_of_the_container_that_trains() -> None:
+    """A sidecar that fails again and again is the kubelet's matter: the training goes on."""
+    last = {"terminated": {"exitCode": 137, "finishedAt": TIME}}
+    sidecar = {"name": "sidecar", "restartCount": 30, "lastState": {"terminated": {"exitCode": 1}}}
+    trains = {"name": "elasticjob-worker", "restartCount": 2, "lastState": last}
+    seen = observed({"phase": "Running", "containerStatuses": [sidecar, trains]}, policy="OnFailure")
+    assert (seen.restarts, seen.restarted_after) == (2, 137)
+    unnamed = observed({"phase": "Running", "containerStatuses": [sidecar, {"name": "b", "restartCount": 2}]})
+    assert unnamed.restarts == 32
+
+
 def test_a_container_that_the_kubelet_restarts_has_not_ended_its_pod() -> None:
     statuses = [container("elasticjob-worker", exitCode=1), container("sidecar")]
     seen = observed({"phase": "Running", "containerStatuses": statuses}, policy="OnFailure")
@@ -155,8 +177,27 @@ def test_an_image_that_can_not_be_pulled_is_one_cause_whatever_the_kubelet_does_
     assert seen == {"ImagePullBackOff"}
 
 
-def test_a_container_that_starts_is_not_stuck() -> None:
-    assert observed({"containerStatuses": [waiting("w", "ContainerCreating")]}).stuck == ""
+def test_a_container_that_starts_for_long_says_what_it_waits_for() -> None:
+    creates = observed({"startTime": TIME, "containerStatuses": [waiting("w", "ContainerCreating")]})
+    assert (creates.stuck, creates.started is not None) == ("ContainerCreating", True)
+    assert "`kubectl describe pod j-worker-1`" in creates.stuck_why
+    initializes = {
+        "containerStatuses": [waiting("w", "PodInitializing")],
+        "initContainerStatuses": [container("fetch")],
+    }
+    seen = observed(initializes)
+    assert (seen.stuck, seen.stuck_why) == ("PodInitializing", "Its init container fetch has not ended.")
+
+
+def test_a_pod_with_a_scheduling_gate_waits_for_it() -> None:
+    gated = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "message": "has a gate"}
+    assert (observed({"conditions": [gated]}).stuck, observed({"conditions": [gated]}).stuck_why) == (
+        "SchedulingGated",
+        "has a gate",
+    )
+
+
+def test_a_container_that_runs_is_not_stuck() -> None:
     assert observed({"phase": "Running", "containerStatuses": [waiting("w", "CrashLoopBackOff")]}).stuck == ""
 
 

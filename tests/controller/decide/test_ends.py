@@ -1,0 +1,127 @@
+"""Ends of pods outlive the pods: they are kept per index in the job's status."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.controller.decide.world import (
+    NOW,
+    WORKER,
+    after,
+    changes,
+    created,
+    deleted,
+    job,
+    pod,
+    running,
+    view,
+)
+from tidewater.controller.decide.actions import Decision, status_comes_first
+from tidewater.controller.decide.decision import decide
+from tidewater.elasticjob.choices import CleanPodPolicy, PodNames, RestartScope, State, SuccessPolicy
+from tidewater.elasticjob.model import ElasticJob, ReplicaSpec
+
+ALL_WORKERS = SuccessPolicy.ALL_WORKERS
+
+
+def ends(decision: Decision) -> tuple[str, str]:
+    """Return the recorded indexes of the workers: those that completed and those that failed for good."""
+    counts = decision.status.replica_statuses[WORKER]
+    return counts.completed_indexes, counts.failed_indexes
+
+
+def resized(of: ElasticJob, replicas: int) -> ElasticJob:
+    return replace(of, spec=replace(of.spec, replica_specs={WORKER: ReplicaSpec(replicas=replicas, template={})}))
+
+
+def suspended(of: ElasticJob, value: bool) -> ElasticJob:
+    return replace(of, spec=replace(of.spec, suspend=value))
+
+
+@pytest.mark.parametrize("naming", [PodNames.INDEXED, PodNames.SUCCESSIVE])
+def test_a_worker_that_failed_for_good_is_not_made_again_when_its_pod_is_deleted(naming: PodNames) -> None:
+    failed = after(job(2, low=1, worker={"pod_names": naming}), pod(0), pod(1, "Failed"))
+    decision = decide(view(failed, running(0)), NOW)
+    assert (changes(decision), ends(decision)) == ([], ("", "1"))
+    counts = decision.status.replica_statuses[WORKER]
+    assert (decision.status.state, counts.active, counts.failed) == (State.RUNNING, 1, 1)
+    assert "1 of 2 workers run: 1 failed for good" in decision.status.conditions[1].message
+
+
+def test_a_completed_worker_is_not_run_again_when_its_pod_is_deleted() -> None:
+    done = after(job(3, success_policy=ALL_WORKERS), pod(0, "Succeeded"), pod(1, "Succeeded"), pod(2))
+    decision = decide(view(done, running(2)), NOW)
+    assert (changes(decision), ends(decision), decision.status.state) == ([], ("0,1", ""), State.RUNNING)
+    last = decide(view(done, [pod(2, "Succeeded")]), NOW)
+    assert (last.status.state, ends(last)) == (State.SUCCEEDED, ("0-2", ""))
+    assert last.status.replica_statuses[WORKER].succeeded == 3
+
+
+def test_a_job_fails_when_too_few_are_left_although_some_of_the_pods_are_gone() -> None:
+    failed = after(job(3, low=2), *running(0, 1), pod(2, "Failed"))
+    decision = decide(view(failed, [pod(0), pod(1, "Failed")]), NOW)
+    assert decision.status.state is State.FAILED
+    assert ends(decision) == ("", "1,2")
+
+
+def test_an_end_is_written_before_its_pod_may_go() -> None:
+    ran = after(job(3, low=1, success_policy=ALL_WORKERS), *running(0, 1, 2))
+    for end in (pod(1, "Failed"), pod(1, "Succeeded")):
+        decision = decide(view(ran, [pod(0), end, pod(2, "Failed", disrupted=True)]), NOW)
+        assert deleted(decision) == ["worker-2"]
+        assert status_comes_first(ran.status, decision.status)
+
+
+def test_a_worker_that_leaves_by_shrinking_is_forgotten() -> None:
+    failed = after(job(2, low=1), pod(0), pod(1, "Failed"))
+    shrunk = after(resized(failed, 1), *running(0))
+    assert shrunk.status.replica_statuses[WORKER].failed_indexes == ""
+    assert created(decide(view(resized(shrunk, 2), running(0)), NOW)) == [1]
+
+
+def test_a_failed_worker_whose_pod_is_gone_leaves_first() -> None:
+    failed = after(job(3, low=1), pod(0, "Failed"), *running(1, 2))
+    decision = decide(view(resized(failed, 2), running(1, 2)), NOW)
+    assert (changes(decision), ends(decision), decision.status.desired) == ([], ("", ""), 2)
+
+
+def test_after_a_suspension_a_completed_worker_is_not_run_again_and_a_failed_one_is() -> None:
+    pods = (pod(0, "Succeeded"), pod(1, "Failed"), pod(2))
+    ran = after(job(3, low=1, success_policy=ALL_WORKERS), *pods)
+    stops = decide(view(suspended(ran, True), pods), NOW)
+    assert (sorted(deleted(stops)), ends(stops)) == (["worker-0", "worker-1", "worker-2"], ("0", ""))
+    rests = after(suspended(replace(ran, status=stops.status), True))
+    assert (rests.status.state, ends(decide(view(rests), NOW))) == (State.SUSPENDED, ("0", ""))
+    assert created(decide(view(suspended(rests, False)), NOW)) == [1, 2]
+
+
+def test_a_new_template_makes_all_pods_anew() -> None:
+    ran = after(job(3, low=1, success_policy=ALL_WORKERS), pod(0, "Succeeded"), pod(1, "Failed"), pod(2))
+    hashes = {"Worker": "new"}
+    rolls = decide(view(ran, [pod(2, template_hash="old")], template_hashes=hashes), NOW)
+    assert (deleted(rolls), ends(rolls)) == (["worker-2"], ("", ""))
+    assert status_comes_first(ran.status, rolls.status)
+    assert created(decide(view(replace(ran, status=rolls.status), template_hashes=hashes), NOW)) == [0, 1, 2]
+
+
+def test_a_restart_of_the_whole_job_makes_all_pods_anew() -> None:
+    spec = {"success_policy": ALL_WORKERS, "restart_scope": RestartScope.JOB}
+    ran = after(job(3, low=1, **spec), pod(0, "Succeeded"), pod(1), pod(2))
+    begins = decide(view(ran, [pod(1), pod(2, "Failed", disrupted=True)]), NOW)
+    assert ends(begins) == ("", "")
+    restarted = replace(ran, status=begins.status)
+    assert created(decide(view(restarted), NOW)) == [0, 1, 2]
+
+
+def test_a_finished_job_keeps_the_ends_of_the_pods_that_it_loses() -> None:
+    policy = {"success_policy": ALL_WORKERS, "clean_pod_policy": CleanPodPolicy.ALL}
+    finished = after(job(2, **policy), pod(0, "Succeeded"), pod(1, "Succeeded"))
+    decision = decide(view(finished), NOW)
+    assert (ends(decision), decision.status.replica_statuses[WORKER].succeeded) == (("0,1", ""), 2)
+
+
+def test_a_failure_is_reported_once_although_its_pod_is_gone() -> None:
+    failed = after(job(2, low=1), pod(0), pod(1, "Failed"))
+    assert decide(view(failed, running(0)), NOW).actions == ()

@@ -1,0 +1,209 @@
+"""Equal data are always alike, however they are represented, and another split or another order of files never is."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch.utils.data import Dataset, Subset, TensorDataset
+
+from tests.elastic.data.test_stream import Lines
+from tidewater.elastic.data import probes as module
+from tidewater.elastic.data.loader import LoaderSettings
+from tidewater.elastic.data.probes import probe, probes
+from tidewater.elastic.data.seeds import generators_kept, seed_script
+from tidewater.elastic.data.stream import open_loader
+from tidewater.elastic.membership.evidence import Evidence, contradiction
+from tidewater.elastic.training import Training
+
+TOTAL = 200
+Draw = Callable[[], list[int]]
+BRIGHTER = np.full((8, 8, 3), 100, dtype=np.uint8)
+BRIGHTER[2, 3] = 101  # as another decoder of JPEG rounds
+
+
+@dataclass
+class Point:
+    x: float
+    name: str
+
+
+class Unknown:
+    """Its repr has an address."""
+
+
+def picture(seed: int) -> Image.Image:
+    return Image.fromarray(np.random.default_rng(seed).integers(0, 255, (8, 8, 3), dtype=np.uint8))
+
+
+SAMPLES: dict[str, Callable[[int], Any]] = {
+    "label": lambda n: n,
+    "string": lambda n: f"text {n}",
+    "bytes": lambda n: bytes([n]),
+    "float": lambda n: n + 0.5,
+    "float tensor": lambda n: torch.rand(3, 8, 8, generator=torch.Generator().manual_seed(n)),
+    "half tensor": lambda n: torch.rand(64, generator=torch.Generator().manual_seed(n)).bfloat16(),
+    "complex tensor": lambda n: torch.rand(9, dtype=torch.cfloat, generator=torch.Generator().manual_seed(n)).conj(),
+    "one-hot": lambda n: torch.eye(50)[n],
+    "tokens": lambda n: torch.arange(n, n + 20),
+    "mask": lambda n: torch.arange(20) < n,
+    "array": lambda n: np.random.default_rng(n).random((4, 5)),
+    "array of strings": lambda n: np.array(["a", str(n)]),
+    "numpy's number": lambda n: np.float32(n),
+    "picture": picture,
+    "dict": lambda n: {"b": torch.tensor([n]), "a": [1, (2, None)]},
+    "dataclass": lambda n: Point(n, "p"),
+    "path": lambda n: Path(f"/data/{n}.png"),
+    "nan": lambda n: torch.tensor([float("nan"), float("inf"), n]),
+    "gradient": lambda n: torch.tensor([float(n)], requires_grad=True),
+}
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_a_sample_is_like_itself_and_unlike_another_one(name: str) -> None:
+    sample = SAMPLES[name]
+    assert probe(sample(3)).is_like(probe(sample(3)))
+    assert not probe(sample(3)).is_like(probe(sample(4)))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"a": 1, "b": 2}, {"b": 2, "a": 1}),
+        ("/mnt/one/images/7.png", "/data/images/7.png"),
+        (Unknown(), Unknown()),
+        ([Unknown()], [Unknown()]),
+        ({1, 2}, {2, 1}),
+        (torch.zeros(2, 2).to_sparse(), torch.zeros(2, 2).to_sparse()),
+        (torch.full((64,), 0.1), torch.full((64,), 0.1).nextafter(torch.ones(64))),
+        (torch.rand(3, 8, 8, generator=torch.Generator().manual_seed(0)).bfloat16(),) * 2,
+        (np.full((8, 8, 3), 100, dtype=np.uint8), BRIGHTER),
+    ],
+    ids=["order of keys", "place of a file", "object", "list of objects", "set", "sparse", "last bit", "half", "image"],
+)
+def test_what_differs_between_equal_workers_does_not_count(one: Any, other: Any) -> None:
+    assert probe(one).is_like(probe(other))
+
+
+def test_what_contains_itself_and_what_is_huge_ends() -> None:
+    endless: list[Any] = []
+    endless.append(endless)
+    assert probe(endless).is_like(probe(endless))
+    began = time.monotonic()
+    assert probe(torch.zeros(2**24)).is_like(probe(torch.zeros(2**24)))
+    assert probe(list(range(10**6))).is_like(probe(list(range(10**6))))
+    assert time.monotonic() - began < 2
+
+
+def found(dataset: Any, seed: int = 0, validation: Any = None) -> Evidence:
+    """Return what one worker finds."""
+    nothing: Any = None
+    training = Training(nothing, nothing, dataset, nothing, validation=validation)
+    opened = open_loader(training, LoaderSettings(seed), torch.device("cpu"))
+    try:
+        return Evidence(samples=probes(training, opened, seed))
+    finally:
+        opened.close()
+
+
+def by_numpy() -> list[int]:
+    return [int(each) for each in np.random.permutation(TOTAL)[:150]]
+
+
+def by_random() -> list[int]:
+    return random.sample(range(TOTAL), 150)
+
+
+def by_torch() -> list[int]:
+    return torch.randperm(TOTAL)[:150].tolist()
+
+
+@pytest.mark.parametrize("draw", [by_numpy, by_random, by_torch])
+def test_a_split_by_a_seeded_generator_is_the_same_in_all_workers_and_another_one_is_named(draw: Draw) -> None:
+    data = TensorDataset(torch.rand(TOTAL, 6, generator=torch.Generator().manual_seed(0)))
+
+    def split(seed: int) -> Evidence:
+        with generators_kept():
+            seed_script(seed)
+            return found(Subset(data, draw()))
+
+    assert split(1).samples
+    assert contradiction(split(1), split(1)) is None
+    what, _ = contradiction(split(1), split(2)) or ("", "")
+    assert what.startswith("sample ")
+    assert what.endswith(" of the dataset is another one there")
+
+
+def test_other_validation_data_are_named() -> None:
+    data = TensorDataset(torch.rand(TOTAL, 6, generator=torch.Generator().manual_seed(0)))
+    one, other = (found(data, validation=Subset(data, range(start, start + 20))) for start in (0, 1))
+    what, _ = contradiction(one, other) or ("", "")
+    assert what.endswith(" of the validation data is another one there")
+
+
+class Augmented(Dataset[Any]):
+    """Draws from a global generator, or from one of its own that has another seed in each worker."""
+
+    def __init__(self, own: bool) -> None:
+        self._draw = random.Random().random if own else random.random
+
+    def __len__(self) -> int:
+        return TOTAL
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+        image = torch.arange(12.0).view(3, 4) * index
+        return image.flip(1) if self._draw() < 0.5 else image, index
+
+
+def test_samples_that_draw_from_the_global_generators_are_compared() -> None:
+    one = found(Augmented(own=False))
+    random.random()  # as after any other history
+    assert one.samples
+    assert contradiction(one, found(Augmented(own=False))) is None
+
+
+def test_samples_that_draw_from_a_generator_of_their_own_are_not() -> None:
+    assert all(contradiction(found(Augmented(own=True)), found(Augmented(own=True))) is None for _ in range(20))
+
+
+def test_samples_that_take_long_are_read_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+
+    class Slow(Augmented):
+        def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+            read.append(index)
+            return torch.zeros(1), index
+
+    monkeypatch.setattr(module, "_LONG_SECONDS", 0.0)
+    assert len(found(Slow(own=False)).samples) == 4
+    assert len(read) == 8
+
+
+def test_a_sample_that_cannot_be_read_is_left_to_training() -> None:
+    class Spoilt(Augmented):
+        def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+            raise OSError("the volume is away")
+
+    assert found(Spoilt(own=False)).samples == {}
+
+
+def test_a_stream_is_compared_by_its_beginning() -> None:
+    class Reversed(Lines):
+        def _sample(self, number: int) -> Any:
+            return super()._sample(22 - number)
+
+    assert contradiction(found(Lines()), found(Lines())) is None
+    what, _ = contradiction(found(Lines()), found(Reversed())) or ("", "")
+    assert what == "the beginning of the dataset (the first 4 samples) is another one there"
+
+
+def test_a_dataset_smaller_than_the_probes_is_compared_whole() -> None:
+    assert len(found(TensorDataset(torch.rand(2, 3))).samples) == 2
