@@ -72,7 +72,7 @@ def synchronise(worker: Worker, generation: Generation, rank: int, exchange: Exc
     if not behind:
         return
     if rank == source:
-        worker.server.offer(generation.uuid, state.tree())
+        worker.server.offer(generation.uuid, state.whole())
     try:
         if rank in behind:
             _fetch(worker, generation, source, exchange, log)

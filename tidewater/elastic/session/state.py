@@ -1,8 +1,8 @@
 """Everything that training changes, as one tree of plain values and tensors.
 
     tree = state.tree()         # refers to the live tensors: use it before the next step, or copy
-    state.load(tree)            # exactly this state, from a peer
     state.resume(tree)          # from a checkpoint: hyperparameters of the optimizers stay those of the script
+    state.load(state.whole())   # exactly this state, from a peer
 
 The stateful objects of the script change in ``on_step``, which is called when a step is final: one step later than the
 rest. A tree is whole at any time because it has both: the stateful objects as they are, and the report of the last step
@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
+from tidewater.elastic.buffers import slots
 from tidewater.elastic.checkpoint.lineage import History, begun
 from tidewater.elastic.compiled import plain
 from tidewater.elastic.data.sampler import Cursor
@@ -29,7 +30,7 @@ from tidewater.elastic.errors import RecordError
 from tidewater.elastic.method.optimizers import Optimizers
 from tidewater.elastic.training import AnyTraining, Report
 
-_VERSION = 4
+_VERSION = 5
 _OWN = ("rank", "samples")
 """What a report says about one worker; the rest is the same for all."""
 _NOT_DIGESTED = ("pending", "applied_in", "history", "micro_batch")
@@ -102,6 +103,7 @@ class State:
         self.runs: list[list[int]] = []
         """Each generation that applied steps of this state, and the first step it applied."""
         self._more = training.stateful
+        self._built = slots.Mark(training.model)
 
     @property
     def history(self) -> History:
@@ -125,8 +127,16 @@ class State:
         if not self.runs or self.runs[-1][0] != generation:
             self.runs = [*self.runs[1 - _MOST_RUNS :], [generation, self.step]]
 
+    def whole(self) -> dict[str, Any]:
+        """Return ``tree`` with all buffers, also those that every process builds alike, such as masks."""
+        return {**self.tree(), "buffers": slots.unsaved(self.model)}
+
     def tree(self) -> dict[str, Any]:
-        """Return the state as a tree; every key is a string."""
+        """Return the state as a tree; every key is a string.
+
+        Of the buffers that aren't persistent it has those that have changed since the script built the model. So a
+        changed script gets its own constants when it continues from a checkpoint.
+        """
         return {
             "version": _VERSION,
             "kind": self.kind,
@@ -140,6 +150,7 @@ class State:
             "evaluated": self.evaluated,
             "accuracy": self.accuracy,
             "model": {plain(name): value for name, value in self.model.state_dict().items()},
+            "buffers": self._built.changed(),
             **self.optimizers.tree(),
             "scaler": self.scaler.state_dict(),
             "more": {name: thing.state_dict() for name, thing in self._more.items()},
@@ -174,6 +185,7 @@ class State:
 
     def _load(self, tree: dict[str, Any]) -> None:
         """Load everything but the optimizers."""
+        slots.load(self.model, tree["model"], tree["buffers"])
         self.model.load_state_dict({name: tree["model"][plain(name)] for name in self.model.state_dict()})
         if tree["scaler"]:  # empty if the checkpoint was written without --amp fp16
             self.scaler.load_state_dict(tree["scaler"])
@@ -197,7 +209,7 @@ class State:
 
     def named_tensors(self) -> dict[str, torch.Tensor]:
         """Return the tensors of model and optimizer by their places in the tree, in an order that depends on these."""
-        tree = {name: value for name, value in self.tree().items() if name not in ("more", "cursor")}
+        tree = {name: value for name, value in self.whole().items() if name not in ("more", "cursor")}
         return {path[1:]: value for path, value in _leaves(tree, "") if isinstance(value, torch.Tensor)}
 
     @property
@@ -215,7 +227,9 @@ class State:
         position in the data and the counters. It doesn't depend on the order of keys or on strides.
         """
         digest = hashlib.sha256()
-        for path, value in _leaves({name: each for name, each in self.tree().items() if name not in _NOT_DIGESTED}, ""):
+        for path, value in _leaves(
+            {name: each for name, each in self.whole().items() if name not in _NOT_DIGESTED}, ""
+        ):
             digest.update(path.encode())
             if isinstance(value, torch.Tensor):
                 digest.update(f"{value.dtype}{tuple(value.shape)}".encode())
