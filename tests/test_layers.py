@@ -57,6 +57,7 @@ MAY_IMPORT = {
         *PUBLIC,
         "tidewater.contract",
         "tidewater.elasticjob",
+        "tidewater.elastic.buffers.agreement",
         "tidewater.elastic.data.sampler",
         "tidewater.elastic.data.seeds",
         "tidewater.elastic.errors",

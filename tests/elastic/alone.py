@@ -46,6 +46,16 @@ def stepper_of(
     **more: Any,
 ) -> tuple[Stepper, State]:
     """Return a stepper for a model, and its state; the dataset is not used. ``more``: fields of ``Training``."""
-    training = Training(model=model, optimizer=optimizer, dataset=TensorDataset(torch.zeros(1)), loss=loss, **more)
+    training = _training(model, loss, optimizer, **more)
     state = State(training, kind_of(model), torch.amp.GradScaler("cpu", enabled=amp == "fp16"))
     return Stepper(training, state, group, amp=amp, seed=seed), state
+
+
+def state_of(model: nn.Module) -> State:
+    """Return the state of a model that SGD trains."""
+    training = _training(model, lambda model, batch: batch, torch.optim.SGD(model.parameters(), lr=0.1))
+    return State(training, kind_of(model), torch.amp.GradScaler("cpu", enabled=False))
+
+
+def _training(model: nn.Module, loss: Any, optimizer: torch.optim.Optimizer, **more: Any) -> Training:
+    return Training(model=model, optimizer=optimizer, dataset=TensorDataset(torch.zeros(1)), loss=loss, **more)

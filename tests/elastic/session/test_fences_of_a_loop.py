@@ -142,7 +142,7 @@ class World:
         return SimpleNamespace(
             training=SimpleNamespace(model=None, validation=[1], score=lambda model, batch: 1.0),
             loader=SimpleNamespace(start=lambda place: None, validation=lambda shares: iter([[1.0]])),
-            stepper=SimpleNamespace(precision=torch.no_grad),
+            stepper=SimpleNamespace(precision=torch.no_grad, evaluating=nullcontext),
         )
 
     def _tally(self, numbers: list[float]) -> list[float]:

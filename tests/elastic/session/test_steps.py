@@ -50,7 +50,7 @@ class Session:
             raise error
         self.told.append(f"step {share.samples[0]}")
         self.state.step, self.state.cursor = self.state.step + 1, share.after
-        return Outcome(0.5, self._everyone_knows, ())
+        return Outcome(0.5, self._everyone_knows, {})
 
     def exchange(self, row: Sequence[float]) -> list[list[float]]:
         """Return the rows of this rank and of another one, with another state at the first time if the test asks."""

@@ -18,6 +18,7 @@ torch decides which one is used:
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import threading
 import time
@@ -155,6 +156,15 @@ class Group:
         sealed = torch.tensor([*ballot.seal(self.uuid), *values], dtype=torch.float64, device=self.device)
         self.all_reduce(sealed, timeout_seconds=timeout_seconds)
         return self.opened(sealed.tolist())
+
+    def gather(self, data: bytes) -> list[bytes]:
+        """Return what each rank has given, by rank. For little: every byte travels as a number of ``tally``."""
+        sizes = self.tally([len(data) if rank == self.rank else 0 for rank in range(self.size)])
+        ends = list(itertools.accumulate(map(int, sizes), initial=0))
+        table = [0] * ends[-1]
+        table[ends[self.rank] : ends[self.rank + 1]] = data
+        found = bytes(map(int, self.tally(table)))
+        return [found[start:end] for start, end in itertools.pairwise(ends)]
 
     def opened(self, sums: Sequence[float]) -> Sequence[float]:
         """Return sums without their seal (see ``ballot``). Raise GroupBroken if it is not of this generation."""

@@ -8,7 +8,7 @@
 The validation data is processed in order, in rounds. In each round every rank takes ROUND samples, and all ranks agree
 on the sum before the next round begins. So a change of the membership waits for at most one round, a failure costs at
 most one round, and a newcomer continues with the others from there. Checkpoints do not contain the rounds: a job that
-loses all its workers evaluates again from the beginning.
+loses all its workers evaluates again from the beginning. What an evaluation changes in buffers is undone at its end.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Evaluation:
         total = len(_sized(training.validation)) if training.score is not None else 0
         if total:
             self._agree(seat.rank)
-            with state.evaluating():
+            with state.evaluating(), self._material.stepper.evaluating():
                 if not self._rounds(seat, total, knows, overdue):
                     return False
         check()  # before the result counts: this process may have been frozen in a round

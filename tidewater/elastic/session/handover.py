@@ -170,7 +170,7 @@ def plan(positions: list[Position]) -> tuple[int, frozenset[int]]:
 def _offer(worker: Worker, generation: Generation, log: Log) -> None:
     """Offer the state, or the reason why it can't be sent."""
     try:
-        worker.server.offer(generation.uuid, worker.state.tree())
+        worker.server.offer(generation.uuid, worker.state.whole())
     except ConfigError as error:
         log.event("state_not_sent", step=worker.state.step, reason=str(error))
         reason = f"this worker can't join after step {worker.state.step}, and the others continue without it: {error}"

@@ -1,8 +1,8 @@
 """Everything that training changes, as one tree of plain values and tensors.
 
     tree = state.tree()         # refers to the live tensors: use it before the next step, or copy
-    state.load(tree)            # exactly this state, from a peer
     state.resume(tree)          # from a checkpoint: hyperparameters of the optimizers stay those of the script
+    state.load(state.whole())   # exactly this state, from a peer
 
 The stateful objects of the script change in ``on_step``, which is called when a step is final: one step later than the
 rest. A tree is whole at any time because it has both: the stateful objects as they are, and the report of the last step
@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
+from tidewater.elastic.buffers import slots
 from tidewater.elastic.checkpoint.lineage import History, begun
 from tidewater.elastic.compiled import plain
 from tidewater.elastic.data.sampler import Cursor
@@ -111,6 +112,7 @@ class State:
         """Each generation that applied steps of this state, and the first step it applied."""
         self._stateful = training.stateful
         self.attributes = Attributes(training.model)
+        self._built = slots.Mark(training.model)
         self.check()
 
     @property
@@ -137,10 +139,18 @@ class State:
 
     def check(self) -> None:
         """Raise ConfigError, which names the value and the remedy, if the state can be neither sent nor saved."""
-        split(self.tree(), lambda _, tensor: tensor)
+        split(self.whole(), lambda _, tensor: tensor)
+
+    def whole(self) -> dict[str, Any]:
+        """Return ``tree`` with all buffers, also those that every process builds alike, such as masks."""
+        return {**self.tree(), "buffers": slots.unsaved(self.model)}
 
     def tree(self) -> dict[str, Any]:
-        """Return the state as a tree. Raise ConfigError if an object of the script can't give its state."""
+        """Return the state as a tree. Raise ConfigError if an object of the script can't give its state.
+
+        Of the buffers that aren't persistent it has those that have changed since the script built the model. So a
+        changed script gets its own constants when it continues from a checkpoint.
+        """
         return {
             "version": _VERSION,
             "kind": self.kind,
@@ -154,6 +164,7 @@ class State:
             "evaluated": self.evaluated,
             "accuracy": self.accuracy,
             "model": {plain(name): value for name, value in _asked("model", self.model.state_dict).items()},
+            "buffers": self._built.changed(),
             "attributes": self.attributes.changed(),
             **self.optimizers.tree(),
             "scaler": self.scaler.state_dict(),
@@ -210,6 +221,7 @@ class State:
 
     def _load(self, tree: dict[str, Any]) -> None:
         """Load everything but the optimizers."""
+        slots.load(self.model, tree["model"], tree["buffers"])
         model = {name: tree["model"][plain(name)] for name in self.model.state_dict()}
         _asked("model", self.model.load_state_dict, model)
         self.attributes.load(tree["attributes"])
@@ -235,7 +247,7 @@ class State:
 
     def named_tensors(self) -> dict[str, torch.Tensor]:
         """Return the tensors of model and optimizer by their places in the tree, in an order that depends on these."""
-        tree = {name: value for name, value in self.tree().items() if name not in ("stateful", "cursor")}
+        tree = {name: value for name, value in self.whole().items() if name not in ("stateful", "cursor")}
         return {path[1:]: value for path, value in _leaves(tree, "") if isinstance(value, torch.Tensor)}
 
     @property
@@ -253,7 +265,9 @@ class State:
         position in the data and the counters. It doesn't depend on the order of keys or on strides.
         """
         digest = hashlib.sha256()
-        for path, value in _leaves({name: each for name, each in self.tree().items() if name not in _NOT_DIGESTED}, ""):
+        for path, value in _leaves(
+            {name: each for name, each in self.whole().items() if name not in _NOT_DIGESTED}, ""
+        ):
             tensors: dict[str, torch.Tensor] = {}
             outline = split(value, tensors.setdefault).outline
             digest.update(f"{path} {json.dumps(outline)}".encode())

@@ -8,17 +8,16 @@ micro-batches of a rank) is the gradient of the mean over the whole step, even i
 samples. A loss that has a weight of its own is a sum, see ``losses``: ``apply`` divides by the total of the weights.
 
 The last bucket of gradients also carries the ballot: whether a rank knows of the next generation, the loss and its
-weight, and how much the forward passes have changed the model's buffers (batch normalization's running statistics). The
-changes of a buffer are averaged over the ranks by their shares of the samples, so all ranks have the same buffers.
-Buffers keep their old values until ``apply``, so a discarded step does not change them. At some steps it also carries a
-checksum of the rank's state (see ``peer.drift``); at the others these numbers mean nothing.
+weight, and whether the rank has changed buffers that the others don't expect to be changed (see ``buffers``). At some
+steps it also carries a checksum of the rank's state (see ``peer.drift``); at the others these numbers mean nothing.
+Buffers have their old values until ``apply``, so a discarded step does not change them.
 """
 
 from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +25,8 @@ import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from tidewater.elastic.buffers.agreement import Buffers
+from tidewater.elastic.buffers.slots import Value
 from tidewater.elastic.data.device import onto
 from tidewater.elastic.data.seeds import drawn_alike, seed_model
 from tidewater.elastic.errors import ConfigError, Diverged, GroupBroken
@@ -52,8 +53,8 @@ class Outcome:
     """Mean over the samples of the step, or over their weights."""
     everyone_knows: bool
     """Whether all ranks know of the next generation."""
-    buffers: tuple[torch.Tensor, ...]
-    """The amount to add to each of the model's buffers."""
+    buffers: Mapping[str, Value]
+    """The new values of the model's buffers that have changed."""
     gradient_factor: float = 1.0
     """The gradients in the parameters are to be multiplied by it."""
 
@@ -69,9 +70,9 @@ class Stepper:
         self._seed = seed
         self._amp = AMP_TYPES[amp]
         self._reducer = Reducer(group, training.model.named_parameters())
-        self._buffers = [buffer for buffer in training.model.buffers() if buffer.dtype is not torch.bool]
+        self._buffers = Buffers(training.model, group)
         self._parameters = list(training.model.parameters())
-        self._ballot = torch.zeros(3, device=group.device)
+        self._ballot = torch.zeros(4, device=group.device)
         self._check = torch.zeros(drift.SENT, device=group.device)
         refuse_synchronised(training.model)
 
@@ -93,23 +94,24 @@ class Stepper:
         number nor a pair of numbers, or one sample does not fit.
         """
         compare = compare and self._group.size > 1
+        self._buffers.begin()
         if compare:
             device = self._group.device
-            self._check.copy_(drift.digits(drift.checksum(self._state.tensors(), device), device))
-        before = [buffer.clone() for buffer in self._buffers]
+            with self._buffers.agreed():
+                self._check.copy_(drift.digits(drift.checksum(self._state.tensors(), device), device))
         samples = max(micro.size for micro in prepared.micro)
         try:
             with memory.enough_memory(self._state, self._group, samples=samples, release=self._reducer.reset):
-                weighted = self._accumulate(prepared, before, knows)
+                weighted = self._accumulate(prepared, knows)
                 meanwhile()
                 sums = self._reducer.sums()
         except RuntimeError as error:
             self._group.blame(error)
             raise
         finally:
-            _copy(before, self._buffers)
-        ballot, check, *changes = sums
-        knowing, loss, weight = ballot.tolist()
+            self._buffers.restore()
+        ballot, check = sums
+        knowing, loss, weight, more = ballot.tolist()
         if compare and not drift.agree(check.tolist(), self._group.size):
             self._state.suspect = True
             raise GroupBroken("the states of the workers differ")
@@ -124,16 +126,14 @@ class Stepper:
                 f"the loss of step {self._state.step + 1} is {loss}: lower the learning rate and look at the data; "
                 "the last checkpoint is kept, and a restart would give the same result"
             )
-        buffers = tuple(change.view_as(buffer) for change, buffer in zip(changes, self._buffers, strict=True))
-        return Outcome(loss, round(knowing) == self._group.size, buffers, factor)
+        return Outcome(loss, round(knowing) == self._group.size, self._buffers.sums(more > 0), factor)
 
     def apply(self, outcome: Outcome, factor: float) -> float:
         """Update the buffers and step the optimizers with ``factor`` on their learning rates.
 
         Return the learning rate of the first parameter group.
         """
-        for buffer, change in zip(self._buffers, outcome.buffers, strict=True):
-            buffer.add_(change if buffer.is_floating_point() else change.round().to(buffer.dtype))
+        self._buffers.apply(outcome.buffers)
         if outcome.gradient_factor != 1.0:
             gradients = [parameter.grad for parameter in self._parameters if parameter.grad is not None]
             torch._foreach_mul_(gradients, outcome.gradient_factor)
@@ -147,7 +147,11 @@ class Stepper:
             return contextlib.nullcontext()
         return torch.autocast(self._group.device.type, dtype=self._amp)
 
-    def _accumulate(self, prepared: Prepared, before: list[torch.Tensor], knows: bool) -> bool:
+    def evaluating(self) -> contextlib.AbstractContextManager[None]:
+        """Return a context for passes that don't train: what they change in buffers is undone."""
+        return self._buffers.unchanged()
+
+    def _accumulate(self, prepared: Prepared, knows: bool) -> bool:
         """Run both passes of all micro-batches. The last one starts the sums over the ranks.
 
         Return whether the losses are sums with weights.
@@ -163,23 +167,20 @@ class Stepper:
         with self._able_to_pass(micro, len(prepared.micro) - 1):
             part = self._forward(micro, samples)
             total.add(part)
-            self._vote(knows, total.value, total.weight)
             weights = [each.weight for each in prepared.micro]
-            changes = [
-                (now.float() - then.float()).flatten() * sum(weights)
-                for now, then in zip(self._buffers, before, strict=True)
-            ]
+            self._buffers.take()
+            more = self._buffers.send(sum(weights))
+            self._vote(float(knows), total.value, total.weight, more)
             if any(weights):
                 self._reducer.watch()
             self._backward(part)
             if not any(weights):  # without samples of its own, a rank has no gradient
                 self._reducer.reset()
-        self._reducer.flush([self._ballot, self._check, *changes])
+        self._reducer.flush([self._ballot, self._check])
         return total.weighted
 
-    def _vote(self, knows: bool, loss: Number, weight: Number) -> None:
-        """Fill in the ballot with this rank's part of the step's loss and of its weight."""
-        values = float(knows), loss, weight
+    def _vote(self, *values: Number) -> None:
+        """Fill in the ballot with this rank's values."""
         if self._group.device.type == "cpu":  # without torch: each of its calls takes 20 us when caches are cold
             self._ballot.numpy()[:] = values
             return
@@ -202,11 +203,6 @@ class Stepper:
     def _backward(self, part: Part) -> None:
         """Add the gradients of a part of the loss."""
         torch.autograd.backward(part.loss, self._state.scaler.scale(torch.full_like(part.loss, part.seed)))
-
-
-def _copy(sources: list[torch.Tensor], targets: list[torch.Tensor]) -> None:
-    for source, target in zip(sources, targets, strict=True):
-        target.copy_(source)
 
 
 def refuse_synchronised(model: nn.Module) -> None:

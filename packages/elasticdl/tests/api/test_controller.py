@@ -23,7 +23,7 @@ class Session:
     is_leaving = False
 
     def __init__(self, model: torch.nn.Module) -> None:
-        group = SimpleNamespace(device=torch.device("cpu"), rank=0)
+        group = SimpleNamespace(device=torch.device("cpu"), rank=0, size=1, uuid=17)
         state = SimpleNamespace(step=0)
         self.worker: Any = SimpleNamespace(training=SimpleNamespace(model=model), group=group, state=state)
         self.meetings = [TOGETHER]

@@ -182,7 +182,8 @@ class ElasticController:
             while self._quota == 0 and not self._finished:
                 self._agree()
             self._now = self._service.begin()
-            result = function(*args, **kwargs)
+            with self._updates.passes():
+                result = function(*args, **kwargs)
             if not self._is_collected():
                 raise ElasticDLError(
                     f"{function.__name__} did not call the optimizer's step",
@@ -313,6 +314,7 @@ class ElasticController:
     def _forget(self) -> None:
         """Begin to collect anew."""
         self._minibatches.clear()
+        self._updates.forget()
         self._collected, self._loss = [None] * len(self._parameters), 0.0
         self._contributing, self._quota = False, 0
         self._service.use_rest = False

@@ -1,18 +1,24 @@
 """The sums of an update of the model, from gradients that a script has computed.
 
     updates = Updates(session)
+    with updates.passes(): ...                                               # the script's passes of one minibatch
     updates.make(Contribution(gradients, records=32, total=64, whole=64))    # raises GroupBroken; then nothing changed
 
-The runtime's session decides with whom the sums are made, and when an update is final.
+The runtime's session decides with whom the sums are made, and when an update is final. What passes change in buffers is
+collected like gradients: between two minibatches the model has the buffers of the last update, and the next minibatch
+continues from what was collected.
 """
 
 from __future__ import annotations
 
+import contextlib
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 
+from tidewater.elastic.buffers.agreement import Buffers
 from tidewater.elastic.data.sampler import Cursor
 from tidewater.elastic.data.seeds import drawn_alike
 from tidewater.elastic.group.reducer import Reducer
@@ -45,9 +51,20 @@ class Updates:
         self._session = session
         model = session.worker.training.model
         self._parameters = list(model.parameters())
-        self._floats = [each for each in model.buffers() if each.is_floating_point()]
-        self._counts = [each for each in model.buffers() if not each.is_floating_point()]
+        self._buffers = Buffers(model, session.worker.group)
         self._reducer = Reducer(session.worker.group, model.named_parameters())
+
+    @contextlib.contextmanager
+    def passes(self) -> Iterator[None]:
+        """Collect what the passes within change in buffers."""
+        self._buffers.resume()
+        yield
+        self._buffers.take()
+        self._buffers.restore()
+
+    def forget(self) -> None:
+        """Drop what is collected of buffers."""
+        self._buffers.forget()
 
     def make(self, mine: Contribution) -> None:
         """Update the model with the gradients of all workers. Collective.
@@ -62,38 +79,32 @@ class Updates:
             began=now,
             ready=now,
         )
-        sums: list[torch.Tensor] = []
 
-        def summed() -> Outcome:
-            loss, *rest = self._sums(mine)
-            sums.extend(rest)
-            return Outcome(float(loss) * mine.whole / mine.total, everyone_knows=False, buffers=())
-
-        def apply(_: Outcome) -> float:
+        def apply(outcome: Outcome) -> float:
             if mine.total != mine.whole:
                 gradients = [each.grad for each in self._parameters if each.grad is not None]
                 torch._foreach_mul_(gradients, mine.whole / mine.total)
-            with torch.no_grad():
-                for buffer, value in zip([*self._floats, *self._counts], sums, strict=True):
-                    buffer.copy_(value.view_as(buffer))
+            self._buffers.apply(outcome.buffers)
             with drawn_alike(self._session.config.seed, "update", state.step + 1, self._session.worker.group.device):
                 return state.optimizers.step(1.0)
 
         try:
-            self._session.update(share, summed, apply)
+            self._session.update(share, lambda: self._summed(mine), apply)
         finally:
             self._reducer.reset()
 
-    def _sums(self, mine: Contribution) -> list[torch.Tensor]:
-        """Make the sums over the workers the gradients. Return those of the loss and of the buffers."""
+    def _summed(self, mine: Contribution) -> Outcome:
+        """Make the sums over the workers the gradients. Return the loss and the buffers."""
         group = self._session.worker.group
         self._reducer.reset()
         for parameter, gradient in zip(self._parameters, mine.gradients, strict=True):
             # A copy, because the sums are made in place, and a failure must not spoil what is collected.
             parameter.grad = None if gradient is None else gradient.clone()
-        share = mine.records / mine.total
-        loss = torch.tensor([mine.loss], device=group.device)
-        averages = [each.detach().flatten().float() * share for each in self._floats]
-        first = [each.detach().flatten().float() * (group.rank == 0) for each in self._counts]
-        self._reducer.flush([loss, *averages, *first])
-        return list(self._reducer.sums())
+        if not mine.records:
+            self._buffers.begin()
+        load = torch.tensor([mine.loss, 0.0], device=group.device)
+        load[1] = self._buffers.send(mine.records / mine.total)
+        self._reducer.flush([load])
+        (sums,) = self._reducer.sums()
+        loss, more = sums.tolist()
+        return Outcome(loss * mine.whole / mine.total, everyone_knows=False, buffers=self._buffers.sums(more > 0))
