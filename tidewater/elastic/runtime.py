@@ -107,15 +107,18 @@ class _Script:
         settings = LoaderSettings(config.seed, config.data_workers, config.prefetch)
         # Before all threads and sockets, because it forks the processes that prepare data.
         self._loader = open_loader(training, settings, device)
-        training.model.to(device).train()
+        training.model.to(device)
         samples = length(training.dataset)
+        about: dict[str, Value] = {"samples": "unknown" if samples is None else samples}
+        if not any(module.training for module in training.model.modules()):
+            about["model"] = "all of it is in eval mode: call model.train() unless that is meant"
         return Content(
             training=training,
             device=device,
             data=_data_digest(training),
             alike=_alike(config, training),
             samples=probes(training, self._loader, config.seed),
-            about={"samples": "unknown" if samples is None else samples},
+            about=about,
             rehearse=self._rehearse,
         )
 

@@ -141,6 +141,8 @@ def same(left: object, right: object) -> bool:
         return same(list(left), list(right)) and all(same(left[key], right[key]) for key in left)
     if isinstance(left, list | tuple) and isinstance(right, list | tuple):
         return len(left) == len(right) and all(map(same, left, right))
+    if isinstance(left, set | frozenset) and isinstance(right, set | frozenset):
+        return sorted(map(repr, left)) == sorted(map(repr, right))
     return repr(left) == repr(right)
 
 

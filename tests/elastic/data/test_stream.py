@@ -337,9 +337,9 @@ def test_a_stream_that_begins_anew_in_set_epoch_is_refused() -> None:
 def test_a_state_that_cannot_be_stored_is_refused_with_its_place() -> None:
     class Unknown(Lines):
         def state_dict(self) -> dict[str, Any]:
-            return {"next": self._next, "seen": {1}}
+            return {"next": self._next, "seen": [object()]}
 
-    with pytest.raises(ConfigError, match=r"builtins\.set at dataset\.seen"):
+    with pytest.raises(ConfigError, match=r"builtins\.object at dataset\.seen"):
         opened(Unknown())
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import copy
 import json
 import re
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import numpy
 import pytest
 import torch
 from torch import nn
@@ -182,7 +184,7 @@ def test_on_resume_hyperparameters_come_from_the_script_and_moments_from_the_che
     assert settings["betas"] == (0.8, 0.95)
     assert after.train(batches(1)) == [0.02]
     (now,), (then,) = (each.state.tree()["optimizers"] for each in (after, before))
-    assert now["state"]["0"]["step"] == then["state"]["0"]["step"] + 1
+    assert now["state"][0]["step"] == then["state"][0]["step"] + 1
 
 
 def test_a_newcomer_gets_the_hyperparameters_that_on_step_has_changed(group: Group) -> None:
@@ -256,6 +258,38 @@ def test_moments_of_another_type_than_their_parameter_keep_their_bits(group: Gro
         ):
             assert mine["sum"].dtype == torch.float64
             assert torch.equal(mine["sum"], theirs["sum"])
+
+
+class Odd(SGD):
+    """Keeps what published optimizers keep: a counter by name (MADGRAD), arrays, a history, text, nested sums."""
+
+    def step(self, closure: Any = None) -> Any:
+        state: Any = self.state
+        state["k"] = state.get("k", torch.zeros(1, dtype=torch.long)) + 1
+        state["rate"] = 0.5 * len(state)
+        for each in self.param_groups[0]["params"]:
+            mine = state[each]
+            mine["last"] = deque([*mine.get("last", ()), each.grad.clone()], maxlen=2)
+            mine["norms"] = numpy.append(mine.get("norms", numpy.empty(0)), float(each.grad.norm()))
+            mine["sums"] = {"wide": each.grad.double(), "both": [each.grad.double(), torch.tensor(3)]}
+            mine["phase"] = "warm"
+        return super().step(closure)
+
+
+def test_state_of_an_optimizer_under_other_keys_and_of_other_kinds_is_restored_exactly(group: Group) -> None:
+    source, joined, resumed = (
+        Trainee(group, lambda model: {"optimizer": Odd(model.parameters(), 0.1)}) for _ in range(3)
+    )
+    source.train(batches(3))
+    joined.state.load(handed_over(source.state.tree()))
+    resumed.state.resume(handed_over(source.state.tree()))
+    expected = source.state.tree()["optimizers"][0]["state"]
+    assert expected["k"].tolist() == [3]
+    for each in (joined, resumed):
+        assert repr(each.state.tree()["optimizers"][0]["state"]) == repr(expected)
+        assert each.state.tree()["optimizers"][0]["state"][0]["sums"]["wide"].dtype == torch.float64
+        assert each.train(batches(1)) == [0.1]
+        assert each.state.tree()["optimizers"][0]["state"]["k"].tolist() == [4]
 
 
 def two_groups(model: Any) -> list[dict[str, Any]]:

@@ -42,6 +42,12 @@ def test_exchanged_tensors_change_the_checksum() -> None:
     assert check(torch.zeros(4), torch.ones(4)) != check(torch.ones(4), torch.zeros(4))
 
 
+def test_the_checksum_of_a_view_that_conjugates_or_negates_is_that_of_its_values() -> None:
+    view = torch.tensor([1 + 2j, 3 - 4j]).conj()
+    assert check(view) == check(view.resolve_conj())
+    assert check(view.imag) == check(torch.tensor([-2.0, 4.0]))
+
+
 def test_the_checksum_does_not_depend_on_strides() -> None:
     image = torch.randn(2, 4, 3, 5)
     assert check(image) == check(image.to(memory_format=torch.channels_last))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import signal
@@ -17,10 +18,11 @@ import torch
 
 from tests.elastic.workers import CHECKOUT, SECRET, free_port
 from tidewater.elastic.addresses import Address
-from tidewater.elastic.errors import ConfigError, GroupBroken
+from tidewater.elastic.errors import ConfigError, GroupBroken, RecordError
 from tidewater.elastic.membership.suspects import Sign
 from tidewater.elastic.membership.traits import Traits
 from tidewater.elastic.peer import server as peer_server
+from tidewater.elastic.peer import transfer as peer_transfer
 from tidewater.elastic.peer.handshake import HELLO, Identity, connect, exactly
 from tidewater.elastic.peer.server import PeerServer, ask_traits, fetch, is_gone, look
 from tidewater.elastic.peer.transfer import chunks
@@ -99,8 +101,32 @@ def test_a_transferred_optimizer_state_can_be_loaded(server: PeerServer) -> None
 
 
 def test_a_value_that_cannot_be_sent_is_named_with_its_path(server: PeerServer) -> None:
-    with pytest.raises(ConfigError, match=r"builtins\.set at mine\.1"):
-        server.offer(UUID, {"mine": [1, {2}]})
+    with pytest.raises(ConfigError, match=r"builtins\.object at mine\.1"):
+        server.offer(UUID, {"mine": [1, object()]})
+
+
+def test_a_structure_that_no_receiver_would_read_is_not_offered(
+    server: PeerServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(peer_transfer, "_MOST_JSON", 1 << 20)
+    with pytest.raises(ConfigError, match="has 2 MiB as JSON, and 1 MiB can be sent: make long lists"):
+        server.offer(UUID, {"history": "x" * (2 << 20)})
+
+
+def test_a_receiver_of_a_state_that_cannot_be_sent_learns_why_and_does_not_ask_again(server: PeerServer) -> None:
+    server.refuse(UUID, "the state has a Thing at stateful.mine")
+    with pytest.raises(ConfigError, match=r"has a Thing at stateful\.mine"):
+        get(server.port)
+
+
+@pytest.mark.parametrize(
+    "header", [{"tree": {"what": 1}, "tensors": {}}, {"tree": 1}, {"tree": 1, "tensors": {"a": ["float9", [1], [1]]}}]
+)
+def test_what_arrived_whole_and_cannot_be_read_is_not_asked_for_again(server: PeerServer, header: object) -> None:
+    """It comes from another version of torch or of the code, so the next generation would have the same."""
+    server._set(peer_server._Offer(UUID, peer_transfer.Parcel(json.dumps(header).encode(), ())))
+    with pytest.raises(RecordError):
+        get(server.port)
 
 
 def test_a_chunk_combines_small_tensors_with_a_part_of_a_large_one() -> None:

@@ -13,7 +13,7 @@ import pytest
 from tests.elastic.checkpoint.conftest import LINE, Slow, Told, at, small
 from tests.elastic.session.test_fencing import GENERATION, NEXT
 from tidewater.elastic.checkpoint import Checkpoints, Place, places
-from tidewater.elastic.errors import GroupBroken, StoreError
+from tidewater.elastic.errors import ConfigError, GroupBroken, StoreError
 from tidewater.elastic.membership.rules import View
 from tidewater.elastic.session import ending
 from tidewater.elastic.session.ending import Ending
@@ -62,11 +62,18 @@ class World:
         self.told, self.etcd = told, Etcd()
         self.checkpoints = Checkpoints(where, keep=2, log=told.log)
         self.broken = ""
-        state = SimpleNamespace(step=28, accuracy=0.9, history=FINAL, tree=lambda: small(28))
+        self.problem = ""
+        state = SimpleNamespace(
+            step=28, accuracy=0.9, history=FINAL, saved_tree=lambda: small(28), check=self._check_state
+        )
         group = SimpleNamespace(check=self._check)
         worker: Any = SimpleNamespace(coordinator=self.etcd, group=group, state=state, checkpoints=self.checkpoints)
         fence = Fence(worker, overdue=lambda: False, waits=lambda generation: None)
         self._ending = Ending(worker, told.log, fence, overdue=lambda: False)
+
+    def _check_state(self) -> None:
+        if self.problem:
+            raise ConfigError(self.problem)
 
     def _check(self) -> None:
         if self.broken:
@@ -117,6 +124,16 @@ def test_one_place_with_the_final_checkpoint_is_enough(told: Told, tmp_path: Pat
     assert world.etcd.recorded
     assert told.of("finish_delayed") == []
     assert [each["place"] for each in told.of("checkpoint_failed")] == [str(tmp_path / "a")] * 2
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_final_state_that_cannot_be_saved_ends_all_workers_at_once(rank: int, told: Told, folder: Path) -> None:
+    world = World(told, *places(str(folder)))
+    world.problem = "the state has a Thing at stateful.mine"
+    with pytest.raises(ConfigError, match=r"step 28, and its final checkpoint can't be written: .* a Thing at"):
+        world.finish(rank)
+    assert world.etcd.recorded == []
+    assert told.of("finish_delayed") == []
 
 
 @pytest.mark.parametrize("rank", [0, 1])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -68,6 +69,9 @@ class World:
         self.reported: list[int] = []
         self.checkpoints = Checkpoints(places(str(self.folder)), keep=2, log=self.told.log)
         self.state: Any = SimpleNamespace(
+            check=lambda: None,
+            attributes=SimpleNamespace(moved=list),
+            evaluating=nullcontext,
             present=True,
             step=28,
             applied_in=4,
@@ -76,7 +80,7 @@ class World:
             accuracy=None,
             micro_batch=4,
             history=at(28, 4),
-            tree=lambda: small(28),
+            saved_tree=lambda: small(28),
             pending=LAST,
         )
 
@@ -118,6 +122,8 @@ class World:
             rank=0,
             form=lambda *_, **__: None,
             check=lambda: None,
+            attributes=SimpleNamespace(moved=list),
+            evaluating=nullcontext,
             confirm=lambda: self.reach("confirm"),
             tally=self._tally,
         )
@@ -133,11 +139,10 @@ class World:
         )
 
     def _material(self) -> Any:
-        model = SimpleNamespace(eval=lambda: None, train=lambda: None)
         return SimpleNamespace(
-            training=SimpleNamespace(model=model, validation=[1], score=lambda model, batch: 1.0),
+            training=SimpleNamespace(model=None, validation=[1], score=lambda model, batch: 1.0),
             loader=SimpleNamespace(start=lambda place: None, validation=lambda shares: iter([[1.0]])),
-            stepper=SimpleNamespace(precision=torch.no_grad),
+            stepper=SimpleNamespace(precision=torch.no_grad, evaluating=nullcontext),
         )
 
     def _tally(self, numbers: list[float]) -> list[float]:

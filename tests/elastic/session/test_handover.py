@@ -16,7 +16,7 @@ from torch import nn
 from tests.elastic.checkpoint.conftest import LINE
 from tests.elastic.schedules.script import Numbers
 from tidewater.elastic.checkpoint import Checkpoints, places
-from tidewater.elastic.errors import Drifted, GroupBroken, RecordError
+from tidewater.elastic.errors import ConfigError, Drifted, GroupBroken, RecordError
 from tidewater.elastic.membership.rules import Generation, Member, View
 from tidewater.elastic.observe.log import Log
 from tidewater.elastic.session.handover import Exchange, _await_leavers, _restore, plan, synchronise
@@ -126,18 +126,19 @@ def restore(state: State, checkpoints: Checkpoints, number: int, quiet: Log) -> 
     _restore(worker, generation, EXCHANGE, quiet)
 
 
-def trained_to(step: int, generation: int) -> State:
+def trained_to(step: int, generation: int, **stateful: Any) -> State:
     """Return the state of a worker that was left behind after that step and generation."""
-    state = fresh()
+    state = fresh(**stateful)
     state.begin(LINE, 1)
     state.present, state.stale = True, True
     state.step, state.applied_in = step, generation
     return state
 
 
-def fresh() -> State:
+def fresh(**stateful: Any) -> State:
     model = nn.Linear(1, 1)
-    training = Training(model, torch.optim.SGD(model.parameters(), lr=0.1), Numbers(), lambda model, batch: batch)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    training = Training(model, optimizer, Numbers(), lambda model, batch: batch, stateful=stateful)
     return State(training, "kind", torch.amp.GradScaler("cpu", enabled=False))
 
 
@@ -212,3 +213,28 @@ def test_a_state_that_differed_from_the_majority_is_never_continued() -> None:
     )
     with pytest.raises(Drifted, match="there is no checkpoint"):
         synchronise(worker, ALONE, 0, EXCHANGE, Log("a"))
+
+
+class Late:
+    """A stateful object of a script, in which a value appears that can't be stored."""
+
+    def __init__(self) -> None:
+        self.seen: Any = 0
+
+    def state_dict(self) -> dict[str, Any]:
+        if isinstance(self.seen, Exception):
+            raise self.seen
+        return {"seen": self.seen}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.seen = state["seen"]
+
+
+def test_an_object_that_cannot_take_its_state_from_a_checkpoint_ends_the_worker_with_a_sentence(
+    checkpoints: Checkpoints, quiet: Log
+) -> None:
+    save(checkpoints, trained_to(90, 5, late=Late()))
+    late = Late()
+    late.load_state_dict = lambda state: state["gone"]  # type: ignore[method-assign]
+    with pytest.raises(ConfigError, match=r"of the training's stateful\['late'\] raises KeyError: 'gone'"):
+        restore(fresh(late=late), checkpoints, 6, quiet)

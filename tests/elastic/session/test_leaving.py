@@ -19,6 +19,7 @@ from tidewater.elastic.observe.log import Log
 from tidewater.elastic.session import ending
 from tidewater.elastic.session.session import Session
 from tidewater.elastic.training import Report
+from tidewater.elastic.tree import split
 
 ME, OTHER = (Member(name, name, "127.0.0.1", 1, "signature", 0) for name in "ab")
 TOGETHER = Generation(4, 9, (ME, OTHER), "start", LINE)
@@ -40,6 +41,7 @@ class Leaver:
     leases_lost: int = 0
     in_touch: bool = True
     overdue: bool = False
+    state: dict[str, Any] = field(default_factory=lambda: small(28))
     reported: list[int] = field(default_factory=list)
 
     def leave(self) -> int:
@@ -52,11 +54,13 @@ class Leaver:
             leave=lambda: None,
         )
         state = SimpleNamespace(
+            check=lambda: split(self.state, lambda _, tensor: tensor),
+            attributes=SimpleNamespace(moved=list),
             present=True,
             step=LAST.step,
             history=at(28, 4),
             cursor=SimpleNamespace(offset=4),
-            tree=lambda: small(28),
+            saved_tree=lambda: self.state,
             pending=LAST,
         )
         worker: Any = SimpleNamespace(
@@ -147,6 +151,17 @@ def test_a_last_state_that_cannot_be_saved_is_a_failure_that_is_told_and_not_rep
     (unsaved,) = told.of("left_unsaved")
     assert unsaved["step"] == 28
     assert str(folder) in str(unsaved["reason"])
+
+
+@pytest.mark.usefixtures("quickly")
+def test_a_last_state_that_contains_what_cannot_be_stored_is_not_tried_again(
+    checkpoints: Checkpoints, monkeypatch: pytest.MonkeyPatch, told: Told
+) -> None:
+    monkeypatch.setattr(leaving, "FLUSH_SECONDS", 0.5)
+    leaver = Leaver(ALL_LEFT, checkpoints, told.log, state={"mine": object()})
+    assert (leaver.leave(), leaver.reported) == (exit_codes.FAILED, [])
+    assert told.steps("checkpoint_failed") == [28]
+    assert "builtins.object at mine" in str(told.of("left_unsaved")[0]["reason"])
 
 
 @pytest.mark.usefixtures("quickly")

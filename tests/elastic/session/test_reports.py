@@ -10,11 +10,14 @@ import copy
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 import torch
 from torch import nn
 from torch.utils.data import TensorDataset
 
+from tests.elastic.checkpoint.conftest import Told
 from tidewater.elastic.data.sampler import Cursor
+from tidewater.elastic.errors import ConfigError
 from tidewater.elastic.observe.log import Log
 from tidewater.elastic.observe.meter import Changed
 from tidewater.elastic.session.reports import Part, Reports
@@ -44,6 +47,7 @@ class Worker:
         self.told: list[tuple[int, int, tuple[int, ...]]] = []
         self.counted: list[int] = []
         self.saved: list[dict[str, Any]] = []
+        self.failed: list[int] = []
         training = Training(
             model=self.model,
             optimizer=torch.optim.SGD(self.model.parameters(), lr=0.1, momentum=0.9),
@@ -57,7 +61,10 @@ class Worker:
             state=self.state,
             training=training,
             metrics=SimpleNamespace(committed=lambda report: self.counted.append(report.step)),
-            checkpoints=SimpleNamespace(save=lambda step, tree: self.saved.append(copy.deepcopy(tree))),
+            checkpoints=SimpleNamespace(
+                save=lambda step, tree: self.saved.append(copy.deepcopy(tree)),
+                failed=lambda step, error: self.failed.append(step),
+            ),
         )
         config: Any = SimpleNamespace(report_every=1, checkpoint_every=2)
         self.reports = Reports(config, worker, log)
@@ -243,3 +250,59 @@ def test_a_step_of_an_unknown_history_is_dropped(quiet: Log) -> None:
     train(2, a)
     b.take({**a.give(), "runs": []})
     assert b.told == []
+
+
+def test_a_value_that_cannot_be_stored_and_appears_in_the_first_step_ends_the_workers_by_name(quiet: Log) -> None:
+    a, b = Worker("a", quiet), Worker("b", quiet)
+    train(1, a, b)
+    for rank, worker in enumerate((a, b)):
+        worker.sum.state_dict = lambda: {"value": [object()]}  # type: ignore[method-assign]
+        with pytest.raises(ConfigError, match=r"builtins\.object at stateful\.sum\.value\.0, which can't be stored"):
+            worker.reports.settle(rank)
+
+
+def test_a_state_that_cannot_be_saved_later_in_training_ends_all_with_the_third_checkpoint(quiet: Log) -> None:
+    def broken() -> dict[str, Any]:
+        raise KeyError("gone")
+
+    a, b = Worker("a", quiet), Worker("b", quiet)
+    for _ in range(3):
+        train(1, a, b)
+    whole = a.sum.state_dict
+    for bad in (True, False, True):  # a failure that passes costs one checkpoint
+        for worker in (a, b):
+            worker.sum.state_dict = broken if bad else whole  # type: ignore[method-assign]
+        train(1, a, b)
+        train(1, a, b)
+    assert a.failed == [4, 8]
+    for _ in range(3):
+        train(1, a, b)
+    begin(1, a, b)
+    for rank, worker in enumerate((a, b)):
+        with pytest.raises(
+            ConfigError, match=r"3 checkpoints in a row could not be written: .*stateful\['sum'\] raises KeyError"
+        ):
+            worker.reports.settle(rank)
+    assert a.failed == [4, 8, 10, 12]
+
+
+def test_attributes_that_a_step_changes_are_named_once_and_those_that_on_step_changes_are_not(told: Told) -> None:
+    a, newcomer = Worker("a", told.log), Worker("newcomer", told.log)
+    counted: Any = a.model
+    for _ in range(3):
+        train(1, a)
+        counted.calls = a.state.step
+    assert [each["names"] for each in told.of("attributes_differ")] == ["calls"]
+    newcomer.take(a.give())
+    assert newcomer.model.calls == counted.calls
+
+    tuning: Any = newcomer.model
+
+    def tuned(report: Report) -> None:
+        tuning.temperature = report.step
+
+    object.__setattr__(newcomer.reports._worker.training, "on_step", tuned)
+    for _ in range(3):
+        train(2, newcomer)
+    assert tuning.temperature == 5
+    assert len(told.of("attributes_differ")) == 1

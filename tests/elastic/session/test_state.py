@@ -5,13 +5,14 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+import numpy
 import pytest
 import torch
 from torch import nn
 from torch.utils.data import TensorDataset
 
 from tidewater.elastic.data.sampler import Cursor
-from tidewater.elastic.errors import RecordError
+from tidewater.elastic.errors import ConfigError, RecordError
 from tidewater.elastic.session.state import Position, State, kind_of, made_in
 from tidewater.elastic.training import Training
 
@@ -147,15 +148,6 @@ def test_the_history_has_each_generation_that_applied_steps_and_is_bounded() -> 
     assert state.runs[0] == [501, 1001]
 
 
-def test_all_keys_of_the_tree_are_strings() -> None:
-    def keys(value: Any) -> list[Any]:
-        if isinstance(value, dict):
-            return [*value, *(key for child in value.values() for key in keys(child))]
-        return [key for child in value for key in keys(child)] if isinstance(value, list) else []
-
-    assert all(isinstance(key, str) for key in keys(trained()[0].tree()))
-
-
 def test_the_state_of_another_model_is_refused_and_changes_nothing() -> None:
     source, _ = trained()
     target, _ = made(width=5)
@@ -182,3 +174,48 @@ def test_a_state_left_behind_is_marked_until_it_is_replaced() -> None:
     assert state.position("") == Position(1, 3, 8, 0, evaluated=2)
     state.load(copy.deepcopy(trained()[0].tree()))
     assert state.position("") == Position(1, 3, 8, 1, evaluated=2)
+
+
+class Extra(nn.Module):
+    """A layer with state that is no tensor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight, self.seen = nn.Parameter(torch.ones(1)), {"a": {1}}
+
+    def get_extra_state(self) -> Any:
+        return {"seen": self.seen, "at": numpy.arange(2)}
+
+    def set_extra_state(self, state: Any) -> None:
+        self.seen = state["seen"]
+
+
+def test_extra_state_of_a_module_that_is_no_tensor_is_part_of_the_state() -> None:
+    def state_of(model: nn.Module) -> State:
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        training = Training(model, optimizer, TensorDataset(torch.zeros(1)), lambda model, batch: batch)
+        return State(training, kind_of(model), torch.amp.GradScaler("cpu", enabled=False))
+
+    source, target = Extra(), Extra()
+    state = state_of(nn.Sequential(source))
+    before = state.digest()
+    source.seen["b"] = {2, 3}
+    assert state.digest() != before
+    again = state_of(nn.Sequential(target))
+    again.load(copy.deepcopy(state.tree()))
+    assert target.seen == {"a": {1}, "b": {2, 3}}
+    assert again.digest() == state.digest()
+
+
+def test_a_stateful_object_with_a_value_that_cannot_be_stored_is_refused_before_joining() -> None:
+    model, more = nn.Linear(1, 1), Average()
+    more.value = object()  # type: ignore[assignment]
+    training = Training(
+        model,
+        torch.optim.SGD(model.parameters(), lr=0.1),
+        TensorDataset(torch.zeros(1)),
+        lambda model, batch: batch,
+        stateful={"average": more},
+    )
+    with pytest.raises(ConfigError, match=r"builtins\.object at stateful\.average\.value, which can't be stored"):
+        State(training, kind_of(model), torch.amp.GradScaler("cpu", enabled=False))

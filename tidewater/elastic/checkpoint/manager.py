@@ -107,7 +107,7 @@ class Checkpoints:
         try:
             snapshot = self._prepared().take(tree)
         except (ConfigError, MemoryError, RuntimeError) as error:  # torch raises RuntimeError if memory is short
-            self._fail(step, ",".join(place.text for place in self._places), error)
+            self.failed(step, error)
             return False
         self._writing, self._holders, self._failures = history, [], {}
         arguments = (history, snapshot, time.monotonic() - started)
@@ -116,6 +116,10 @@ class Checkpoints:
         if wait:
             self.flush()
         return bool(self._holders) or not wait
+
+    def failed(self, step: int, error: Exception) -> None:
+        """Report that the checkpoint of that step can't be written anywhere."""
+        self._fail(step, ",".join(place.text for place in self._places), error)
 
     def flush(self, deadline: float | None = None) -> bool:
         """Wait for the checkpoint in progress until ``deadline`` (monotonic). Return whether it is finished."""

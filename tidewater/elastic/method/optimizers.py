@@ -1,6 +1,7 @@
 """The optimizers of a training, their schedulers and the hook before a step, as one.
 
     optimizers = Optimizers(training, scaler)
+    with optimizers.evaluating(): ...                   # the parameters are those to evaluate
     lr = optimizers.step(factor=0.5)                    # the gradients are in the parameters
     optimizers.load(optimizers.tree())                  # exactly this state, from a peer
     optimizers.resume(tree, step=7000, fresh=False)     # hyperparameters of the script, moments of the tree
@@ -16,8 +17,9 @@ from __future__ import annotations
 import copy
 import inspect
 import warnings
-from collections import Counter
+from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -27,7 +29,6 @@ from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 from tidewater.elastic.compiled import plain
 from tidewater.elastic.errors import ConfigError, RecordError
 from tidewater.elastic.training import AnyTraining, constant
-from tidewater.elastic.tree import split
 
 Tree = dict[str, Any]
 
@@ -43,6 +44,8 @@ class Optimizers:
         _check_schedulers(training, self._optimizers, self._schedulers)
         for settings in self.groups():
             settings.setdefault("initial_lr", settings["lr"])
+        for each in self.averaging:
+            each.train()  # else it refuses its first step
         self._names = {id(parameter): plain(name) for name, parameter in training.model.named_parameters()}
         self._initial = copy.deepcopy(
             (
@@ -51,12 +54,31 @@ class Optimizers:
             )
         )
         """The parameter groups and the schedulers as the script has made them."""
-        split(self.tree(), lambda name, tensor: tensor)  # raises ConfigError if it could not be stored later
 
     def groups(self) -> Iterator[dict[str, Any]]:
         """Yield the parameter groups of all optimizers."""
         for optimizer in self._optimizers:
             yield from optimizer.param_groups
+
+    @property
+    def averaging(self) -> tuple[Any, ...]:
+        """Return the optimizers with train() and eval(): they evaluate other values than they train (ScheduleFree)."""
+        return tuple(each for each in self._optimizers if hasattr(each, "train") and hasattr(each, "eval"))
+
+    @contextmanager
+    def evaluating(self) -> Iterator[None]:
+        """Call eval() of such optimizers, and train() at the end. The parameters then have the bits that they had."""
+        kept = [parameter.detach().clone() for parameter in self._model.parameters()] if self.averaging else []
+        for each in self.averaging:
+            each.eval()
+        try:
+            yield
+        finally:
+            for each in self.averaging:
+                each.train()
+            with torch.no_grad():
+                for parameter, value in zip(self._model.parameters(), kept, strict=bool(kept)):
+                    parameter.copy_(value)
 
     def step(self, factor: float) -> float:
         """Step every optimizer, then every scheduler. Return the first group's learning rate in this step.
@@ -95,9 +117,9 @@ class Optimizers:
         if difference or len(tree["schedulers"]) != len(self._schedulers):
             raise RecordError(difference or "the state has another number of schedulers: start all with one script")
         for optimizer, stored in zip(self._optimizers, tree["optimizers"], strict=True):
-            _load(optimizer, _as_torch_has_it(stored))
+            _load(optimizer, stored)
         for scheduler, state in zip(self._schedulers, tree["schedulers"], strict=True):
-            scheduler.load_state_dict(_like(scheduler.state_dict(), state))
+            scheduler.load_state_dict(state)
 
     def resume(self, tree: Tree, *, step: int, fresh: bool) -> bool:
         """Continue at ``step`` with the moments of ``tree`` and the hyperparameters of the script.
@@ -113,7 +135,7 @@ class Optimizers:
             )
         groups, schedulers = copy.deepcopy(self._initial)
         for index, optimizer in enumerate(self._optimizers):
-            stored = {} if difference else _as_torch_has_it(tree["optimizers"][index])
+            stored = {} if difference else tree["optimizers"][index]
             for own, theirs in zip(groups[index], stored.get("param_groups", ()), strict=False):
                 own.update({name: theirs[name] for name in theirs if _is_counted(optimizer, name, own)})
             _load(optimizer, {"state": stored.get("state", {}), "param_groups": groups[index]})
@@ -137,7 +159,7 @@ class Optimizers:
         return {
             "class": type(optimizer).__name__,
             "parameters": self._parameters(optimizer),
-            "state": {str(index): value for index, value in state["state"].items()},
+            "state": state["state"],
             "param_groups": state["param_groups"],
         }
 
@@ -169,20 +191,44 @@ def several(given: Any) -> tuple[Any, ...]:
     return tuple(given) if isinstance(given, Sequence) else (given,)
 
 
-def _as_torch_has_it(stored: Tree) -> Tree:
-    state = {int(index): value for index, value in stored["state"].items()}
-    return {"state": state, "param_groups": stored["param_groups"]}
-
-
 def _load(optimizer: Optimizer, stored: Tree) -> None:
-    """Load a state without a change of its types: torch converts moments to the type of their parameter."""
-    optimizer.load_state_dict(stored)
-    parameters = [each for settings in optimizer.param_groups for each in settings["params"]]
-    for index, values in stored["state"].items():
-        mine = optimizer.state[parameters[index]]
-        for name, value in values.items():
-            if isinstance(value, torch.Tensor) and value.dtype != mine[name].dtype:
-                mine[name] = value.to(mine[name].device)
+    """Load a state exactly. A key is the index of a parameter, or a name of the optimizer's own.
+
+    torch converts moments to the type of their parameter, and makes another container of every sequence.
+    """
+    values, before = stored["state"], dict(optimizer.state)
+    optimizer.load_state_dict({"state": _plain_of(values), "param_groups": stored["param_groups"]})
+    parameters = dict(enumerate(each for settings in optimizer.param_groups for each in settings["params"]))
+    for key, value in values.items():
+        parameter, old = parameters.get(key), before.get(key)
+        if parameter is not None:
+            optimizer.state[parameter] = _exact(value, optimizer.state[parameter], parameter.device)
+        else:
+            device = old.device if isinstance(old, torch.Tensor) else torch.device("cpu")
+            optimizer.state[key] = _exact(value, None, device)
+
+
+def _plain_of(value: Any) -> Any:
+    """Return the part of an optimizer's state that torch loads as it is: numbers, tensors, and dicts of them."""
+    if isinstance(value, dict):
+        return {key: _plain_of(each) for key, each in value.items()}
+    return value if isinstance(value, torch.Tensor | int | float) else None
+
+
+def _exact(value: Any, loaded: Any, device: torch.device) -> Any:
+    """Return a stored value, with its tensors where torch has put them, or on ``device`` if it has not loaded them."""
+    if isinstance(value, torch.Tensor):
+        if not isinstance(loaded, torch.Tensor):
+            return value.to(device)
+        return loaded if loaded.dtype == value.dtype else value.to(loaded.device)
+    if isinstance(value, dict):
+        known, again = loaded if isinstance(loaded, dict) else {}, copy.copy(value)
+        again |= {key: _exact(each, known.get(key), device) for key, each in value.items()}
+        return again
+    if isinstance(value, list | tuple | deque):
+        moved = [_exact(each, None, device) for each in value]
+        return deque(moved, value.maxlen) if isinstance(value, deque) else type(value)(moved)
+    return value if loaded is None else loaded
 
 
 def _is_counted(optimizer: Optimizer, name: str, settings: dict[str, Any]) -> bool:
@@ -192,17 +238,6 @@ def _is_counted(optimizer: Optimizer, name: str, settings: dict[str, Any]) -> bo
     """
     arguments = inspect.signature(type(optimizer)).parameters
     return name not in settings or (name in optimizer.defaults and name not in arguments)
-
-
-def _like(mine: Any, stored: Any) -> Any:
-    """Return a scheduler's stored state with MultiStepLR's milestones as a Counter, which is stored as a dict."""
-    if isinstance(mine, Counter):
-        return Counter(stored)
-    if isinstance(mine, dict):
-        return {name: _like(mine.get(name), value) for name, value in stored.items()}
-    if isinstance(mine, list) and len(mine) == len(stored):
-        return list(map(_like, mine, stored))
-    return stored
 
 
 def _check_optimizers(training: AnyTraining, optimizers: Sequence[Optimizer]) -> None:

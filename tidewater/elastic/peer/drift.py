@@ -158,7 +158,7 @@ def processor(device: torch.device) -> int:
 
 def _sum(tensor: Tensor) -> Tensor:
     """Return the sum of a tensor's words. Which words depends on its shape and type, never on its strides."""
-    flat = tensor.detach()
+    flat = tensor.detach().resolve_conj().resolve_neg()
     if flat.is_complex():
         flat = torch.view_as_real(flat)
     flat = flat.contiguous().view(-1)

@@ -15,7 +15,8 @@ A client that can't authenticate can only open connections. Their number and tim
 connection replaces the oldest one of the address that has most of them.
 
 A transfer that breaks off, stalls or does not match its checksums raises GroupBroken, because the remedy is the same: a
-new generation. The tree is read in place, not copied, so it must not change from ``offer`` to ``withdraw``.
+new generation. If a state can't be sent or read, another generation has the same: the process that needs it ends, and
+the others continue. The tree is read in place, not copied, so it must not change from ``offer`` to ``withdraw``.
 ``withdraw`` ends running transfers. A receiver never accepts a state that was withdrawn during the transfer.
 """
 
@@ -70,7 +71,9 @@ GONE = (errno.ECONNREFUSED, errno.ECONNRESET, errno.EHOSTUNREACH, errno.ENETUNRE
 @dataclass(frozen=True)
 class _Offer:
     uuid: int
-    parcel: transfer.Parcel
+    parcel: transfer.Parcel | None
+    refusal: str = ""
+    """Why there is no parcel."""
 
 
 @dataclass
@@ -116,7 +119,13 @@ class PeerServer:
 
         Raise ConfigError if the tree contains something that can't be sent.
         """
-        offer = _Offer(uuid, transfer.Parcel.of(tree))
+        self._set(_Offer(uuid, transfer.Parcel.of(tree)))
+
+    def refuse(self, uuid: int, reason: str) -> None:
+        """Tell the members of that generation that the state can't be sent to them, until ``withdraw``."""
+        self._set(_Offer(uuid, None, reason))
+
+    def _set(self, offer: _Offer) -> None:
         with self._condition:
             self._offer = offer
             self._condition.notify_all()
@@ -253,6 +262,9 @@ class PeerServer:
 
     def _send_state(self, connection: socket.socket, uuid: int) -> None:
         offer = self._wait_for_offer(connection, uuid)
+        if offer.parcel is None:
+            transfer.send_refusal(connection, offer.refusal)
+            return
         while not self._slots.acquire(timeout=_WAIT_SECONDS):
             transfer.send_wait(connection)
         try:
@@ -286,6 +298,9 @@ def fetch(me: Identity, address: Address, uuid: int, wanted: Callable[[], None],
         uuid: Uuid of the generation.
         wanted: Called several times a second; raises GroupBroken when the generation is not wanted any more.
         deadline: Monotonic time after which GroupBroken is raised.
+
+    Raise GroupBroken if another generation may succeed; ConfigError if the peer can't send the state, with its reason;
+    RecordError if it is of another version of the code.
     """
 
     def check() -> None:
@@ -296,7 +311,7 @@ def fetch(me: Identity, address: Address, uuid: int, wanted: Callable[[], None],
     try:
         with _request(me, address, {"state": uuid}, _STALL_SECONDS, check) as connection:
             return transfer.receive(connection, check, _STALL_SECONDS)
-    except (OSError, ValueError, KeyError, RecordError) as error:
+    except OSError as error:
         raise GroupBroken(f"the state could not be fetched from {address}: {error}") from error
 
 

@@ -7,9 +7,9 @@ Neither side makes a copy of the whole state: tensors are sent from their memory
 Tensors on a GPU go through two page-locked buffers of one chunk each; one is filled while the other is sent.
 
 The stream is a sequence of frames (kind, length of the body, its CRC-32). ``WAIT`` means that the sender is alive but
-has nothing to send yet. ``TREE`` contains the structure as JSON; the chunks of the tensors follow, each with its
-CRC-32. ``DONE`` means that the state did not change during the transfer. Only a receiver that got ``DONE`` has the
-state.
+has nothing to send yet. ``DENY`` means that the state can't be sent, and says why. ``TREE`` contains the structure as
+JSON; the chunks of the tensors follow, each with its CRC-32. ``DONE`` means that the state did not change during the
+transfer. Only a receiver that got ``DONE`` has the state.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from typing import Any
 
 import torch
 
+from tidewater.elastic.errors import ConfigError, RecordError
 from tidewater.elastic.tree import Tree, join, split
 
 SLICE_SECONDS = 0.1
@@ -38,7 +39,7 @@ _CHUNK = 1 << 20
 """Bytes. Small enough to be still in the processor's cache when it is sent after the checksum is computed."""
 _FRAME = struct.Struct("!4sQI")
 _SUM = struct.Struct("!I")
-_WAIT, _TREE, _DONE = b"WAIT", b"TREE", b"DONE"
+_WAIT, _DENY, _TREE, _DONE = b"WAIT", b"DENY", b"TREE", b"DONE"
 _MOST_JSON = 1 << 28
 _MOST_BUFFERS = 64
 _MOST_PIECES = 500
@@ -60,12 +61,24 @@ class Parcel:
         header = {"tree": outline, "tensors": {name: Layout.of(each).to_json() for name, each in tensors.items()}}
         for device in {tensor.device for tensor in tensors.values() if tensor.is_cuda}:
             torch.cuda.synchronize(device)  # pending computations must be finished before another thread reads
-        return cls(json.dumps(header).encode(), tuple(tensors.values()))
+        text = json.dumps(header).encode()
+        if len(text) > _MOST_JSON:
+            raise ConfigError(
+                f"the state without its tensors has {len(text) >> 20} MiB as JSON, and {_MOST_JSON >> 20} MiB can be "
+                "sent: make long lists of numbers a tensor or an array of numpy"
+            )
+        return cls(text, tuple(tensors.values()))
 
 
 def send_wait(connection: socket.socket) -> None:
     """Tell the receiver that the sender is alive."""
     connection.sendall(_FRAME.pack(_WAIT, 0, 0))
+
+
+def send_refusal(connection: socket.socket, reason: str) -> None:
+    """Tell the receiver why it can't have the state."""
+    text = reason.encode()
+    connection.sendall(_FRAME.pack(_DENY, len(text), zlib.crc32(text)) + text)
 
 
 def send(connection: socket.socket, parcel: Parcel, standing: Callable[[], bool]) -> None:
@@ -83,19 +96,25 @@ def receive(connection: socket.socket, check: Callable[[], None], stall_seconds:
     """Return the tree that the peer sends, with tensors on the CPU.
 
     ``check`` is called every SLICE_SECONDS and may raise to stop. Raise OSError if the connection breaks, if nothing
-    arrives for ``stall_seconds``, or if a checksum does not match; RecordError if the data is not a tree.
+    arrives for ``stall_seconds``, or if a checksum does not match. Raise ConfigError if the peer can't send the state,
+    and RecordError if what it has sent can't be read: another attempt would give the same.
     """
     reader = _Reader(connection, check, stall_seconds)
     kind, length, checksum = _WAIT, 0, 0
     while kind == _WAIT:
         kind, length, checksum = _FRAME.unpack(reader.take(_FRAME.size))
-    if kind != _TREE or length > _MOST_JSON:
+    if kind not in (_DENY, _TREE) or length > _MOST_JSON:
         raise OSError(f"the peer sent {kind!r} of {length} bytes where the state should begin")
     text = reader.take(length)
     if zlib.crc32(text) != checksum:
         raise OSError("the state's structure does not match its checksum")
-    header = json.loads(text)
-    tensors = {name: Layout.from_json(fields).empty() for name, fields in header["tensors"].items()}
+    if kind == _DENY:
+        raise ConfigError(text.decode())
+    try:
+        header = json.loads(text)
+        tensors = {name: Layout.from_json(fields).empty() for name, fields in header["tensors"].items()}
+    except (ValueError, KeyError, TypeError) as error:
+        raise RecordError(f"the state of a peer can't be read: {error}") from error
     _fill(reader, list(tensors.values()))
     if _FRAME.unpack(reader.take(_FRAME.size))[0] != _DONE:
         raise OSError("the peer did not confirm the state")

@@ -12,11 +12,11 @@ from collections.abc import Callable
 
 from tidewater.contract import exit_codes, keys, leaving
 from tidewater.elastic.checkpoint.lineage import History
-from tidewater.elastic.errors import StoreError
+from tidewater.elastic.errors import ConfigError, StoreError
 from tidewater.elastic.membership.rules import Generation, has_heirs
 from tidewater.elastic.observe.log import Log
 from tidewater.elastic.session.fencing import Fence
-from tidewater.elastic.session.worker import Worker
+from tidewater.elastic.session.worker import Worker, save
 
 _LOOK_SECONDS = 0.2
 _FIRST_RETRY_SECONDS = 1.0
@@ -46,12 +46,27 @@ class Ending:
         """Finish the job: rank 0 saves the state and records the end, the others wait for that record.
 
         Return when the job is finished, or when the next generation has to finish it because the membership changes or
-        this worker must end. Raise GroupBroken when a peer fails.
+        this worker must end. Raise GroupBroken when a peer fails, and ConfigError on all ranks if the state can't be
+        saved because of what it contains: no retry would help.
         """
+        problem = self._problem()
+        if problem:
+            raise ConfigError(
+                f"training has ended with step {self._worker.state.step}, and its final checkpoint can't be written: "
+                f"{problem}. The last checkpoint before is kept"
+            )
         if rank == 0 and self._saved(generation):
             self._record(generation)
         while self._goes_on(generation):
             self._wait(generation, time.monotonic() + _LOOK_SECONDS)
+
+    def _problem(self) -> str:
+        """Return why no place can have the state, because of what it contains; "" if there is no such reason."""
+        try:
+            self._worker.state.check()
+        except ConfigError as error:
+            return str(error)
+        return ""
 
     def finished(self) -> int:
         """End because the job is finished. Return the exit code."""
@@ -105,15 +120,16 @@ class Ending:
                     return False
                 pause = min(2 * pause, _LAST_RETRY_SECONDS)
             self._final = history
-            checkpoints.save(history, state.tree())
+            save(self._worker)
         return False
 
     def _saved_until(self, deadline: float) -> bool:
         """Save the state until one place has it whole or the deadline has passed. Return whether one has it."""
         state, checkpoints = self._worker.state, self._worker.checkpoints
         while checkpoints.flush(deadline):
-            done = checkpoints.save(state.history, state.tree()) and checkpoints.flush(deadline)
-            if (done and checkpoints.whole(state.history)) or time.monotonic() + _FIRST_RETRY_SECONDS > deadline:
+            done = save(self._worker) and checkpoints.flush(deadline)
+            late = time.monotonic() + _FIRST_RETRY_SECONDS > deadline
+            if late or (done and checkpoints.whole(state.history)) or self._problem():
                 break
             time.sleep(_FIRST_RETRY_SECONDS)
         return checkpoints.whole(state.history)

@@ -91,13 +91,9 @@ class Evaluation:
         total = len(_sized(training.validation)) if training.score is not None else 0
         if total:
             self._agree(seat.rank)
-            training.model.eval()
-            try:
-                with self._material.stepper.evaluating():
-                    if not self._rounds(seat, total, knows, overdue):
-                        return False
-            finally:
-                training.model.train()
+            with state.evaluating(), self._material.stepper.evaluating():
+                if not self._rounds(seat, total, knows, overdue):
+                    return False
         check()  # before the result counts: this process may have been frozen in a round
         if total:
             state.accuracy = self._sum / total

@@ -3,6 +3,9 @@
 This serves four cases: a newcomer gets the state; a rank with an interrupted last step catches up; a rank that was left
 behind drops steps that only it had applied; and if no rank has the state, one reads the last checkpoint and all get it.
 
+A state that can't be sent, because a value of the script has appeared in it that can't be stored, ends no rank that
+has it: the ranks that need it end with the reason, and the others continue in the next generation.
+
 If a comparison has shown that the states differ (see ``peer.drift``), the ranks that should have the same state
 exchange checksums first. Those that differ from the majority lose their state, and get it like newcomers.
 """
@@ -16,13 +19,13 @@ from typing import Any
 
 from tidewater.elastic.checkpoint import Found
 from tidewater.elastic.checkpoint.lineage import ranked
-from tidewater.elastic.errors import Drifted, RecordError
+from tidewater.elastic.errors import ConfigError, Drifted, RecordError
 from tidewater.elastic.group.group import await_all
 from tidewater.elastic.membership.rules import Generation, View
 from tidewater.elastic.observe.log import Log
 from tidewater.elastic.peer import drift, server
 from tidewater.elastic.session.state import Position
-from tidewater.elastic.session.worker import Worker
+from tidewater.elastic.session.worker import Worker, save
 
 _HANDOVER_SECONDS = 30.0
 _LOOK_SECONDS = 0.2
@@ -48,7 +51,7 @@ def synchronise(worker: Worker, generation: Generation, rank: int, exchange: Exc
 
     Raise GroupBroken when a peer fails, or when ``wanted`` raises it. The state is then either the old or the new one,
     never a mixture, and a call in the next generation corrects it. Raise Drifted on all ranks if states differ, and the
-    policy or the lack of a majority forbids to go on.
+    policy or the lack of a majority forbids to go on. Raise ConfigError on ranks that need a state that can't be sent.
     """
     group, state = worker.group, worker.state
     rows = _table(
@@ -72,7 +75,7 @@ def synchronise(worker: Worker, generation: Generation, rank: int, exchange: Exc
     if not behind:
         return
     if rank == source:
-        worker.server.offer(generation.uuid, state.whole())
+        _offer(worker, generation, log)
     try:
         if rank in behind:
             _fetch(worker, generation, source, exchange, log)
@@ -80,7 +83,7 @@ def synchronise(worker: Worker, generation: Generation, rank: int, exchange: Exc
     finally:
         worker.server.withdraw()
     if drifted and rank == 0:  # a checkpoint since the last comparison may have the wrong state
-        worker.checkpoints.save(state.history, state.tree())
+        save(worker)
 
 
 def _table(worker: Worker, generation: Generation, rank: int, row: Sequence[int]) -> list[list[int]]:
@@ -162,6 +165,16 @@ def plan(positions: list[Position]) -> tuple[int, frozenset[int]]:
     return source, frozenset(
         rank for rank, position in enumerate(positions) if rank != source and (position != highest or not trusted)
     )
+
+
+def _offer(worker: Worker, generation: Generation, log: Log) -> None:
+    """Offer the state, or the reason why it can't be sent."""
+    try:
+        worker.server.offer(generation.uuid, worker.state.whole())
+    except ConfigError as error:
+        log.event("state_not_sent", step=worker.state.step, reason=str(error))
+        reason = f"this worker can't join after step {worker.state.step}, and the others continue without it: {error}"
+        worker.server.refuse(generation.uuid, reason)
 
 
 def _fetch(worker: Worker, generation: Generation, source: int, exchange: Exchange, log: Log) -> None:

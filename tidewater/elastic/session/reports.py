@@ -29,11 +29,21 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tidewater.elastic.config import Config
+from tidewater.elastic.errors import ConfigError
 from tidewater.elastic.observe.log import Log
 from tidewater.elastic.observe.meter import Changed, Meter
 from tidewater.elastic.session.state import made_in
-from tidewater.elastic.session.worker import Worker
+from tidewater.elastic.session.worker import Worker, save
 from tidewater.elastic.training import Report
+
+MOST_UNSAVED = 3
+"""Training ends when the state can't be saved so many times in a row: everything since then would be lost."""
+
+
+_REMEDY = (
+    "a step changes these attributes of the model, so they differ between workers and after a repeated step: count in "
+    "on_step, in an object in stateful"
+)
 
 
 @dataclass(frozen=True)
@@ -53,6 +63,9 @@ class Reports:
         self._config, self._worker, self._log = config, worker, log
         self._changed: Changed | None = None
         self._part: Part | None = None
+        self._checked = self._watched = False
+        self._unsaved = 0
+        """Checkpoints in a row that could not be written because of what the state contains."""
         self.meter = Meter()
         self.loads = 0
         """How often another state has replaced that of this worker."""
@@ -68,13 +81,34 @@ class Reports:
     def settle(self, rank: int) -> bool:
         """Report the last applied step, which is final now, and save it if it is due. Return whether one was pending.
 
-        ``rank`` is that of this worker now; -1 if it is in no generation.
+        ``rank`` is that of this worker now; -1 if it is in no generation. Raise ConfigError if the state can't be saved
+        after the first step of this process, or for the third checkpoint in a row.
         """
-        state, config = self._worker.state, self._config
         report = self._tell()
-        if report and rank == 0 and report.rank >= 0 and report.step % config.checkpoint_every == 0:
-            self._worker.checkpoints.save(state.history, state.tree())
+        if report and report.rank >= 0 and rank >= 0:
+            due = report.step % self._config.checkpoint_every == 0
+            if due and rank == 0:
+                save(self._worker)
+            if due or not self._checked:
+                self._check(due)
         return report is not None
+
+    def _check(self, due: bool) -> None:
+        """Check that the state can be saved: after the first step, because values may appear in it, and whenever a
+        checkpoint is due. All ranks do this, so that they end together."""
+        first, self._checked = not self._checked, True
+        state = self._worker.state
+        try:
+            state.check()
+        except ConfigError as error:
+            if first:
+                raise
+            self._unsaved += due
+            if self._unsaved >= MOST_UNSAVED:
+                count = f"{self._unsaved} checkpoints in a row could not be written"
+                raise ConfigError(f"{count}: {error}. The last one before them is kept") from error
+        else:
+            self._unsaved = 0
 
     def adopt(self, tree: dict[str, Any], load: Callable[[dict[str, Any]], Any]) -> Any:
         """Replace this worker's state by ``tree``, with ``load``. Return what ``load`` returns; None if it was not
@@ -110,8 +144,20 @@ class Reports:
         if report.rank >= 0:
             self._log_step(report, changed)
             self._worker.metrics.committed(report)
+        self._watch(report)
         self._worker.training.on_step(report)
+        if not self._watched:
+            state.attributes.moved()
         return report
+
+    def _watch(self, report: Report) -> None:
+        """Name, once, what the passes of a step change in the modules. What ``on_step`` changes is equal everywhere."""
+        if self._watched or report.rank < 0:
+            return
+        self._watched = True
+        moved = self._worker.state.attributes.moved()
+        if moved:
+            self._log.event("attributes_differ", names=",".join(moved), reason=_REMEDY)
 
     def _log_step(self, report: Report, changed: Changed | None) -> None:
         self.meter.count(report.batch_size)

@@ -14,8 +14,12 @@ It contains no random state: everything random in training is a function of the 
 
 from __future__ import annotations
 
+import copy
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+import json
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
@@ -26,9 +30,11 @@ from tidewater.elastic.buffers import slots
 from tidewater.elastic.checkpoint.lineage import History, begun
 from tidewater.elastic.compiled import plain
 from tidewater.elastic.data.sampler import Cursor
-from tidewater.elastic.errors import RecordError
+from tidewater.elastic.errors import ConfigError, RecordError
+from tidewater.elastic.method.modules import Attributes, evaluating
 from tidewater.elastic.method.optimizers import Optimizers
 from tidewater.elastic.training import AnyTraining, Report
+from tidewater.elastic.tree import split
 
 _VERSION = 5
 _OWN = ("rank", "samples")
@@ -37,6 +43,8 @@ _NOT_DIGESTED = ("pending", "applied_in", "history", "micro_batch")
 """The report is in the digest once the stateful objects have seen it. A state that is taken up again after all others
 are lost gets another generation and history, and is still the same: ``runs`` says which generation made its last step.
 The limit of a micro-batch is no result of training."""
+_EXTRA = "_extra_state"
+"""What torch calls the result of a module's ``get_extra_state``, which may be anything, of any size."""
 _MOST_RUNS = 1000
 """Generations that a state remembers. A worker that was away for more drops its pending report."""
 
@@ -102,8 +110,10 @@ class State:
         """The report of the last step, while it is not known to be final and ``on_step`` has not been called."""
         self.runs: list[list[int]] = []
         """Each generation that applied steps of this state, and the first step it applied."""
-        self._more = training.stateful
+        self._stateful = training.stateful
+        self.attributes = Attributes(training.model)
         self._built = slots.Mark(training.model)
+        self.check()
 
     @property
     def history(self) -> History:
@@ -127,12 +137,16 @@ class State:
         if not self.runs or self.runs[-1][0] != generation:
             self.runs = [*self.runs[1 - _MOST_RUNS :], [generation, self.step]]
 
+    def check(self) -> None:
+        """Raise ConfigError, which names the value and the remedy, if the state can be neither sent nor saved."""
+        split(self.whole(), lambda _, tensor: tensor)
+
     def whole(self) -> dict[str, Any]:
         """Return ``tree`` with all buffers, also those that every process builds alike, such as masks."""
         return {**self.tree(), "buffers": slots.unsaved(self.model)}
 
     def tree(self) -> dict[str, Any]:
-        """Return the state as a tree; every key is a string.
+        """Return the state as a tree. Raise ConfigError if an object of the script can't give its state.
 
         Of the buffers that aren't persistent it has those that have changed since the script built the model. So a
         changed script gets its own constants when it continues from a checkpoint.
@@ -149,12 +163,30 @@ class State:
             "micro_batch": self.micro_batch,
             "evaluated": self.evaluated,
             "accuracy": self.accuracy,
-            "model": {plain(name): value for name, value in self.model.state_dict().items()},
+            "model": {plain(name): value for name, value in _asked("model", self.model.state_dict).items()},
             "buffers": self._built.changed(),
+            "attributes": self.attributes.changed(),
             **self.optimizers.tree(),
             "scaler": self.scaler.state_dict(),
-            "more": {name: thing.state_dict() for name, thing in self._more.items()},
+            "stateful": {
+                name: _asked(f"stateful[{name!r}]", thing.state_dict) for name, thing in self._stateful.items()
+            },
         }
+
+    @contextmanager
+    def evaluating(self) -> Iterator[None]:
+        """Put the model into eval mode, with the values that its optimizers evaluate. Afterwards all is as before."""
+        with evaluating(self.model), self.optimizers.evaluating():
+            yield
+
+    def saved_tree(self) -> dict[str, Any]:
+        """Return the tree for a checkpoint: its model has the parameters to evaluate, and those of training follow."""
+        tree = self.tree()
+        if self.optimizers.averaging:
+            tree["training_parameters"] = {plain(name): each for name, each in self.model.named_parameters()}
+            with self.optimizers.evaluating():
+                tree["model"] = copy.deepcopy({plain(name): each for name, each in self.model.state_dict().items()})
+        return tree
 
     def load(self, tree: dict[str, Any]) -> None:
         """Load exactly that state. Raise RecordError, and change nothing, if it belongs to another kind of job."""
@@ -170,6 +202,10 @@ class State:
         self._check(tree)
         moments = self.optimizers.resume(tree, step=tree["step"], fresh=self._fresh_optimizer)
         self._load(tree)
+        if moments and "training_parameters" in tree:
+            with torch.no_grad():
+                for name, parameter in self.model.named_parameters():
+                    parameter.copy_(tree["training_parameters"][plain(name)])
         return moments
 
     def _check(self, tree: dict[str, Any]) -> None:
@@ -177,7 +213,7 @@ class State:
             raise RecordError(
                 f"the state has version {tree.get('version')}, this code reads {_VERSION}: give the job a new name"
             )
-        if tree["kind"] != self.kind or set(tree["more"]) != set(self._more):
+        if tree["kind"] != self.kind or set(tree["stateful"]) != set(self._stateful):
             raise RecordError(
                 f"the state belongs to another kind of training ({tree['kind']}, this worker has {self.kind}): "
                 "model, dataset or seed differ; give the job a new name"
@@ -186,11 +222,13 @@ class State:
     def _load(self, tree: dict[str, Any]) -> None:
         """Load everything but the optimizers."""
         slots.load(self.model, tree["model"], tree["buffers"])
-        self.model.load_state_dict({name: tree["model"][plain(name)] for name in self.model.state_dict()})
+        model = {name: tree["model"][plain(name)] for name in self.model.state_dict()}
+        _asked("model", self.model.load_state_dict, model)
+        self.attributes.load(tree["attributes"])
         if tree["scaler"]:  # empty if the checkpoint was written without --amp fp16
             self.scaler.load_state_dict(tree["scaler"])
-        for name, thing in self._more.items():
-            thing.load_state_dict(tree["more"][name])
+        for name, thing in self._stateful.items():
+            _asked(f"stateful[{name!r}]", thing.load_state_dict, tree["stateful"][name])
         self.step, self.runs = tree["step"], tree["runs"]
         self.pending = Report(**tree["pending"], rank=-1, samples=()) if tree["pending"] else None
         self._history = History.of(tree["history"])
@@ -209,7 +247,7 @@ class State:
 
     def named_tensors(self) -> dict[str, torch.Tensor]:
         """Return the tensors of model and optimizer by their places in the tree, in an order that depends on these."""
-        tree = {name: value for name, value in self.whole().items() if name not in ("more", "cursor")}
+        tree = {name: value for name, value in self.whole().items() if name not in ("stateful", "cursor")}
         return {path[1:]: value for path, value in _leaves(tree, "") if isinstance(value, torch.Tensor)}
 
     @property
@@ -230,13 +268,13 @@ class State:
         for path, value in _leaves(
             {name: each for name, each in self.whole().items() if name not in _NOT_DIGESTED}, ""
         ):
-            digest.update(path.encode())
-            if isinstance(value, torch.Tensor):
-                digest.update(f"{value.dtype}{tuple(value.shape)}".encode())
-                data = value.detach().cpu().contiguous().view(-1).view(torch.uint8)
+            tensors: dict[str, torch.Tensor] = {}
+            outline = split(value, tensors.setdefault).outline
+            digest.update(f"{path} {json.dumps(outline)}".encode())
+            for tensor in tensors.values():
+                digest.update(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
+                data = tensor.detach().cpu().contiguous().view(-1).view(torch.uint8)
                 digest.update(data.numpy().tobytes())
-            else:
-                digest.update(f"{type(value).__name__} {value!r}".encode())
         return digest.hexdigest()[:16]
 
 
@@ -244,6 +282,17 @@ def made_in(runs: Sequence[Sequence[int]], step: int, last: int) -> int:
     """Return the generation that applied ``step``, in a history of ``last`` steps; 0 if it is not known to have one."""
     made = [generation for generation, first in runs if first <= step <= last]
     return made[-1] if made else 0
+
+
+def _asked(what: str, do: Callable[..., Any], *given: Any) -> Any:
+    """Call a method of the script's. Its error becomes a ConfigError: all workers that have this state would get it."""
+    try:
+        return do(*given)
+    except (torch.AcceleratorError, torch.OutOfMemoryError, MemoryError):  # this machine's, not the script's
+        raise
+    except Exception as error:
+        name = getattr(do, "__name__", "its method")
+        raise ConfigError(f"{name}() of the training's {what} raises {type(error).__name__}: {error}") from error
 
 
 def _shared(report: Report | None) -> dict[str, Any] | None:
@@ -257,7 +306,7 @@ def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
         for key in sorted(value, key=str):
             yield from _leaves(value[key], f"{path}/{key}")
         yield f"{path}/", len(value)
-    elif isinstance(value, list | tuple):
+    elif isinstance(value, list | tuple | deque):
         for index, each in enumerate(value):
             yield from _leaves(each, f"{path}/{index}")
         yield f"{path}/", len(value)
@@ -267,5 +316,9 @@ def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
 
 def kind_of(model: nn.Module, **more: object) -> str:
     """Return a digest of the model's shapes and of everything else that a stored state must match."""
-    shapes = [(plain(name), tuple(value.shape), str(value.dtype)) for name, value in model.state_dict().items()]
+    shapes = [
+        (plain(name), tuple(value.shape), str(value.dtype))
+        for name, value in model.state_dict().items()
+        if not name.endswith(_EXTRA) and isinstance(value, torch.Tensor)
+    ]
     return hashlib.sha256(repr((shapes, sorted(more.items()))).encode()).hexdigest()[:16]

@@ -95,15 +95,11 @@ def _evaluate(worker: Worker, material: Material, *, every_size: bool) -> None:
         return
     largest = min(ROUND, len(held_out), worker.state.micro_batch or ROUND)
     tried = [range(samples) for samples in sizes(largest)] if every_size else [range(min(_SAMPLES, largest))]
-    training.model.eval()
-    try:
-        with material.stepper.evaluating():
-            for part, batch in zip(tried, material.loader.validation(tried), strict=True):
-                enough = enough_memory(worker.state, worker.group, samples=len(part))
-                with enough, torch.no_grad(), material.stepper.precision():
-                    _refuse_score(training.score(training.model, _of_any_size(worker.group.device, batch, len(part))))
-    finally:
-        training.model.train()
+    with worker.state.evaluating(), material.stepper.evaluating():
+        for part, batch in zip(tried, material.loader.validation(tried), strict=True):
+            enough = enough_memory(worker.state, worker.group, samples=len(part))
+            with enough, torch.no_grad(), material.stepper.precision():
+                _refuse_score(training.score(training.model, _of_any_size(worker.group.device, batch, len(part))))
 
 
 def _refuse_score(score: Any) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tidewater.elastic.checkpoint import Checkpoints
 from tidewater.elastic.data.loader import Loader
+from tidewater.elastic.errors import ConfigError
 from tidewater.elastic.group.group import Group
 from tidewater.elastic.membership.coordinator import Coordinator
 from tidewater.elastic.membership.rules import View
@@ -33,6 +34,17 @@ class Worker:
     metrics: Metrics
     refusal: Callable[[View], str | None]
     """Returns why this worker can't train with the current members, or None if it can."""
+
+
+def save(worker: Worker) -> bool:
+    """Save the state in the background. Return whether it is being written; the event of a failure says why not."""
+    checkpoints, state = worker.checkpoints, worker.state
+    try:
+        tree = state.saved_tree()
+    except ConfigError as error:
+        checkpoints.failed(state.step, error)
+        return False
+    return checkpoints.save(state.history, tree)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,98 @@
+"""What training changes in a model's modules, in addition to parameters and buffers.
+
+    attributes = Attributes(model)                  # as the script has built the model
+    attributes.load(attributes.changed())           # in another process
+    with evaluating(model): ...                     # then every module has the mode that it had before
+
+Part of the state is whether a parameter requires a gradient, the mode of each module (``train()`` or ``eval()``), and
+its plain attributes, such as the ``p`` of a dropout. Only what has changed since the model was built is stored. So on
+resume a changed script takes effect where training has changed nothing.
+
+What ``on_step`` changes is the same in all workers. What a forward pass changes depends on the samples of a worker and
+on how often it has repeated a step: ``moved`` names such attributes.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from torch import nn
+
+from tidewater.elastic.compiled import plain
+
+_PLAIN = (bool, int, float, str, type(None))
+_SIZED = (list, dict, set, deque)
+_OWN = frozenset(vars(nn.Module())) - {"training"}
+"""The attributes of torch's own."""
+_MISSING = object()
+
+
+class Attributes:
+    """The attributes of one model."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self._model = model
+        self._built = dict(self._plain())
+        self._seen = dict(self._all())
+
+    def changed(self) -> dict[str, Any]:
+        """Return the plain attributes that differ from those of the model as it was built, by name."""
+        return {name: value for name, value in self._plain() if not _same(value, self._built.get(name, _MISSING))}
+
+    def load(self, changed: Mapping[str, Any]) -> None:
+        """Make all plain attributes those of a model in which these have changed."""
+        owners = self._owners()
+        for name, value in {**self._built, **changed}.items():
+            path, _, attribute = name.rpartition(".")
+            for owner in owners.get(path, ()):
+                if not _same(value, getattr(owner, attribute, _MISSING)):
+                    setattr(owner, attribute, value)
+        self._seen = dict(self._all())
+
+    def moved(self) -> list[str]:
+        """Return the names of the attributes that have changed since the last call, or since the state was loaded."""
+        before, self._seen = self._seen, dict(self._all())
+        return sorted(name for name, value in self._seen.items() if not _same(value, before.get(name, _MISSING)))
+
+    def _owners(self) -> dict[str, list[Any]]:
+        owners: dict[str, list[Any]] = {}
+        for name, parameter in self._model.named_parameters():
+            owners[plain(name)] = [parameter]
+        for name, module in self._model.named_modules():
+            owners.setdefault(plain(f"{name}.")[:-1], []).append(module)
+        return owners
+
+    def _plain(self) -> Iterator[tuple[str, Any]]:
+        return ((name, value) for name, value in self._all() if type(value) in _PLAIN)
+
+    def _all(self) -> Iterator[tuple[str, Any]]:
+        """Yield plain attributes, and of containers type and size."""
+        for name, parameter in self._model.named_parameters():
+            yield plain(f"{name}.requires_grad"), parameter.requires_grad
+        for name, module in self._model.named_modules():
+            prefix = plain(f"{name}.").lstrip(".")
+            for attribute, value in vars(module).items():
+                if attribute not in _OWN and type(value) in _PLAIN:
+                    yield prefix + attribute, value
+                elif attribute not in _OWN and type(value) in _SIZED:
+                    yield prefix + attribute, (type(value), len(value))
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Put the model into eval mode; at the end every module gets the mode back that it had."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(modes[0][1])  # first, because a module may do more in it than set its mode
+        for module, mode in modes:
+            module.training = mode
+
+
+def _same(one: Any, other: Any) -> bool:
+    return type(one) is type(other) and bool(one == other or (one != one and other != other))
