@@ -35,6 +35,7 @@ MAY_IMPORT = {
         "tidewater.kube.kinds",
     },
     "tidewater.cli": {"tidewater.contract", "tidewater.elasticjob", "tidewater.kube"},
+    "tidewater.cli.run": {"tidewater.contract", "tidewater.cli", "tidewater.elastic.launch"},
     "settings": {"tidewater.contract", "tidewater.elasticjob"},
     "infra": {"settings", "tidewater.contract"},
     "workloads": {"settings", "tidewater.contract", "tidewater.elasticjob", "infra.outputs"},

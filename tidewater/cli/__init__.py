@@ -11,6 +11,7 @@ options    commands with options in groups
 job/       `tidewater job …`
 top/       `tidewater top`: a live view of jobs
 doctor/    `tidewater doctor`: what is missing or wrong, and how to fix it
+run/       `tidewater run`: a training script on this machine
 show       tables, colours, ages, JSON and YAML
 kubeyaml   YAML as kubectl reads it
 durations  10m, 1h30m

@@ -23,6 +23,7 @@ from tidewater.cli.doctor import app as doctor
 from tidewater.cli.errors import UsageError, exit_code
 from tidewater.cli.job import commands
 from tidewater.cli.options import command
+from tidewater.cli.run import app as run
 from tidewater.cli.show import yaml_of
 from tidewater.cli.top import app as top
 from tidewater.elasticjob.install import Installation, Program, definition, manifests
@@ -58,6 +59,7 @@ app = typer.Typer(
 app.add_typer(commands.app, name="job")
 top.register(app)
 doctor.register(app)
+run.register(app)
 
 
 @app.callback()

@@ -14,13 +14,11 @@ blocks its signals. As process 1 of a container it reaps orphaned processes.
 from __future__ import annotations
 
 import os
-import select
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
@@ -29,6 +27,7 @@ from tidewater.contract import env, exit_codes
 from tidewater.elastic.config import Config
 from tidewater.elastic.errors import ConfigError
 from tidewater.elastic.launch.lifeline import bound_to
+from tidewater.elastic.launch.signals import signals
 from tidewater.elastic.observe.log import Log
 
 QUICK_SECONDS = 60.0
@@ -197,12 +196,13 @@ class _Launcher:
 
     def run(self) -> int:
         """Return when no process runs and none is to be started."""
-        with _signals() as told:
+        with signals(signal.SIGTERM, signal.SIGINT, signal.SIGCHLD) as wait:
             while True:
                 self._start_those_due()
                 if not any(child.process or child.due is not None for child in self.children):
                     return outcome(self.codes) if self.given_up is None else self.given_up
-                for number in told(self._next_wake()):
+                numbers, _ = wait(self._next_wake(), ())
+                for number in numbers:
                     self._obey(number)
                 self._look_at_each()
                 _reap_strangers({child.process.pid for child in self.children if child.process})
@@ -273,32 +273,6 @@ class _Launcher:
         for child in self.children:
             if child.process:
                 child.process.send_signal(how)
-
-
-@contextmanager
-def _signals() -> Iterator[Callable[[float | None], Sequence[int]]]:
-    """Yield a function that sleeps until a monotonic time or a signal, and returns the signals.
-
-    Python writes the number of each signal into the pipe when it arrives, so no signal is missed between two calls.
-    """
-    reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-
-    def told(until: float | None) -> Sequence[int]:
-        timeout = None if until is None else max(0.0, until - time.monotonic())
-        readable, _, _ = select.select([reader], [], [], timeout)
-        return os.read(reader, 512) if readable else b""
-
-    # Without a handler the signals would have their default effects.
-    before = {each: signal.signal(each, lambda *_: None) for each in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)}
-    woken_before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-    try:
-        yield told
-    finally:
-        signal.set_wakeup_fd(woken_before)
-        for each, handler in before.items():
-            signal.signal(each, handler)
-        os.close(reader)
-        os.close(writer)
 
 
 def _reap_strangers(ours: set[int]) -> None:

@@ -1,0 +1,88 @@
+"""The terminal of `tidewater run`: the lines of all workers, and keys.
+
+    worker-0 | step=120 epoch=3 world_size=2 …
+    -- worker-1 was killed; …
+
+Lines of workers are on standard output, as `tidewater job logs` prints them; the command's own are on standard error.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.text import Text
+
+from tidewater.cli.job.lines import BEGINNING, Line
+from tidewater.cli.job.printer import Layout
+from tidewater.cli.session import Terminal
+
+_KEYBOARD = 0
+
+
+class Output:
+    """Prints lines of workers and of the command. Colours are for terminals without NO_COLOR."""
+
+    def __init__(self, workers: int) -> None:
+        self._out = _console(stderr=False)
+        self._err = _console(stderr=True)
+        self.gone = False
+        """Whether the reader of the output, or the terminal, has gone away: what follows is discarded."""
+        width = len(worker_name(workers - 1))
+        self._layout = Layout(job="", types=("worker",), width=width, colour=_coloured(self._out))
+
+    def line(self, worker: str, text: str) -> None:
+        """Print a line of a worker."""
+        line = self._layout.line(Line(BEGINNING, worker, "", text)) + "\n"
+        self._try(self._out, lambda: self._out.file.write(line))
+
+    def note(self, text: str) -> None:
+        """Print lines of the command, after those of workers that came before them."""
+        self.flush()
+        lines = Text("\n".join(f"-- {line}" for line in text.splitlines()), style="dim")
+        self._try(self._err, lambda: self._err.print(lines))
+
+    def flush(self) -> None:
+        """Let the lines be seen."""
+        self._try(self._out, self._out.file.flush)
+
+    def _try(self, console: Terminal, write: Callable[[], object]) -> None:
+        try:
+            write()
+        except OSError:  # a closed pipe, or EIO after the end of a terminal
+            self.gone = True
+            os.dup2(os.open(os.devnull, os.O_WRONLY), console.file.fileno())
+
+
+def worker_name(index: int) -> str:
+    """Return the name of a worker; its replacements have the same."""
+    return f"worker-{index}"
+
+
+@contextmanager
+def keyboard() -> Iterator[int | None]:
+    """Yield a descriptor from which each key can be read at once; None if standard input is no terminal for us.
+
+    Ctrl-C stays a signal. A command in the background must not change the terminal: the kernel would stop it.
+    """
+    if not os.isatty(_KEYBOARD) or os.tcgetpgrp(_KEYBOARD) != os.getpgrp():
+        yield None
+        return
+    import termios
+    import tty
+
+    before = termios.tcgetattr(_KEYBOARD)
+    tty.setcbreak(_KEYBOARD)
+    try:
+        yield _KEYBOARD
+    finally:
+        termios.tcsetattr(_KEYBOARD, termios.TCSADRAIN, before)
+
+
+def _console(*, stderr: bool) -> Terminal:
+    return Terminal(stderr=stderr, highlight=False, markup=False, emoji=False, soft_wrap=True)
+
+
+def _coloured(console: Terminal) -> bool:
+    return console.color_system is not None and not console.no_color
