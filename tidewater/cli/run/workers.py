@@ -148,7 +148,7 @@ class Crew:
             self._output.note(f"{worker.name} has started: pid {worker.process.pid}")
 
     def _press(self, keys: int | None) -> int | None:
-        """Kill the workers whose digits were pressed. Return None when the terminal is gone."""
+        """Kill the workers with the digits that were pressed. Return None when the terminal is gone."""
         assert keys is not None
         pressed = b""
         with contextlib.suppress(OSError):
