@@ -132,7 +132,7 @@ def standins_of(value: str | None) -> tuple[str, ...]:
 
 def links(python: Path) -> dict[str, Path]:
     """The links in the folder of commands: name to target."""
-    tools = {name: binary(name) for name in ("kubectl", "etcdctl", "helm")}
+    tools = {name: binary(name) for name in ("kubectl", "etcd", "etcdctl", "helm")}
     return {**tools, "aws": python.with_name("aws"), plugins.LANGUAGE_HOST.name: plugins.LANGUAGE_HOST}
 
 
