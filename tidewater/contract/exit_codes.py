@@ -25,5 +25,8 @@ KILLED = 137
 NOT_THE_WORKERS_FAULT = (KILLED, LEFT)
 """Exit codes that are mostly no failures of the code. An ElasticJob replaces the worker, and counts a row of them."""
 
+ALWAYS_RETRIED = (130, 138)
+"""SIGINT and SIGUSR1: an ElasticJob replaces the worker, and counts a failure."""
+
 RETRYABLE = (FAILED,)
 """For `retryableExitCodes` of a job's workers, in addition to those that an ElasticJob always retries."""

@@ -80,6 +80,7 @@ def test_workers_have_the_variables_of_a_pod(tmp_path: Path, monkeypatch: pytest
         env.MIN_WORKERS: "1",
         env.MAX_WORKERS: "3",
         env.CHECKPOINTS: str(tmp_path / "tidewater-runs" / "train" / "checkpoints"),
+        "PYTHONHASHSEED": "0",
         "PYTHONUNBUFFERED": "1",
     }
 

@@ -8,7 +8,7 @@ from tidewater.cli.run.decide import MAX_QUICK_FAILURES, MAX_QUICK_LOSSES, Row, 
 from tidewater.contract.exit_codes import FAILED, FINISHED, KILLED, LEFT, USAGE
 from tidewater.elastic.launch.launcher import QUICK_SECONDS
 
-SEGMENTATION_FAULT = 139
+INTERRUPTED, SEGMENTATION_FAULT = 130, 139
 ALMOST = Row(failures=MAX_QUICK_FAILURES - 1, losses=MAX_QUICK_LOSSES - 1)
 
 
@@ -19,6 +19,7 @@ ALMOST = Row(failures=MAX_QUICK_FAILURES - 1, losses=MAX_QUICK_LOSSES - 1)
         pytest.param(KILLED, 1, Row(), False, Verdict(Then.REPLACE, Row(losses=1)), id="killed"),
         pytest.param(LEFT, 1, Row(losses=4), False, Verdict(Then.REPLACE, Row(losses=5)), id="left-by-itself"),
         pytest.param(FAILED, 1, Row(losses=4), False, Verdict(Then.REPLACE, Row(1, 4)), id="may-not-happen-again"),
+        pytest.param(INTERRUPTED, 1, Row(), False, Verdict(Then.REPLACE, Row(1)), id="interrupted-alone"),
         pytest.param(FAILED, 1, ALMOST, False, Verdict(Then.GIVE_UP, Row(3, 19)), id="fails-at-each-start"),
         pytest.param(KILLED, 1, ALMOST, False, Verdict(Then.GIVE_UP, Row(2, 20)), id="no-memory-at-each-start"),
         pytest.param(FAILED, QUICK_SECONDS, ALMOST, False, Verdict(Then.REPLACE, Row()), id="a-long-run-begins-anew"),

@@ -127,13 +127,8 @@ def crew(tmp_path: Path, script: str, *, workers: int = 2) -> Crew:
 def test_a_permanent_failure_ends_the_run_with_its_exit_code_and_last_lines(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    script = PATIENT.replace("time", "time, pathlib", 1).replace(
-        "time.sleep(60)",
-        "while os.environ['TIDEWATER_WORKER'] == 'worker-1':\n"
-        "    print('no data in', os.environ['TIDEWATER_METRICS_PORT'], end='')\n"
-        "    sys.exit(2)\n"
-        "time.sleep(60)",
-    )
+    fails = "print('no data in', os.environ['TIDEWATER_METRICS_PORT'], end='')\n    sys.exit(2)\n"
+    script = PATIENT.replace("time.sleep", f"if os.environ['TIDEWATER_WORKER'] == 'worker-1':\n    {fails}time.sleep")
     assert crew(tmp_path, script).run() == exit_codes.USAGE
     out, err = capfd.readouterr()
     assert "worker-1 | no data in 9001\n" in out

@@ -135,6 +135,7 @@ def environment_of(script: Path, options: Options, etcd: str, environ: Mapping[s
     job = options.job or script.stem
     checkpoints = environ.get(env.CHECKPOINTS) or str(Path.cwd() / FOLDER / job / "checkpoints")
     return {
+        **env.FIXED_HASHES,
         **{name: value for name, value in environ.items() if name not in (env.LOCAL_RANK, env.LOCAL_SIZE)},
         env.JOB: job,
         env.ETCD: etcd,

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from tidewater.contract.exit_codes import FINISHED, NOT_THE_WORKERS_FAULT, RETRYABLE
+from tidewater.contract.exit_codes import ALWAYS_RETRIED, FINISHED, NOT_THE_WORKERS_FAULT, RETRYABLE
 from tidewater.elastic.launch import launcher
 
 MAX_QUICK_FAILURES = launcher.MAX_QUICK_FAILURES
@@ -58,7 +58,7 @@ def decide(code: int, *, ran_seconds: float, row: Row, ending: bool) -> Verdict:
     if ending or code == FINISHED:
         return Verdict(Then.REST, row)
     lost = code in NOT_THE_WORKERS_FAULT
-    if not lost and code not in RETRYABLE:
+    if not lost and code not in (*RETRYABLE, *ALWAYS_RETRIED):
         return Verdict(Then.GIVE_UP, row)
     if ran_seconds >= launcher.QUICK_SECONDS:
         return Verdict(Then.REPLACE, Row())

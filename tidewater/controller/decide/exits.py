@@ -17,16 +17,13 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import Enum
 
-from tidewater.contract.exit_codes import NOT_THE_WORKERS_FAULT
+from tidewater.contract.exit_codes import ALWAYS_RETRIED, NOT_THE_WORKERS_FAULT
 from tidewater.controller.decide.actions import Emit
 from tidewater.controller.decide.observed import PodView
 from tidewater.elasticjob.choices import RestartPolicy
 from tidewater.elasticjob.model import ReplicaSpec
 from tidewater.elasticjob.names import Reason
 from tidewater.elasticjob.status import Status
-
-RETRYABLE = frozenset({130, 138})
-"""Exit codes that ExitCode retries and counts: SIGINT and SIGUSR1. It also retries SIGKILL and SIGTERM, uncounted."""
 
 BACKOFF = timedelta(seconds=10)
 LONGEST_BACKOFF = timedelta(seconds=300)
@@ -97,7 +94,7 @@ def verdict(pod: PodView, replica: ReplicaSpec) -> Verdict:
         return Verdict.RETRY if pod.signals > FREE_SIGNALS else Verdict.REPLACE
     if replica.restart_policy is not RestartPolicy.EXIT_CODE:
         return Verdict.RETRY
-    retried = pod.exit_code in RETRYABLE or pod.exit_code in replica.retryable_exit_codes
+    retried = pod.exit_code in ALWAYS_RETRIED or pod.exit_code in replica.retryable_exit_codes
     return Verdict.RETRY if retried else Verdict.PERMANENT
 
 
