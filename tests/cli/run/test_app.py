@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,7 +14,10 @@ from typer.testing import CliRunner
 from tests.elastic.workers import free_port
 from tidewater.cli.app import app
 from tidewater.cli.run.app import Options, checkpoints_of, environment_of
+from tidewater.cli.run.output import Output
 from tidewater.contract import env
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture
@@ -96,3 +102,27 @@ def test_workers_have_the_variables_of_a_pod(tmp_path: Path, monkeypatch: pytest
 )
 def test_the_checkpoints_are_where_the_scripts_flags_say(flags: list[str], place: str) -> None:
     assert checkpoints_of(flags, {env.CHECKPOINTS: "/default"}) == place
+
+
+def test_the_scripts_help_needs_no_etcd(script: str, capfd: pytest.CaptureFixture[str]) -> None:
+    Path(script).write_text("import sys\nprint('flags:', *sys.argv[1:])\nsys.exit(5)\n")
+    assert refused(script, "--lr=1", "--help") == (5, "")
+    assert capfd.readouterr().out == "flags: --lr=1 --help\n"
+
+
+@pytest.mark.parametrize(("no_color", "line"), [("", "\x1b[36mworker-0 |\x1b[0m text\n"), ("1", "worker-0 | text\n")])
+def test_no_color_is_respected_on_a_terminal(
+    no_color: str, line: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in {"TERM": "xterm", "FORCE_COLOR": "1", "NO_COLOR": no_color}.items():
+        monkeypatch.setenv(name, value)
+    output = Output(1)
+    output.line("worker-0", "text")
+    output.flush()
+    assert capfd.readouterr().out == line
+
+
+def test_the_command_does_without_torch() -> None:
+    code = "import sys, tidewater.cli.app, tidewater.cli.run.workers; sys.exit('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=os.environ, timeout=60, check=False)
+    assert done.returncode == 0
