@@ -34,7 +34,7 @@ def test_todays_torchrun_gets_todays_flags_in_the_container_that_trains() -> Non
     assert trainer["args"] == [
         "--rdzv-backend=etcd-v2",
         "--rdzv-endpoint=etcd-service:2379",
-        "--rdzv-id=imagenet",
+        "--rdzv-id=imagenet-uid-of-imagenet",
         "--nnodes=1:3",
         "train.py",
         "--epochs=3",

@@ -208,7 +208,7 @@ def _torchrun(job: ElasticJob) -> list[str]:
     return [
         f"--rdzv-backend={job.spec.rdzv_backend}",
         f"--rdzv-endpoint={job.spec.rdzv_endpoint}",
-        f"--rdzv-id={job.name}",
+        f"--rdzv-id={job.name}-{job.uid}",  # a run that is finished closes its id, and the job may be applied again
         f"--nnodes={low}:{high}",
     ]
 

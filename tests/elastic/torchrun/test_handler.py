@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
+from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
+from torch.distributed.elastic.rendezvous import registry
 from torch.distributed.elastic.rendezvous.api import (
     RendezvousClosedError,
     RendezvousConnectionError,
@@ -16,6 +18,7 @@ from torch.distributed.elastic.rendezvous.api import (
     RendezvousStateError,
     RendezvousTimeoutError,
 )
+from torch.distributed.launcher.api import LaunchConfig, launch_agent
 
 from tests.elastic.etcd.fake_client import FakeStore
 from tests.processes import eventually
@@ -48,6 +51,9 @@ class World:
 
     def next(self, handler: EtcdRendezvous) -> Future[RendezvousInfo]:
         return self._pool.submit(handler.next_rendezvous)
+
+    def run(self, work: Callable[[], object]) -> Future[object]:
+        return self._pool.submit(work)
 
     def together(self, *handlers: EtcdRendezvous) -> list[RendezvousInfo]:
         """Bring all handlers into one round; return their results in the order of their ranks."""
@@ -149,6 +155,19 @@ def test_a_member_that_finishes_closes_the_run_for_all(world: World) -> None:
     assert b.num_nodes_waiting() == 0
     with pytest.raises(RendezvousClosedError, match="'run' is finished"):
         world.next(world.handler()).result(60)
+
+
+@pytest.mark.parametrize(("program", "closes"), [("true", True), ("false", False)])
+def test_torchruns_agent_closes_the_run_only_when_its_workers_succeed(
+    world: World, monkeypatch: pytest.MonkeyPatch, program: str, closes: bool
+) -> None:
+    handler, logs = world.handler(nodes=(1, 1)), DefaultLogsSpecs(log_dir=None)
+    monkeypatch.setattr(registry, "get_rendezvous_handler", lambda _: handler)
+    config = LaunchConfig(1, 1, 1, rdzv_backend="etcd-v3", run_id="run", max_restarts=0, logs_specs=logs)
+    config.monitor_interval = 0.02
+    agent = world.run(lambda: launch_agent(config, program, []))
+    assert (agent.exception(60) is None) == closes
+    assert bool(world.store.read(keys.rendezvous_closed("run")).entries) == closes
 
 
 def test_a_waiting_node_that_ends_does_not_close_the_run(world: World) -> None:

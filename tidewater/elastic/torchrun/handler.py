@@ -16,6 +16,7 @@ import atexit
 import contextlib
 import secrets
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -147,8 +148,14 @@ class EtcdRendezvous(RendezvousHandler):
             return 0
 
     def shutdown(self) -> bool:
-        """See base class. Closes the run if this node took part; a node that only waited in line just leaves."""
-        if self._joined is not None and self._view().number == self._joined.number:
+        """See base class. Close the run if this node's workers have succeeded; a node that failed, or that only waited
+        in line, just leaves.
+
+        torch's launcher calls this in a ``finally``, without the result of the workers: it raises an exception at the
+        same time if they failed.
+        """
+        succeeded = sys.exc_info()[0] is None
+        if succeeded and self._joined is not None and self._view().number == self._joined.number:
             self.set_closed()
         self._withdraw()
         return True

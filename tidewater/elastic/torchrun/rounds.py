@@ -168,7 +168,7 @@ def nodes_waiting(view: View, me: str, joined: int, limits: Limits) -> int:
         joined: Number of the round in which its workers run.
     """
     if view.closed:
-        return 0  # the run is finished or given up: there is no next round
+        return 0  # the run is finished: there is no next round
     if view.round is None or view.number != joined or view.round.rank(me) is None:
         return 1
     newcomers = [node for node in ready(view) if view.round.rank(node.id) is None]
