@@ -9,7 +9,17 @@ import pytest
 import torch
 from torch import nn
 
-from tests.elastic.method.conftest import SAMPLES, Batch, Trainee, batches, bits, net, prepared
+from tests.elastic.method.conftest import (
+    SAMPLES,
+    Batch,
+    Trainee,
+    assert_same_bits,
+    batches,
+    bits,
+    mean_loss,
+    net,
+    prepared,
+)
 from tidewater.elastic.errors import ConfigError, Diverged
 from tidewater.elastic.group.group import Group
 from tidewater.elastic.method.losses import part_of
@@ -81,6 +91,68 @@ def test_a_step_of_padding_alone_has_no_gradients(group: Group) -> None:
     trainee.stepper.apply(outcome, 1.0)
     assert outcome.loss == 0.0
     assert all(map(torch.equal, bits(trainee.model), before))
+
+
+def without_labels(count: int) -> Batch:
+    """Return a batch with no label in its first samples."""
+    ((inputs, labels),) = batches(1)
+    labels[:count] = IGNORED
+    return inputs, labels
+
+
+@pytest.mark.parametrize("amp", ["off", "fp16"])
+@pytest.mark.parametrize("sizes", [(6, 6), (1,) * 12], ids=["halves", "one-each"])
+@pytest.mark.parametrize(
+    "constant",
+    [lambda pair: (0, 0), lambda pair: 0, lambda pair: torch.zeros(()), lambda pair: (pair[0].detach(), 0)],
+    ids=["numbers", "a-number", "a-tensor", "weight-0"],
+)
+def test_a_loss_that_is_constant_for_some_samples_adds_zeros(
+    group: Group, amp: str, sizes: Sequence[int], constant: Any
+) -> None:
+    def loss(model: nn.Module, batch: Batch) -> Any:
+        pair = total_loss(model, batch)
+        return pair if pair[1] else constant(pair)
+
+    def build(model: nn.Module) -> dict[str, Any]:
+        return {**with_totals(model), "loss": loss}
+
+    for count in (6, SAMPLES):
+        batch = without_labels(count)
+        mine, usual = Trainee(group, build, amp=amp), Trainee(group, with_totals, amp=amp)
+        for parts in (sizes, sizes[::-1]):
+            losses = [each.stepper.gradients(prepared(batch, parts), knows=False) for each in (mine, usual)]
+            assert losses[0].loss == losses[1].loss
+            for each, outcome in zip((mine, usual), losses, strict=True):
+                each.stepper.apply(outcome, 1.0)
+            assert_same_bits(bits(mine.model), bits(usual.model))
+
+
+def test_with_fp16_an_optimizer_without_gradients_in_a_step_changes_nothing(group: Group) -> None:
+    def build(model: nn.Module) -> dict[str, Any]:
+        optimizers = [torch.optim.Adam(layer.parameters()) for layer in (model[0], model[2])]  # type: ignore[index]
+        return {
+            "optimizer": optimizers,
+            "loss": lambda model, batch: mean_loss(model[2], (torch.ones(12, 8), batch[1])),
+        }
+
+    trainee = Trainee(group, build, amp="fp16")
+    before = bits(trainee.model)
+    trainee.train(batches(2))
+    same = list(map(torch.equal, bits(trainee.model), before))
+    assert same == [True, True, False, False]
+
+
+@pytest.mark.parametrize("sizes", [(12,), (6, 6), (3, 1, 8)])
+def test_a_mean_over_no_labels_names_the_samples_and_the_remedy(group: Group, sizes: Sequence[int]) -> None:
+    trainee = Trainee(group, lambda model: {**with_totals(model), "loss": mean_loss})
+    with pytest.raises(Diverged, match=r"step 1 is nan, from the samples 0, 1, 2.* return a pair, the sum over"):
+        trainee.train([without_labels(SAMPLES)], sizes=sizes)
+
+
+def test_a_mean_that_is_not_a_number_does_not_count_for_a_rank_without_samples() -> None:
+    part = part_of(torch.tensor(float("nan")), weight=0.0, samples=5)
+    assert (part.value, part.weight) == (0.0, None)
 
 
 def test_a_sum_that_is_not_a_number_stops_training(group: Group) -> None:

@@ -27,6 +27,7 @@ single parameter is larger. With other gradients, the memory is that of the grad
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -38,6 +39,7 @@ from tidewater.elastic.group.ballot import seal
 from tidewater.elastic.group.buckets import Bucket, Memory, Named
 from tidewater.elastic.group.group import Group
 
+_MOST_IDLE = 100
 _COPIES = 2
 """Most sums of 16-bit gradients at a time: while one is sent, the next is prepared."""
 
@@ -58,6 +60,8 @@ class Reducer:
         self._early = self._buckets[:-1]
         """The sums of these buckets may start during the backward pass."""
         self._watching = False
+        self._idle = 0
+        """The number of steps without any gradient since the start; -1 once there was one."""
         self._begun: list[tuple[Any, Bucket, Memory]] = []
         """Sums that have been started and not completed, in order."""
         self._finished: list[tuple[Bucket, Memory]] = []
@@ -108,20 +112,29 @@ class Reducer:
 
         Return the sums of the load, one for each part. They and the gradients are valid until the next ``flush``.
 
-        Raise GroupBroken if a sum is missing: then the gradients are invalid. Raise RuntimeError, on all ranks, if no
-        rank has any gradient.
+        Raise GroupBroken if a sum is missing: then the gradients are invalid. A step in which no rank has any gradient
+        leaves None everywhere. Raise ConfigError if that was so in all of the first steps.
         """
         load, counts = self._complete()
         if counts.pop():
             counts = [one + other for one, other in zip(counts, self._sum_late_parts(), strict=True)]
-        if not any(counts):
-            raise RuntimeError("no gradient was computed: the loss depends on none of the model's parameters")
+        self._refuse_idle(any(counts))
         known = iter(counts)
         for bucket, memory in self._finished:
             bucket.keep(memory)
             for parameter, gradient in zip(bucket.parameters, memory.gradients, strict=True):
                 parameter.grad = gradient if next(known) else None
         return load
+
+    def _refuse_idle(self, trains: bool) -> None:
+        """Raise ConfigError if there has been no gradient in many steps since the start."""
+        self._idle = -1 if trains or self._idle < 0 else self._idle + 1
+        if self._idle == 1:
+            warnings.warn("no gradient was computed in a step: its loss depends on no parameter", stacklevel=2)
+        if self._idle == _MOST_IDLE:
+            raise ConfigError(
+                f"no gradient was computed in {_MOST_IDLE} steps: the loss depends on none of the model's parameters"
+            )
 
     def _hook(self, bucket: Bucket) -> Callable[[torch.Tensor], None]:
         def arrived(_: torch.Tensor) -> None:

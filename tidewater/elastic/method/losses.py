@@ -12,6 +12,9 @@ keeps gradients in the range of those of a mean, and ``divided`` returns what co
 
 from __future__ import annotations
 
+import itertools
+import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -24,6 +27,8 @@ Number = float | torch.Tensor
 _RIGHT = (
     "it must return one number, the mean over the batch, or a pair of numbers, the sum over the batch and its weight"
 )
+
+_MOST_NAMED = 20
 
 
 class Part(NamedTuple):
@@ -48,7 +53,8 @@ def part_of(result: Any, *, weight: float, samples: int) -> Part:
         samples: Number of samples of the step.
     """
     if not isinstance(result, tuple):
-        return Part(_one(result), weight, _number(result) * weight, None)
+        loss = _one(result)
+        return Part(loss, weight, _number(loss) * weight if weight else 0.0, None)
     if len(result) != 2:
         raise ConfigError(f"the training's loss returns {len(result)} values: {_RIGHT}")
     loss = _one(result[0])
@@ -65,12 +71,40 @@ class Total:
         self.weight: Number = 0.0
         self.weighted = False
         """Whether the losses are sums with weights."""
+        self._values: list[tuple[Number, int]] = []
 
-    def add(self, part: Part) -> None:
-        """Add a micro-batch."""
+    def add(self, part: Part, samples: int) -> None:
+        """Add a micro-batch of that many samples."""
+        self._values.append((part.value, samples))
         self.value = self.value + part.value
         if part.weight is not None:
             self.weight, self.weighted = self.weight + part.weight, True
+
+    def odd_samples(self, mine: Sequence[int]) -> list[int]:
+        """Return the samples, of all those of the rank, in micro-batches with a loss that is not a finite number."""
+        ends = itertools.accumulate((samples for _, samples in self._values), initial=0)
+        return [
+            sample
+            for (first, last), (value, _) in zip(itertools.pairwise(ends), self._values, strict=True)
+            if not math.isfinite(value)
+            for sample in mine[first:last]
+        ]
+
+
+def verdict(step: int, loss: float, samples: Sequence[int]) -> str:
+    """Return why training ends with a loss that is not a finite number. ``samples`` are those of this rank with it."""
+    listed = ", ".join(map(str, samples[:_MOST_NAMED])) + (", …" if len(samples) > _MOST_NAMED else "")
+    where = f", from the samples {listed}" if samples else ", from the samples of another worker, whose log names them"
+    empty = (
+        "A mean over no labels is nan too (CrossEntropyLoss if all are ignore_index): return a pair, the sum over the "
+        "labels and their number. "
+        if math.isnan(loss) and samples
+        else ""
+    )
+    return (
+        f"the loss of step {step} is {loss}{where}: lower the learning rate and look at the data. "
+        f"{empty}The last checkpoint is kept, and a restart would give the same result"
+    )
 
 
 def divided(value: float, weight: float, samples: int) -> tuple[float, float]:
@@ -82,6 +116,8 @@ def divided(value: float, weight: float, samples: int) -> tuple[float, float]:
 
 
 def _one(loss: Any) -> torch.Tensor:
+    if isinstance(loss, int | float) and not loss:  # the sum over no objects
+        return torch.zeros(())
     if not isinstance(loss, torch.Tensor):
         raise ConfigError(f"the training's loss returns a {type(loss).__name__}: {_RIGHT}")
     if loss.numel() != 1:

@@ -92,12 +92,10 @@ class Optimizers:
             settings["lr"] = rate * float(factor)  # a schedule may return a number of numpy's or torch's
         used = float(rates[0][0]["lr"])
         if self._before_step is not None:
-            for optimizer in self._optimizers:
+            for optimizer in filter(_has_gradients, self._optimizers):
                 self._scaler.unscale_(optimizer)
             self._before_step(self._model)
-        for optimizer in self._optimizers:
-            self._scaler.step(optimizer)
-        self._scaler.update()
+        self._step_optimizers()
         if self._schedulers:
             for settings, rate in rates:  # many schedulers derive the next learning rate from this one
                 settings["lr"] = rate
@@ -147,6 +145,17 @@ class Optimizers:
                 self._step_schedulers()
         return not difference
 
+    def _step_optimizers(self) -> None:
+        """Step every optimizer. The scaler accepts none without gradients, and no update if all are without."""
+        with_gradients = [each for each in self._optimizers if _has_gradients(each)]
+        for optimizer in self._optimizers:
+            if optimizer in with_gradients:
+                self._scaler.step(optimizer)
+            else:
+                optimizer.step()
+        if with_gradients:
+            self._scaler.update()
+
     def _step_schedulers(self) -> None:
         for scheduler in self._schedulers:
             try:
@@ -189,6 +198,10 @@ class Optimizers:
 def several(given: Any) -> tuple[Any, ...]:
     """Return what a training gives as one object or as a sequence."""
     return tuple(given) if isinstance(given, Sequence) else (given,)
+
+
+def _has_gradients(optimizer: Optimizer) -> bool:
+    return any(each.grad is not None for settings in optimizer.param_groups for each in settings["params"])
 
 
 def _load(optimizer: Optimizer, stored: Tree) -> None:

@@ -102,7 +102,7 @@ class Stepper:
         samples = max(micro.size for micro in prepared.micro)
         try:
             with memory.enough_memory(self._state, self._group, samples=samples, release=self._reducer.reset):
-                weighted = self._accumulate(prepared, knows)
+                total = self._accumulate(prepared, knows)
                 meanwhile()
                 sums = self._reducer.sums()
         except RuntimeError as error:
@@ -118,14 +118,12 @@ class Stepper:
         if compare:
             self._state.repairs = 0
         factor = 1.0
-        if weighted:
+        if total.weighted or weight:  # this rank's losses may all be constants without a weight
             loss, factor = losses.divided(loss, weight, len(prepared.step.samples))
         if not math.isfinite(loss):
             await_all(self._group)
-            raise Diverged(
-                f"the loss of step {self._state.step + 1} is {loss}: lower the learning rate and look at the data; "
-                "the last checkpoint is kept, and a restart would give the same result"
-            )
+            mine = prepared.step.share(self._group.rank, self._group.size)
+            raise Diverged(losses.verdict(self._state.step + 1, loss, total.odd_samples(mine)))
         return Outcome(loss, round(knowing) == self._group.size, self._buffers.sums(more > 0), factor)
 
     def apply(self, outcome: Outcome, factor: float) -> float:
@@ -136,7 +134,8 @@ class Stepper:
         self._buffers.apply(outcome.buffers)
         if outcome.gradient_factor != 1.0:
             gradients = [parameter.grad for parameter in self._parameters if parameter.grad is not None]
-            torch._foreach_mul_(gradients, outcome.gradient_factor)
+            if gradients:
+                torch._foreach_mul_(gradients, outcome.gradient_factor)
         alike = drawn_alike(self._seed, "update", self._state.step + 1, self._group.device)
         with memory.enough_for_the_optimizer(), alike:
             return self._state.optimizers.step(factor)
@@ -151,22 +150,22 @@ class Stepper:
         """Return a context for passes that don't train: what they change in buffers is undone."""
         return self._buffers.unchanged()
 
-    def _accumulate(self, prepared: Prepared, knows: bool) -> bool:
+    def _accumulate(self, prepared: Prepared, knows: bool) -> Total:
         """Run both passes of all micro-batches. The last one starts the sums over the ranks.
 
-        Return whether the losses are sums with weights.
+        Return the sum of this rank's losses.
         """
         self._reducer.reset()
         total, samples = Total(), len(prepared.step.samples)
         for index, micro in enumerate(prepared.micro[:-1]):
             with self._able_to_pass(micro, index):
                 part = self._forward(micro, samples)
-                total.add(part)
+                total.add(part, micro.size)
                 self._backward(part)
         micro = prepared.micro[-1]
         with self._able_to_pass(micro, len(prepared.micro) - 1):
             part = self._forward(micro, samples)
-            total.add(part)
+            total.add(part, micro.size)
             weights = [each.weight for each in prepared.micro]
             self._buffers.take()
             more = self._buffers.send(sum(weights))
@@ -177,7 +176,7 @@ class Stepper:
             if not any(weights):  # without samples of its own, a rank has no gradient
                 self._reducer.reset()
         self._reducer.flush([self._ballot, self._check])
-        return total.weighted
+        return total
 
     def _vote(self, *values: Number) -> None:
         """Fill in the ballot with this rank's values."""
@@ -201,8 +200,9 @@ class Stepper:
         return losses.part_of(loss, weight=micro.weight, samples=samples)
 
     def _backward(self, part: Part) -> None:
-        """Add the gradients of a part of the loss."""
-        torch.autograd.backward(part.loss, self._state.scaler.scale(torch.full_like(part.loss, part.seed)))
+        """Add the gradients of a part of the loss. It has none if it is a constant, as where no sample has a label."""
+        if part.loss.requires_grad:
+            torch.autograd.backward(part.loss, self._state.scaler.scale(torch.full_like(part.loss, part.seed)))
 
 
 def refuse_synchronised(model: nn.Module) -> None:

@@ -81,8 +81,8 @@ class Updates:
         )
 
         def apply(outcome: Outcome) -> float:
-            if mine.total != mine.whole:
-                gradients = [each.grad for each in self._parameters if each.grad is not None]
+            gradients = [each.grad for each in self._parameters if each.grad is not None]
+            if gradients and mine.total != mine.whole:
                 torch._foreach_mul_(gradients, mine.whole / mine.total)
             self._buffers.apply(outcome.buffers)
             with drawn_alike(self._session.config.seed, "update", state.step + 1, self._session.worker.group.device):
