@@ -42,8 +42,6 @@ class Optimizers:
         self._model, self._before_step, self._scaler = training.model, training.before_step, scaler
         _check_optimizers(training, self._optimizers)
         _check_schedulers(training, self._optimizers, self._schedulers)
-        for settings in self.groups():
-            settings.setdefault("initial_lr", settings["lr"])
         for each in self.averaging:
             each.train()  # else it refuses its first step
         self._names = {id(parameter): plain(name) for name, parameter in training.model.named_parameters()}
@@ -84,22 +82,21 @@ class Optimizers:
         """Step every optimizer, then every scheduler. Return the first group's learning rate in this step.
 
         Args:
-            factor: On the learning rates that the schedulers give, or on the initial ones if there are no schedulers.
+            factor: On the learning rates in the parameter groups, which are those of the script or of its schedulers.
         """
-        given = "lr" if self._schedulers else "initial_lr"
-        rates = [(settings, settings[given]) for settings in self.groups()]
-        for settings, rate in rates:
-            settings["lr"] = rate * float(factor)  # a schedule may return a number of numpy's or torch's
-        used = float(rates[0][0]["lr"])
+        rates = [(settings, settings["lr"], settings["lr"] * float(factor)) for settings in self.groups()]
+        for settings, _, rate in rates:
+            settings["lr"] = rate
         if self._before_step is not None:
             for optimizer in filter(_has_gradients, self._optimizers):
                 self._scaler.unscale_(optimizer)
             self._before_step(self._model)
+        used = float(rates[0][0]["lr"])
         self._step_optimizers()
-        if self._schedulers:
-            for settings, rate in rates:  # many schedulers derive the next learning rate from this one
-                settings["lr"] = rate
-            self._step_schedulers()
+        for settings, given, rate in rates:  # many schedulers derive the next learning rate from the given one
+            if settings["lr"] == rate:  # otherwise the hook has set another one, which holds
+                settings["lr"] = given
+        self._step_schedulers()
         return used
 
     def tree(self) -> Tree:
@@ -282,7 +279,7 @@ def _check_schedulers(
         if isinstance(scheduler, ReduceLROnPlateau):
             raise ConfigError(
                 "the training's scheduler is a ReduceLROnPlateau, which needs a metric: schedulers are stepped after "
-                "every step, and there is no metric then; use another one"
+                "every step, and there is no metric then; step it in on_step and put it into stateful"
             )
         if not any(scheduler.optimizer is each for each in optimizers):
             raise ConfigError(f"the training's scheduler, {name}, is of another optimizer than the training's")

@@ -198,8 +198,9 @@ def test_gradients_of_parameters_outside_the_optimizer_do_not_accumulate(group: 
 def test_the_learning_rate_is_the_initial_rate_times_the_factor_after_any_number_of_calls(group: Group) -> None:
     stepper, state = made(group)
     for factor in (0.5, 0.25):
-        stepper.apply(stepper.gradients(prepared(6), knows=False), factor=factor)
-        assert next(state.optimizers.groups())["lr"] == pytest.approx(0.1 * factor)
+        used = stepper.apply(stepper.gradients(prepared(6), knows=False), factor=factor)
+        assert used == pytest.approx(0.1 * factor)
+        assert next(state.optimizers.groups())["lr"] == 0.1
 
 
 def test_all_ranks_learn_with_the_gradients_whether_every_rank_knows_of_a_change(group: Group) -> None:
