@@ -9,11 +9,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from torch import nn
 
 from tests.elastic.checkpoint.conftest import LINE, Slow, Told, at, small
 from tests.elastic.session.test_fencing import GENERATION, NEXT
 from tidewater.elastic.checkpoint import Checkpoints, Place, places
-from tidewater.elastic.errors import ConfigError, GroupBroken, StoreError
+from tidewater.elastic.errors import ConfigError, Diverged, GroupBroken, StoreError
 from tidewater.elastic.membership.rules import View
 from tidewater.elastic.session import ending
 from tidewater.elastic.session.ending import Ending
@@ -63,8 +64,14 @@ class World:
         self.checkpoints = Checkpoints(where, keep=2, log=told.log)
         self.broken = ""
         self.problem = ""
+        self.model = nn.Linear(1, 1)
         state = SimpleNamespace(
-            step=28, accuracy=0.9, history=FINAL, saved_tree=lambda: small(28), check=self._check_state
+            step=28,
+            accuracy=0.9,
+            history=FINAL,
+            saved_tree=lambda: small(28),
+            check=self._check_state,
+            model=self.model,
         )
         group = SimpleNamespace(check=self._check)
         worker: Any = SimpleNamespace(coordinator=self.etcd, group=group, state=state, checkpoints=self.checkpoints)
@@ -97,6 +104,16 @@ def full(told: Told, folder: Path) -> World:
     """Return a worker with a single place, which refuses checkpoints until the file in its way is removed."""
     folder.write_text("in the way")
     return World(told, *places(str(folder)))
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_job_with_a_nan_gradient_in_its_last_step_does_not_finish(told: Told, folder: Path, rank: int) -> None:
+    world = World(told, *places(str(folder)))
+    world.model.bias.data.fill_(float("nan"))
+    with pytest.raises(Diverged, match="after step 28 the parameter bias is not a finite number"):
+        world.finish(rank)
+    assert world.etcd.recorded == []
+    assert world.checkpoints.newest(LINE) is None
 
 
 def test_a_final_checkpoint_that_fails_is_saved_again_before_the_job_is_finished(

@@ -81,6 +81,7 @@ class World:
             micro_batch=4,
             history=at(28, 4),
             saved_tree=lambda: small(28),
+            model=torch.nn.Linear(1, 1),
             pending=LAST,
         )
 

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from tests.elastic.checkpoint.conftest import LINE, Told, at, save, small
 from tidewater.contract import exit_codes, leaving
@@ -61,6 +62,7 @@ class Leaver:
             history=at(28, 4),
             cursor=SimpleNamespace(offset=4),
             saved_tree=lambda: self.state,
+            model=torch.nn.Linear(1, 1),
             pending=LAST,
         )
         worker: Any = SimpleNamespace(

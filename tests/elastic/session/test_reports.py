@@ -17,7 +17,7 @@ from torch.utils.data import TensorDataset
 
 from tests.elastic.checkpoint.conftest import Told
 from tidewater.elastic.data.sampler import Cursor
-from tidewater.elastic.errors import ConfigError
+from tidewater.elastic.errors import ConfigError, Diverged
 from tidewater.elastic.observe.log import Log
 from tidewater.elastic.observe.meter import Changed
 from tidewater.elastic.session.reports import Part, Reports
@@ -108,6 +108,21 @@ def train(generation: int, *workers: Worker) -> None:
     for rank, worker in enumerate(workers):
         worker.reports.settle(rank)
         apply(generation, len(workers), worker, rank)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_state_that_is_not_finite_is_not_saved_and_ends_all_workers(value: float) -> None:
+    workers = [Worker(name, Log(name)) for name in "ab"]
+    train(1, *workers)
+    begin(1, *workers)
+    for rank, worker in enumerate(workers):
+        worker.reports.settle(rank)
+        apply(1, 2, worker, rank)
+        worker.model.weight.data.fill_(value)
+    for rank, worker in enumerate(workers):
+        with pytest.raises(Diverged, match="after step 2 the parameter weight is not a finite number"):
+            worker.reports.settle(rank)
+        assert worker.saved == []
 
 
 def settle(*workers: Worker) -> None:

@@ -16,6 +16,7 @@ from tidewater.elastic.errors import ConfigError, StoreError
 from tidewater.elastic.membership.rules import Generation, has_heirs
 from tidewater.elastic.observe.log import Log
 from tidewater.elastic.session.fencing import Fence
+from tidewater.elastic.session.state import refuse_divergence
 from tidewater.elastic.session.worker import Worker, save
 
 _LOOK_SECONDS = 0.2
@@ -47,8 +48,10 @@ class Ending:
 
         Return when the job is finished, or when the next generation has to finish it because the membership changes or
         this worker must end. Raise GroupBroken when a peer fails, and ConfigError on all ranks if the state can't be
-        saved because of what it contains: no retry would help.
+        saved because of what it contains: no retry would help. Raise
+        Diverged, on all ranks, if the state is not finite: no later step shows that of the last one.
         """
+        refuse_divergence(self._worker.state.model, self._worker.state.step)
         problem = self._problem()
         if problem:
             raise ConfigError(
@@ -92,6 +95,7 @@ class Ending:
         heirs = generation is not None and has_heirs(view, generation)
         saved = None
         if state.present and (not heirs or (self._overdue() and not behind)):
+            refuse_divergence(state.model, state.step)
             saved = self._saved_until(until)
             # Another checkpoint may count more: then the last step of this worker is not part of what others continue.
             lineage = view.generation.lineage if view.generation else ""

@@ -32,7 +32,7 @@ from tidewater.elastic.config import Config
 from tidewater.elastic.errors import ConfigError
 from tidewater.elastic.observe.log import Log
 from tidewater.elastic.observe.meter import Changed, Meter
-from tidewater.elastic.session.state import made_in
+from tidewater.elastic.session.state import made_in, refuse_divergence
 from tidewater.elastic.session.worker import Worker, save
 from tidewater.elastic.training import Report
 
@@ -82,11 +82,14 @@ class Reports:
         """Report the last applied step, which is final now, and save it if it is due. Return whether one was pending.
 
         ``rank`` is that of this worker now; -1 if it is in no generation. Raise ConfigError if the state can't be saved
-        after the first step of this process, or for the third checkpoint in a row.
+        after the first step of this process, or for the third checkpoint in a row; Diverged,
+        on all ranks, if the state to save is not finite.
         """
         report = self._tell()
         if report and report.rank >= 0 and rank >= 0:
             due = report.step % self._config.checkpoint_every == 0
+            if due:
+                refuse_divergence(self._worker.state.model, self._worker.state.step)
             if due and rank == 0:
                 save(self._worker)
             if due or not self._checked:

@@ -30,7 +30,7 @@ from tidewater.elastic.buffers import slots
 from tidewater.elastic.checkpoint.lineage import History, begun
 from tidewater.elastic.compiled import plain
 from tidewater.elastic.data.sampler import Cursor
-from tidewater.elastic.errors import ConfigError, RecordError
+from tidewater.elastic.errors import ConfigError, Diverged, RecordError
 from tidewater.elastic.method.modules import Attributes, evaluating
 from tidewater.elastic.method.optimizers import Optimizers
 from tidewater.elastic.training import AnyTraining, Report
@@ -276,6 +276,17 @@ class State:
                 data = tensor.detach().cpu().contiguous().view(-1).view(torch.uint8)
                 digest.update(data.numpy().tobytes())
         return digest.hexdigest()[:16]
+
+
+def refuse_divergence(model: nn.Module, step: int) -> None:
+    """Raise Diverged if a parameter is not finite after that step. Nothing of such a state is saved or final."""
+    for name, parameter in model.named_parameters():
+        if not bool(torch.isfinite(parameter.detach()).all()):
+            raise Diverged(
+                f"after step {step} the parameter {plain(name)} is not a finite number: a gradient or the optimizer's "
+                "step was not, though the loss was; lower the learning rate, clip gradients in before_step, and look "
+                "at the data. The last checkpoint is kept, and a restart would give the same result"
+            )
 
 
 def made_in(runs: Sequence[Sequence[int]], step: int, last: int) -> int:
