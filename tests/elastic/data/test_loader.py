@@ -263,7 +263,7 @@ def test_an_error_of_the_dataset_reaches_the_caller_and_no_step_is_skipped(
 ) -> None:
     loader = opened(Spoilt(ConfigError("7.png is not a readable image")), workers=workers)
     loader.start(at(batch_size=TOTAL))
-    with pytest.raises(ConfigError, match=r"^7\.png is not a readable image$"):
+    with pytest.raises(ConfigError, match=r"^sample 7 of the dataset: 7\.png is not a readable image$"):
         loader.next()
     with pytest.raises(RuntimeError, match="no step"):
         loader.next()
@@ -272,8 +272,24 @@ def test_an_error_of_the_dataset_reaches_the_caller_and_no_step_is_skipped(
 def test_an_unexpected_error_comes_with_the_traceback_of_its_process(opened: Callable[..., Loader]) -> None:
     loader = opened(Spoilt(KeyError("boxes")), workers=1)
     loader.start(at(batch_size=TOTAL))
-    with pytest.raises(KeyError, match=r"(?s)boxes.*__getitem__|__getitem__.*boxes"):
+    with pytest.raises(KeyError, match=r"(?s)boxes.*__getitem__|__getitem__.*boxes") as raised:
         loader.next()
+    assert "sample 7 of the dataset" in str(raised.value)
+
+
+def test_an_unexpected_error_of_a_sample_or_of_collate_names_the_samples() -> None:
+    def collate(items: list[Any]) -> Any:
+        raise ValueError("stack expects equal sizes")
+
+    for dataset, joined, named in ((Spoilt(KeyError("boxes")), None, "7"), (Numbers(), collate, "1, 7, 2")):
+        held_out = {"validation": dataset}
+        loader = Loader(dataset, LoaderSettings(seed=3), collate=joined, device=CPU, **held_out)  # type: ignore[arg-type]
+        with pytest.raises((KeyError, ValueError)) as raised:
+            loader.batch([1, 7, 2], epoch=0)
+        assert raised.value.__notes__[-1].endswith(f"{named} of the dataset")
+        with pytest.raises((KeyError, ValueError)) as raised:
+            list(loader.validation([[1, 7, 2]]))
+        assert raised.value.__notes__[-1].endswith(f"{named} of the validation data")
 
 
 def test_worker_processes_ignore_signals_for_the_training_process(opened: Callable[..., Loader]) -> None:

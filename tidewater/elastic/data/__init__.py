@@ -9,4 +9,5 @@ dataset   the `dataset` sub-command: puts a dataset on the volume once, and veri
 archive   downloads and unpacks an archive of images
 folders   lists the images of each class in a folder
 device    batches on the device that computes with them
+sample_errors   errors of a dataset, with the samples that they are about
 """

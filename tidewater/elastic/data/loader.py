@@ -34,6 +34,7 @@ from typing import Any, TypeVar, cast
 import torch
 from torch.utils.data import DataLoader, Dataset, default_collate
 
+from tidewater.elastic.data.sample_errors import naming
 from tidewater.elastic.data.sampler import Cursor, Step, plan
 from tidewater.elastic.data.seeds import (
     Generator,
@@ -320,6 +321,7 @@ class _Source(Dataset[_Answer]):
     def prepare(self, request: Request, before: States) -> Any:
         """Return the batch, or None when it is no longer wanted. ``before`` is the state of the generators."""
         dataset: Any = self._datasets[request.validation]
+        data = "validation data" if request.validation else "dataset"
         while True:
             unused = [(generator, state) for generator, state in before if generator not in self._used]
             items = []
@@ -328,8 +330,10 @@ class _Source(Dataset[_Answer]):
                     return None
                 if self._used:
                     seed_generators(self._seed, request.epoch, sample, self._used)
-                items.append(dataset[sample])
-            batch = self._collate(items)
+                with naming((sample,), data):
+                    items.append(dataset[sample])
+            with naming(request.samples, data):
+                batch = self._collate(items)
             moved = [generator for generator, state in unused if generator.state() != state]
             if not moved:
                 return batch

@@ -26,6 +26,7 @@ from torch.utils import _pytree as pytree
 from torch.utils.data import Dataset, IterableDataset, default_collate
 
 from tidewater.elastic.data.loader import Collate, Loader, LoaderSettings, Micro, Prepared, requests_of
+from tidewater.elastic.data.sample_errors import naming
 from tidewater.elastic.data.sampler import Cursor, Step
 from tidewater.elastic.data.seeds import generators_kept, seed_generators
 from tidewater.elastic.errors import ConfigError
@@ -219,7 +220,8 @@ class StreamLoader(Loader):
         for request in requests_of(step, cursor.epoch, place, tag=0):
             # A negative number is that of no sample.
             seed_generators(self._settings.seed, cursor.epoch, -1 - request.samples[-1])
-            batch = self._collate([items[number] for number in request.samples])
+            with naming(request.samples):
+                batch = self._collate([items[number] for number in request.samples])
             micro.append(Micro(batch, request.weight, len(request.samples)))
         return Prepared(step, tuple(micro))
 

@@ -1,0 +1,25 @@
+"""Errors of a script's dataset or collate function, with the samples that they are about.
+
+with naming((17,)):
+    item = dataset[17]
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+
+from tidewater.elastic.errors import ConfigError
+
+
+@contextlib.contextmanager
+def naming(samples: Sequence[int], data: str = "dataset") -> Iterator[None]:
+    """Let an error name the samples: in the sentence of a ConfigError, below the traceback of any other."""
+    where = f"sample{'s' if len(samples) > 1 else ''} {', '.join(map(str, samples))} of the {data}"
+    try:
+        yield
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from error
+    except Exception as error:
+        error.add_note(f"while preparing {where}")
+        raise
