@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import nn
 
-from tests.elastic.checkpoint.conftest import LINE
+from tests.elastic.checkpoint.conftest import LINE, Told
 from tests.elastic.schedules.script import Numbers
 from tidewater.elastic.checkpoint import Checkpoints, places
 from tidewater.elastic.errors import ConfigError, Drifted, GroupBroken, RecordError
@@ -149,6 +149,16 @@ def checkpoints(tmp_path: Path, quiet: Log) -> Checkpoints:
 
 def save(checkpoints: Checkpoints, state: State) -> None:
     assert checkpoints.save(state.history, state.tree(), wait=True)
+
+
+@pytest.mark.parametrize(("number", "said"), [(1, 0), (7, 1)], ids=["new-job", "job-that-was-far"])
+def test_a_cold_start_without_a_checkpoint_is_said_if_etcd_knows_of_earlier_generations(
+    checkpoints: Checkpoints, told: Told, number: int, said: int
+) -> None:
+    restore(fresh(), checkpoints, number, told.log)
+    events = told.of("begins_again")
+    assert len(events) == said
+    assert all("--checkpoints" in str(event["reason"]) for event in events)
 
 
 def test_a_state_left_behind_is_replaced_by_a_checkpoint_of_a_newer_generation(

@@ -29,6 +29,10 @@ from tidewater.elastic.session.worker import Worker, save
 
 _HANDOVER_SECONDS = 30.0
 _LOOK_SECONDS = 0.2
+_NO_CHECKPOINT = (
+    "etcd knows of earlier generations of this job, and there is no checkpoint: training begins at step 0. If steps "
+    "are lost by that, stop the workers and look at --checkpoints: it must be the place of the last run"
+)
 _SYNC_SECONDS = 600.0
 
 
@@ -194,6 +198,8 @@ def _restore(worker: Worker, generation: Generation, exchange: Exchange, log: Lo
     _await_leavers(worker, generation, exchange.wanted)
     state = worker.state
     found = worker.checkpoints.load(generation.lineage)
+    if not found and not state.step and generation.number > 1:
+        log.event("begins_again", generation=generation.number, reason=_NO_CHECKPOINT)
     if found:
         _refuse_older_etcd(found, generation)
     elif state.step and not state.present:
