@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -63,6 +64,42 @@ def training(dataset: Any, total_steps: int = 0, **more: Any) -> Training:
 def test_a_dataset_without_a_length_is_refused_with_the_reason_and_the_remedy() -> None:
     with pytest.raises(ConfigError, match=r"Endless, has no .* exactly once .* __len__ and __getit"):
         check(training(Endless()), CONFIG)
+
+
+def test_an_empty_dataset_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"dataset, TensorDataset, is empty: .* path"):
+        check(training(TensorDataset(torch.zeros(0))), CONFIG)
+
+
+class Distributed(nn.parallel.DistributedDataParallel):
+    """One without a process group."""
+
+    def __init__(self, module: nn.Module) -> None:
+        nn.Module.__init__(self)
+        self.module = module
+
+
+@pytest.mark.parametrize(
+    ("model", "named"),
+    [
+        (nn.Sequential(nn.LazyLinear(3)), r"0\.weight of the training's model is not initialized.*pass one batch"),
+        (nn.DataParallel(nn.Linear(1, 1)), r"model is a DataParallel.*give the model in it, model\.module"),
+        (Distributed(nn.Linear(1, 1)), r"model is a Distributed.*give the model in it, model\.module"),
+    ],
+    ids=["lazy", "DataParallel", "DistributedDataParallel"],
+)
+def test_a_model_that_can_not_be_trained_as_it_is_is_refused_with_the_remedy(model: nn.Module, named: str) -> None:
+    with pytest.raises(ConfigError, match=named):
+        check(replace(training(TensorDataset(torch.zeros(9))), model=model), CONFIG)
+
+
+def test_another_default_dtype_is_refused() -> None:
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        with pytest.raises(ConfigError, match=r"set_default_dtype\(torch\.bfloat16\).*--amp bf16"):
+            check(training(TensorDataset(torch.zeros(9))), CONFIG)
+    finally:
+        torch.set_default_dtype(torch.float32)
 
 
 def test_a_stream_that_can_continue_is_accepted() -> None:

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+from torch import nn
+from torch.nn.parameter import is_lazy
 from torch.optim.lr_scheduler import OneCycleLR
 
 from tidewater.elastic.config import Config
@@ -18,6 +21,7 @@ from tidewater.elastic.training import Training, constant
 
 def check(training: Training, config: Config) -> None:
     """Raise ConfigError, which names the part of the training and the remedy, if the runtime can't train it."""
+    _check_model(training.model)
     dataset = training.dataset
     if is_stream(dataset):
         _check_stream(training, config)
@@ -26,6 +30,11 @@ def check(training: Training, config: Config) -> None:
             f"the training's dataset, {type(dataset).__name__}, has no length or no index: every sample is used "
             "exactly once per epoch at any number of workers, for which the runtime must choose samples by their "
             "index; give it __len__ and __getitem__, for example with a list of the records' places in their files"
+        )
+    elif not length(dataset):
+        raise ConfigError(
+            f"the training's dataset, {type(dataset).__name__}, is empty: look at the path that it reads, and at "
+            "what it selects"
         )
     if training.validation is not None and not _is_indexed(training.validation):
         raise ConfigError(
@@ -46,6 +55,25 @@ def check(training: Training, config: Config) -> None:
                     f"the training's scheduler, OneCycleLR, has total_steps={scheduler.total_steps}, and the job has "
                     f"{steps} steps: give it {'config.max_steps' if samples is None else 'config.steps(len(dataset))'}"
                 )
+
+
+def _check_model(model: nn.Module) -> None:
+    if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
+        raise ConfigError(
+            f"the training's model is a {type(model).__name__}, which would sum the gradients a second time: give the "
+            "model in it, model.module"
+        )
+    for name, value in (*model.named_parameters(), *model.named_buffers()):
+        if is_lazy(value):
+            raise ConfigError(
+                f"{name} of the training's model is not initialized, since it is of a lazy module: pass one batch "
+                "through the model before you build the optimizer"
+            )
+    if torch.get_default_dtype() not in (torch.float32, torch.float64):
+        raise ConfigError(
+            f"the script has called torch.set_default_dtype({torch.get_default_dtype()}), in which numbers of the "
+            "training itself would be rounded: use --amp bf16, or model.to() with that type"
+        )
 
 
 def _is_indexed(dataset: object) -> bool:
