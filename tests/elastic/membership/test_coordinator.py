@@ -321,3 +321,16 @@ def test_a_worker_that_finds_another_secret_of_its_job_ends_with_the_cause(
     clock.now += 60
     with pytest.raises(TrainerError, match="must start again"):
         a.wait(lambda view: False, time.monotonic() + PATIENCE_SECONDS)
+
+
+def test_an_unreachable_etcd_is_said_once_and_not_at_every_attempt(
+    join: Join, store: FakeStore, quiet: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(quiet, "event", lambda name, **_: said.append(name))
+    coordinator = join("a")
+    store.away = True
+    for _ in range(5):
+        coordinator._publish()
+    store.away = False
+    assert said.count("etcd_unreachable") == 1

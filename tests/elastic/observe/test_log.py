@@ -7,7 +7,7 @@ import io
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidewater.elastic.observe.log import Log, line, parse
+from tidewater.elastic.observe.log import Lasting, Log, line, parse
 
 
 def test_a_report_begins_with_the_fields_of_the_design_in_order() -> None:
@@ -32,3 +32,14 @@ def test_events_begin_with_their_name_and_debug_events_are_off_by_default() -> N
 @given(st.text(st.characters(exclude_categories=["Cs", "Cc"])))
 def test_any_text_is_logged_and_parsed_unchanged(text: str) -> None:
     assert parse(line(value=text, next=1)) == {"value": text, "next": "1"}
+
+
+def test_a_lasting_trouble_is_said_at_once_then_at_growing_intervals_and_anew_after_a_pause() -> None:
+    now = 0.0
+    said: list[float] = []
+    log = Log("a", stream=io.StringIO(), listener=lambda name, fields: said.append(now))
+    lasting = Lasting(log, "etcd_unreachable", clock=lambda: now)
+    for second in (*range(1000), *range(2000, 2012)):
+        now = float(second)
+        lasting.say(error="refused")
+    assert said == [0, 10, 30, 70, 150, 310, 630, 2000, 2010]

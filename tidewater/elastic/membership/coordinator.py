@@ -32,7 +32,7 @@ from tidewater.elastic.etcd.client import Store, Watch
 from tidewater.elastic.membership import records, rules
 from tidewater.elastic.membership.rules import Generation, Inputs, Kind, Limits, Member, View
 from tidewater.elastic.membership.suspects import Missing, Sign, excused, heard, members_of, noted, unheard
-from tidewater.elastic.observe.log import Log
+from tidewater.elastic.observe.log import Lasting, Log
 
 _RETRY_SECONDS = 0.3
 _RENEWALS_IN_A_LEASE = 5
@@ -66,6 +66,7 @@ class Coordinator:
         self, store: Store, job: str, me: Member, *, limits: Limits, lease_seconds: int, log: Log
     ) -> None:
         self._store, self._job, self._me, self._log = store, job, me, log
+        self._away = Lasting(log, "etcd_unreachable")
         self._limits = replace(limits, takeover_seconds=_TAKEOVER_LEASES * lease_seconds)
         self._lease_seconds = lease_seconds
         self._grace_seconds = max(lease_seconds / _RENEWALS_IN_A_LEASE, _LEAST_GRACE_SECONDS)
@@ -200,7 +201,7 @@ class Coordinator:
                 self._store.put(keys.member(self._job, self._me.id), record, self._lease)
             except StoreError as error:
                 self._unpublished = True
-                self._log.event("etcd_unreachable", error=str(error))
+                self._away.say(error=str(error))
 
     def _renew_lease(self) -> None:
         asked_at = _clock()
@@ -245,7 +246,6 @@ class Coordinator:
                 self._publish()
 
     def _follow(self) -> None:
-        complained = 0.0
         while not self._stopping:
             try:
                 asked_at = _clock()
@@ -254,9 +254,7 @@ class Coordinator:
                 self._read_at = asked_at
                 self._watch_from(snapshot.revision + 1)
             except StoreError as error:
-                if time.monotonic() - complained > 10:
-                    self._log.event("etcd_unreachable", error=str(error))
-                    complained = time.monotonic()
+                self._away.say(error=str(error))
                 time.sleep(_RETRY_SECONDS)
             except RecordError as error:
                 return self._fail(error)
@@ -366,7 +364,7 @@ class Coordinator:
         try:
             done = self._store.put_if(keys.generation(self._job), record, view.generation_revision)
         except StoreError as error:
-            self._log.event("etcd_unreachable", error=str(error))
+            self._away.say(error=str(error))
             time.sleep(_RETRY_SECONDS)
             return True
         self._log.debug("proposed", generation=generation.number, cause=generation.cause, accepted=done)

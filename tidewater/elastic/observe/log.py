@@ -24,6 +24,8 @@ from typing import TextIO
 Value = str | int | float | bool | None
 Listener = Callable[[str, Mapping[str, Value]], None]
 
+_FIRST_SECONDS, _LONGEST_SECONDS = 10.0, 600.0
+_OVER_SECONDS = 30.0
 _BARE = re.compile(r"[^\s\"=]+")
 
 
@@ -83,6 +85,24 @@ class Log:
             stream = self._stream or sys.stdout
             stream.write(f"{text} {line(worker=self._worker, time=stamp)}\n")
             stream.flush()
+
+
+class Lasting:
+    """An event of a trouble that lasts: written at once, then at intervals that double. Threads may share it."""
+
+    def __init__(self, log: Log, name: str, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._log, self._name, self._clock = log, name, clock
+        self._last, self._due, self._interval = float("-inf"), 0.0, 0.0
+
+    def say(self, **fields: Value) -> None:
+        """Write the event if it is due. After half a minute without a call the trouble is a new one."""
+        now = self._clock()
+        if now - self._last > _OVER_SECONDS:
+            self._due, self._interval = now, _FIRST_SECONDS
+        self._last = now
+        if now >= self._due:
+            self._due, self._interval = now + self._interval, min(2 * self._interval, _LONGEST_SECONDS)
+            self._log.event(self._name, **fields)
 
 
 def _text(value: Value) -> str:

@@ -31,7 +31,7 @@ from tidewater.elastic.errors import ConfigError, Refused, StoreError
 from tidewater.elastic.etcd.client import EtcdStore
 from tidewater.elastic.etcd.probe import WHERE, first_contact
 from tidewater.elastic.etcd.secret import obtain, restore
-from tidewater.elastic.observe.log import Log, Value
+from tidewater.elastic.observe.log import Lasting, Log, Value
 from tidewater.elastic.observe.metrics import Metrics, open_metrics
 from tidewater.elastic.peer.handshake import Identity
 from tidewater.elastic.training import AnyTraining
@@ -50,7 +50,6 @@ if TYPE_CHECKING:
 
 _FIRST_VIEW_SECONDS = 5.0
 _RETRY_SECONDS = 0.3
-_COMPLAIN_SECONDS = 10.0
 
 
 class Ended(Exception):
@@ -141,6 +140,7 @@ class _Assembly:
         from tidewater.elastic.checkpoint import Checkpoints, places
 
         self._config, self._log, self._metrics = config, log, metrics
+        self._away = Lasting(log, "etcd_unreachable")
         self._started = time.monotonic()
         self._host = config.host or route_to(config.etcd[0])
         self._store = EtcdStore(config.etcd, access=config.etcd_access)
@@ -162,12 +162,12 @@ class _Assembly:
             first_contact(self._store, self._config.job, time.monotonic())
             return bool(self._store.read(keys.finished(self._config.job)).entries)
         except StoreError as error:
-            self._log.event("etcd_unreachable", error=str(error))
+            self._away.say(error=str(error))
             return False
 
     def learn_secret(self, wanted: Callable[[], bool]) -> bool:
         """Learn the job's secret. Return False if ``wanted`` returns False before etcd answers."""
-        key, complained = keys.secret(self._config.job), time.monotonic()
+        key = keys.secret(self._config.job)
         secret = self._config.secret.encode()
         while not secret and wanted():
             try:
@@ -175,9 +175,7 @@ class _Assembly:
             except Refused as error:
                 raise ConfigError(f"{error}. {WHERE}") from error
             except StoreError as error:
-                if time.monotonic() - complained > _COMPLAIN_SECONDS:
-                    self._log.event("etcd_unreachable", error=str(error))
-                    complained = time.monotonic()
+                self._away.say(error=str(error))
                 time.sleep(_RETRY_SECONDS)
         self._identity = Identity(secret, self._member_id)
         return bool(secret)
