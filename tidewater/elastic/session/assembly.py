@@ -89,7 +89,7 @@ class Content:
 def open_session(config: Config, prepare: Callable[[Config], Content]) -> Iterator[Session]:
     """Give the session of this worker. At the end, withdraw from the job, and wait for the checkpoint in progress.
 
-    After SIGTERM the worker leaves at the next step boundary.
+    After SIGTERM, Ctrl-C or SIGHUP the worker leaves at the next step boundary.
 
     Args:
         config: Of this worker.
@@ -105,8 +105,7 @@ def open_session(config: Config, prepare: Callable[[Config], Content]) -> Iterat
     log = Log(config.worker, debug=config.debug, listener=metrics.event)
     # Not an Event: a second SIGTERM that interrupts `set` would wait for the lock that the first one holds.
     asked_to_leave: queue.SimpleQueue[None] = queue.SimpleQueue()
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, lambda *_: asked_to_leave.put(None))
+    _ask_on_signals(asked_to_leave)
     log.event("started", job=config.job, pid=os.getpid(), etcd=",".join(config.etcd))
     assembly = _Assembly(config, log, metrics)
     if assembly.is_finished():
@@ -116,6 +115,7 @@ def open_session(config: Config, prepare: Callable[[Config], Content]) -> Iterat
         log.event("left", reason="asked to leave before etcd answered")
         raise Ended(exit_codes.LEFT)
     session = assembly.session(prepare)
+    _ask_on_signals(asked_to_leave)  # again: the script may have set handlers of its own
 
     def leave_when_asked() -> None:
         asked_to_leave.get()
@@ -131,6 +131,21 @@ def open_session(config: Config, prepare: Callable[[Config], Content]) -> Iterat
         yield session
     finally:
         assembly.close(session.flush_until())
+
+
+def _ask_on_signals(asked: queue.SimpleQueue[None]) -> None:
+    """Let signals ask this worker to leave. A second Ctrl-C interrupts it, and a SIGHUP that nohup ignores stays so."""
+    if threading.current_thread() is not threading.main_thread():
+        return
+
+    def ask(number: int, _: object) -> None:
+        if number == signal.SIGINT:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        asked.put(None)
+
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        if number == signal.SIGTERM or signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, ask)
 
 
 class _Assembly:

@@ -1,0 +1,74 @@
+"""A worker that gets a signal leaves as planned, whatever handlers its script has set."""
+
+from __future__ import annotations
+
+import queue
+import signal
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.processes import eventually
+from tidewater.elastic.session import assembly
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+@pytest.fixture(autouse=True)
+def handlers() -> Iterator[None]:
+    """Put the handlers of the tests' own process back."""
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.fixture
+def left(monkeypatch: pytest.MonkeyPatch) -> queue.SimpleQueue[None]:
+    """Replace all of a worker but its signals. Return what gets an entry when the session is asked to leave."""
+    asked: queue.SimpleQueue[None] = queue.SimpleQueue()
+    session = SimpleNamespace(leave=lambda: asked.put(None), flush_until=lambda: 0.0)
+
+    class Assembled:
+        def __init__(self, *_: object) -> None:
+            self.is_finished = lambda: False
+            self.learn_secret = lambda wanted: True
+            self.announce = self.close = lambda _: None
+
+        def session(self, prepare: Callable[[Any], object]) -> Any:
+            prepare(None)
+            return session
+
+    monkeypatch.setattr(assembly, "_Assembly", Assembled)
+    monkeypatch.setattr(assembly, "open_metrics", lambda *_, **__: SimpleNamespace(event=lambda *_: None))
+    return asked
+
+
+CONFIG: Any = SimpleNamespace(metrics_port=0, job="job", worker="a", debug=False, etcd=())
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["with-a-handler-of-the-script", "without"])
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_lets_the_worker_leave(left: queue.SimpleQueue[None], number: signal.Signals, own: bool) -> None:
+    def prepare(_: Any) -> Any:
+        if own:
+            signal.signal(number, lambda *_: None)
+
+    with assembly.open_session(CONFIG, prepare):
+        signal.raise_signal(number)
+        eventually(lambda: not left.empty(), seconds=10)
+
+
+def test_a_second_interrupt_ends_the_worker_at_once(left: queue.SimpleQueue[None]) -> None:
+    with assembly.open_session(CONFIG, lambda _: None):  # type: ignore[arg-type,return-value]
+        signal.raise_signal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+
+
+def test_a_hangup_that_nohup_ignores_stays_ignored(left: queue.SimpleQueue[None]) -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    with assembly.open_session(CONFIG, lambda _: None):  # type: ignore[arg-type,return-value]
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
