@@ -14,8 +14,8 @@ def parser(environ: Mapping[str, str], own: Callable[[argparse._ArgumentGroup], 
     top = argparse.ArgumentParser(
         description="Train as one of several workers that may come and go. Start as many as you like with the same "
         "--job: they find each other through etcd, share every batch, and go on when one of them is lost.",
-        epilog="SIGTERM, SIGHUP or Ctrl-C: leave at the next step boundary, exit code 143. Exit code 0: the job has finished. "
-        "Exit code 2: a restart would fail in the same way.",
+        epilog="SIGTERM, SIGHUP or Ctrl-C: leave at the next step boundary, exit code 143. Exit code 0: the job has "
+        "finished. Exit code 2: a restart would fail in the same way.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     _add_place(top.add_argument_group("where (each has an environment variable)"), environ)
