@@ -199,41 +199,6 @@ def test_a_newcomer_gets_the_hyperparameters_that_on_step_has_changed(group: Gro
     assert_same_bits(bits(newcomer.model), bits(peer.model))
 
 
-@pytest.mark.parametrize("scheduled", [False, True], ids=["alone", "with-a-scheduler"])
-def test_a_learning_rate_that_the_script_sets_between_steps_holds(group: Group, scheduled: bool) -> None:
-    build = with_scheduler(SCHEDULERS["ExponentialLR"]) if scheduled else lambda model: {"optimizer": sgd_of(model)}
-    trainee = Trainee(group, build)
-    decay = 0.7 if scheduled else 1.0
-    assert trainee.train(batches(2)) == pytest.approx([0.1, 0.1 * decay])
-    (settings,) = trainee.state.optimizers.groups()
-    settings["lr"] = 0.03
-    assert trainee.train(batches(2)) == pytest.approx([0.03, 0.03 * decay])
-    assert trainee.train(batches(2), factor=0.5) == pytest.approx([0.015 * decay**2, 0.015 * decay**3])
-
-
-def test_reduce_on_plateau_driven_from_on_step_acts(group: Group) -> None:
-    trainee = Trainee(group, lambda model: {"optimizer": sgd_of(model)})
-    optimizer: Any = trainee.stepper._training.optimizer
-    plateau = lr_scheduler.ReduceLROnPlateau(optimizer, factor=0.1, patience=0)
-    rates = []
-    for _ in range(4):
-        rates += trainee.train(batches(1))
-        plateau.step(1.0)
-    assert rates == pytest.approx([0.1, 0.1, 0.01, 0.001])
-
-
-def test_a_learning_rate_that_the_hook_before_a_step_sets_is_used_and_holds(group: Group) -> None:
-    rates = iter([0.2, None, None])
-
-    def before_step(_: nn.Module) -> None:
-        rate = next(rates)
-        if rate is not None:
-            next(trainee.state.optimizers.groups())["lr"] = rate
-
-    trainee = Trainee(group, lambda model: {"optimizer": sgd_of(model), "before_step": before_step})
-    assert trainee.train(batches(3)) == pytest.approx([0.2, 0.2, 0.2])
-
-
 def test_a_process_that_resumes_after_it_has_trained_gets_the_scripts_hyperparameters_too(group: Group) -> None:
     trainee = Trainee(group, with_scheduler(SCHEDULERS["ExponentialLR"]))
     trainee.train(batches(2))
