@@ -283,7 +283,7 @@ def test_an_unexpected_error_of_a_sample_or_of_collate_names_the_samples() -> No
 
     for dataset, joined, named in ((Spoilt(KeyError("boxes")), None, "7"), (Numbers(), collate, "1, 7, 2")):
         held_out = {"validation": dataset}
-        loader = Loader(dataset, LoaderSettings(seed=3), collate=joined, device=CPU, **held_out)  # type: ignore[arg-type]
+        loader = Loader(dataset, LoaderSettings(seed=3), collate=joined, device=CPU, **held_out)
         with pytest.raises((KeyError, ValueError)) as raised:
             loader.batch([1, 7, 2], epoch=0)
         assert raised.value.__notes__[-1].endswith(f"{named} of the dataset")

@@ -280,8 +280,7 @@ def test_deactivating_restores_the_environment(interpreter: str, place: Place) -
 
 def test_activate_works_from_another_directory_and_twice(tmp_path: Path) -> None:
     environ = {**os.environ, "LOCALCLOUD_STATE": str(tmp_path / "state"), "PULUMI_HOME": str(tmp_path / "pulumi")}
-    names = ("pulumi", "kubectl", "etcd", "helm", "aws", "localcloud", "tidewater", "elasticdl", "torchx")
-    names += ("torchx-python",)
+    names = "pulumi kubectl etcd helm aws localcloud tidewater elasticdl torchx torchx-python".split()
     commands = f". {paths.CHECKOUT}/activate && . {paths.CHECKOUT}/activate && command -v {' '.join(names)}"
     done = subprocess.run(
         ["bash", "-euc", commands], cwd=tmp_path, env=environ, capture_output=True, text=True, check=True
