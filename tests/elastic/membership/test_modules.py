@@ -87,6 +87,18 @@ def test_what_is_installed_compiled_or_made_up_is_left_out(tmp_path: Path, place
     assert not any(name.startswith("tidewater") for name in own_sources())
 
 
+def test_an_object_that_only_says_that_it_is_a_module_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Library:
+        """As cffi's, which `cryptography` puts among the modules."""
+
+        __slots__ = ()
+        __class__ = ModuleType  # type: ignore[assignment]
+        __file__ = "/opt/my_library.so"
+
+    monkeypatch.setitem(sys.modules, "my_library", Library())
+    assert "my_library" not in own_sources()
+
+
 def test_a_module_that_is_imported_lazily_stays_so(place: Callable[..., None]) -> None:
     place("project", my_lazy="raise AssertionError('it was imported')")
     spec = importlib.util.find_spec("my_lazy")

@@ -69,7 +69,7 @@ def versions(sources: Mapping[str, str]) -> dict[str, str]:
 
 def _path(module: Any) -> str:
     """Return the path of the module's file; empty if it has none, or was made up by a program."""
-    if not isinstance(module, ModuleType):
+    if not issubclass(type(module), ModuleType):  # a library that cffi has loaded only says that it is a module
         return ""
     # Past the module's own __getattribute__: that of a lazy one would import it.
     fields = object.__getattribute__(module, "__dict__")
