@@ -18,8 +18,12 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 @pytest.fixture(autouse=True)
 def handlers() -> Iterator[None]:
-    """Put the handlers of the tests' own process back."""
-    before = {number: signal.getsignal(number) for number in SIGNALS}
+    """Begin as a worker in a pod does, and put the handlers of the tests' own process back.
+
+    A shell that is not interactive ignores SIGINT in what it runs in the background, which may be these tests.
+    """
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in SIGNALS}
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
