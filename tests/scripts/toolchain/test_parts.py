@@ -40,7 +40,7 @@ def test_the_tools_of_a_module_are_built_by_one_command(tmp_path: Path, monkeypa
 def test_the_base_layer_has_a_shell_python_and_ps_and_keeps_no_sources() -> None:
     command = build.base_command(Path("/x/base.tar"))
     assert "--variant=minbase" in command
-    assert "--include=python3,ca-certificates,nftables,iproute2,procps" in command
+    assert "--include=python3,libstdc++6,ca-certificates,nftables,iproute2,procps" in command
     assert any('>"$1/etc/apt/sources.list"' in part for part in command)
 
 
