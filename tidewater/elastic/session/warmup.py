@@ -7,6 +7,8 @@ function is compiled again for inputs of another kind, which takes seconds to mi
 micro-batch depends on the number of workers, and is smaller at the end of an epoch. torch can compile for any number at
 once, but sets conditions that depend on the model (not one sample, at least 16 samples). So where anything is compiled,
 all powers of two up to the largest number are tried, in training and in evaluation. Otherwise one small batch of each.
+
+Afterwards the model is as the script has built it.
 """
 
 from __future__ import annotations
@@ -50,21 +52,27 @@ def warm_up(worker: Worker, material: Material, log: Log, *, most: int) -> None:
     ``most`` is the number of samples in a step of one worker. Raise ConfigError if the memory does not suffice for one
     sample, or if a gradient can't be summed.
     """
+    with worker.state.attributes.rehearsal():
+        while not _tried(worker, material, log, most):
+            form_alone(worker.group)
+
+
+def _tried(worker: Worker, material: Material, log: Log, most: int) -> bool:
+    """Make the passes. Return whether the memory suffices; otherwise smaller micro-batches are to be tried."""
     state, device = worker.state, worker.group.device
-    while True:
-        largest = min(state.micro_batch or most, most, material.total or most)
-        try:
-            compiled = _compiled()
-            for _ in range(_PASSES):
-                _train(device, material, min(_SAMPLES, largest))
-            if _compiled() > compiled:
-                for samples in sizes(largest):
-                    _train(device, material, samples)
-            _evaluate(worker, material, every_size=_compiled() > compiled)
-            return
-        except OutOfMemory as error:
-            log.event("out_of_memory", micro_batch=state.micro_batch, reason=str(error))
-        form_alone(worker.group)
+    largest = min(state.micro_batch or most, most, material.total or most)
+    try:
+        compiled = _compiled()
+        for _ in range(_PASSES):
+            _train(device, material, min(_SAMPLES, largest))
+        if _compiled() > compiled:
+            for samples in sizes(largest):
+                _train(device, material, samples)
+        _evaluate(worker, material, every_size=_compiled() > compiled)
+    except OutOfMemory as error:
+        log.event("out_of_memory", micro_batch=state.micro_batch, reason=str(error))
+        return False
+    return True
 
 
 def sizes(largest: int) -> Iterator[int]:

@@ -45,6 +45,21 @@ class Stream(IterableDataset[Any]):
         self._next = state["next"]
 
 
+class Table(nn.Module):
+    """Keeps a table for the number of samples that it saw last, as rotary embeddings do for a length."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows: int | None = None
+        self.table: torch.Tensor | None = None
+        self.rate = 0.5
+
+    def forward(self, given: torch.Tensor) -> torch.Tensor:
+        if len(given) != self.rows or self.table is None or self.table.device != given.device:
+            self.rows, self.table, self.filled = len(given), torch.ones(len(given), 1), True
+        return given * self.table
+
+
 @pytest.fixture
 def warmed(made: Made, open_for_all: Group) -> Callable[..., tuple[State, list[int], str]]:
     """Return a function that warms up. It returns the state, the sizes of the forward passes, and the log."""
@@ -60,7 +75,7 @@ def warmed(made: Made, open_for_all: Group) -> Callable[..., tuple[State, list[i
                 raise torch.OutOfMemoryError("CUDA out of memory")
             return loss(model, batch)
 
-        model = nn.Sequential(nn.Linear(FEATURES, 8), nn.BatchNorm1d(8), nn.Linear(8, 3))
+        model = nn.Sequential(Table(), nn.Linear(FEATURES, 8), nn.BatchNorm1d(8), nn.Linear(8, 3))
         stepper, state = made(model, loss=limited)
         state.micro_batch = micro_batch
         dataset = TensorDataset(torch.rand(total, FEATURES), torch.zeros(total, dtype=torch.long))
@@ -146,3 +161,22 @@ def test_a_score_that_is_no_number_ends_the_worker_before_it_joins(
 ) -> None:
     with pytest.raises(ConfigError, match=says):
         warmed(total=9, held_out=9, score=score)
+
+
+@pytest.mark.parametrize("how", ["join", "resume"])
+def test_a_cache_that_passes_fill_is_empty_after_the_warm_up_and_its_keys_are_not_handed_over(
+    how: str, warmed: Callable[..., Any]
+) -> None:
+    peer, other = (warmed(total=9)[0] for _ in range(2))
+    mine, own = peer.model[0], other.model[0]
+    for table in (mine, own):
+        assert (table.rows, table.table, hasattr(table, "filled")) == (None, None, False)
+    mine(torch.rand(5, FEATURES))
+    mine.rate = 0.7
+    assert peer.attributes.changed() == {"0.rate": 0.7}
+    peer.present = True
+    (other.load if how == "join" else other.resume)(peer.tree())
+    own(torch.rand(5, FEATURES))
+    other.load({**peer.tree(), "attributes": {"0.rows": 7, "0.rate": 0.6}})
+    assert (own.rows, len(own.table), own.rate) == (5, 5, 0.6)
+    own(torch.rand(7, FEATURES))
