@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 import torch
 from elasticdl.api.update import Contribution, Updates
 from torch import nn
@@ -98,3 +99,16 @@ def test_between_minibatches_the_model_has_the_buffers_of_the_last_update() -> N
     worker.updates.forget()
     worker.train(MINIBATCHES[1])
     assert int(worker.model.seen) == 2**53 + 2
+
+
+def test_what_a_minibatch_that_fails_has_changed_in_buffers_is_undone() -> None:
+    _, (group,) = ranks(1)
+    worker = Worker(group)
+    for seen in (0, 3):  # without a minibatch before it, and after one
+        with pytest.raises(KeyError), worker.updates.passes():  # noqa: PT012
+            worker.model(torch.ones(2, 1))
+            raise KeyError
+        assert int(worker.model.seen) == 2**53 + 1
+        with worker.updates.passes():
+            assert int(worker.model.seen) == 2**53 + 1 + seen
+            worker.model(torch.ones(3, 1))

@@ -56,11 +56,13 @@ class Updates:
 
     @contextlib.contextmanager
     def passes(self) -> Iterator[None]:
-        """Collect what the passes within change in buffers."""
+        """Collect what the passes within change in buffers. If they fail, it is undone."""
         self._buffers.resume()
-        yield
-        self._buffers.take()
-        self._buffers.restore()
+        try:
+            yield
+            self._buffers.take()
+        finally:
+            self._buffers.restore()
 
     def forget(self) -> None:
         """Drop what is collected of buffers."""
