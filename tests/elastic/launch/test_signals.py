@@ -1,7 +1,8 @@
-"""A worker that gets a signal leaves as planned, whatever handlers its script has set."""
+"""A worker that gets a signal leaves as planned, whatever handlers its script has set. Afterwards they are back."""
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import signal
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.processes import eventually
+from tidewater.elastic.errors import ConfigError
 from tidewater.elastic.session import assembly
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -76,3 +78,32 @@ def test_a_hangup_that_nohup_ignores_stays_ignored(left: queue.SimpleQueue[None]
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     with assembly.open_session(CONFIG, lambda _: None):  # type: ignore[arg-type,return-value]
         assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+
+
+@pytest.mark.parametrize("how", ["at-its-end", "refused", "finished"])
+def test_after_the_session_signals_have_the_handlers_that_the_script_had(
+    left: queue.SimpleQueue[None], monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    def own(*_: object) -> None:
+        pass
+
+    def prepare(_: Any) -> Any:
+        signal.signal(signal.SIGHUP, own)
+        if how == "refused":
+            raise ConfigError("no data")
+
+    signal.signal(signal.SIGTERM, own)
+    if how == "finished":
+        usual: Any = assembly._Assembly
+
+        def finished(*given: object) -> Any:
+            made = usual(*given)
+            made.is_finished = lambda: True
+            return made
+
+        monkeypatch.setattr(assembly, "_Assembly", finished)
+    expected: Any = contextlib.nullcontext() if how == "at-its-end" else pytest.raises((ConfigError, assembly.Ended))
+    with expected, assembly.open_session(CONFIG, prepare):
+        signal.raise_signal(signal.SIGINT)
+    after = [signal.getsignal(number) for number in SIGNALS]
+    assert after == [own, signal.default_int_handler, signal.SIG_DFL if how == "finished" else own]

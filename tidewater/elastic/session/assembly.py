@@ -89,7 +89,8 @@ class Content:
 def open_session(config: Config, prepare: Callable[[Config], Content]) -> Iterator[Session]:
     """Give the session of this worker. At the end, withdraw from the job, and wait for the checkpoint in progress.
 
-    After SIGTERM, Ctrl-C or SIGHUP the worker leaves at the next step boundary.
+    After SIGTERM, Ctrl-C or SIGHUP the worker leaves at the next step boundary. At the end these signals have the
+    handlers of the script again.
 
     Args:
         config: Of this worker.
@@ -105,47 +106,61 @@ def open_session(config: Config, prepare: Callable[[Config], Content]) -> Iterat
     log = Log(config.worker, debug=config.debug, listener=metrics.event)
     # Not an Event: a second SIGTERM that interrupts `set` would wait for the lock that the first one holds.
     asked_to_leave: queue.SimpleQueue[None] = queue.SimpleQueue()
-    _ask_on_signals(asked_to_leave)
-    log.event("started", job=config.job, pid=os.getpid(), etcd=",".join(config.etcd))
-    assembly = _Assembly(config, log, metrics)
-    if assembly.is_finished():
-        log.event("finished", reason="the job had finished before this worker started")
-        raise Ended(exit_codes.FINISHED)
-    if not assembly.learn_secret(wanted=asked_to_leave.empty):
-        log.event("left", reason="asked to leave before etcd answered")
-        raise Ended(exit_codes.LEFT)
-    session = assembly.session(prepare)
-    _ask_on_signals(asked_to_leave)  # again: the script may have set handlers of its own
-
-    def leave_when_asked() -> None:
-        asked_to_leave.get()
-        session.leave()
-
-    try:
-        if not asked_to_leave.empty():
-            log.event("left", reason="asked to leave before it had joined")
+    with _asked_by_signals(asked_to_leave) as ask_again:
+        log.event("started", job=config.job, pid=os.getpid(), etcd=",".join(config.etcd))
+        assembly = _Assembly(config, log, metrics)
+        if assembly.is_finished():
+            log.event("finished", reason="the job had finished before this worker started")
+            raise Ended(exit_codes.FINISHED)
+        if not assembly.learn_secret(wanted=asked_to_leave.empty):
+            log.event("left", reason="asked to leave before etcd answered")
             raise Ended(exit_codes.LEFT)
-        # Not in the signal handler: `leave` writes to etcd and acquires locks that the interrupted code may hold.
-        threading.Thread(target=leave_when_asked, name="leave", daemon=True).start()
-        assembly.announce(session)
-        yield session
-    finally:
-        assembly.close(session.flush_until())
+        session = assembly.session(prepare)
+        ask_again()  # the script may have set handlers of its own
+
+        def leave_when_asked() -> None:
+            asked_to_leave.get()
+            session.leave()
+
+        try:
+            if not asked_to_leave.empty():
+                log.event("left", reason="asked to leave before it had joined")
+                raise Ended(exit_codes.LEFT)
+            # Not in the signal handler: `leave` writes to etcd and acquires locks that the interrupted code may hold.
+            threading.Thread(target=leave_when_asked, name="leave", daemon=True).start()
+            assembly.announce(session)
+            yield session
+        finally:
+            assembly.close(session.flush_until())
 
 
-def _ask_on_signals(asked: queue.SimpleQueue[None]) -> None:
-    """Let signals ask this worker to leave. A second Ctrl-C interrupts it, and a SIGHUP that nohup ignores stays so."""
-    if threading.current_thread() is not threading.main_thread():
-        return
+@contextmanager
+def _asked_by_signals(asked: queue.SimpleQueue[None]) -> Iterator[Callable[[], None]]:
+    """Let signals ask this worker to leave. Yield a function that sets the handlers again; at the end put those of the
+    script back. A second Ctrl-C interrupts the worker, and a SIGHUP that nohup ignores stays so."""
+    before: dict[int, Any] = {}
 
     def ask(number: int, _: object) -> None:
         if number == signal.SIGINT:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         asked.put(None)
 
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        if number == signal.SIGTERM or signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, ask)
+    def set_handlers() -> None:
+        if threading.current_thread() is not threading.main_thread():
+            return
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            handler = signal.getsignal(number)
+            if handler is not ask and (number == signal.SIGTERM or handler is not signal.SIG_IGN):
+                before[number] = handler
+                signal.signal(number, ask)
+
+    set_handlers()
+    try:
+        yield set_handlers
+    finally:
+        for number, handler in before.items():
+            if signal.getsignal(number) in (ask, signal.default_int_handler):
+                signal.signal(number, handler or signal.SIG_DFL)  # None: it was not set by Python
 
 
 class _Assembly:
