@@ -13,17 +13,18 @@ import os
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import pytest
 
 from tests.e2e.checkout import UP, Checkout, wait_until
-from tests.e2e.cluster_faults import processes_of
+from tests.e2e.cluster_faults import frozen, processes_of
 from tests.e2e.elasticjob import NAMESPACE, Job, apply, make_stack, shell_job
 from tests.e2e.life.prometheus import picture
 from tests.e2e.life.prometheus.server import Prometheus, Series, chosen, shown
 from tests.e2e.nodes import WORKERS, no_capacity, nodes, wait_for_surge_count
 from tests.e2e.training import count, identities, latest_step, running_workers, wait_for_world
+from tidewater.controller.decide.exits import FREE_SIGNALS
 from workloads.monitoring import alerts, dashboard
 from workloads.monitoring.scrape import Parts
 
@@ -41,9 +42,6 @@ SETTINGS = {
 }
 PARTS = Parts(karpenter=True)
 SURVIVOR, VICTIM = f"{JOB}-worker-0", f"{JOB}-worker-1"
-LOSSES = 6
-"""One more than the alert TrainingKeepsLosingWorkers accepts."""
-
 RETRIED_SECONDS = 420
 """Karpenter tries an offering again three minutes after EC2 had no capacity for it."""
 
@@ -82,12 +80,38 @@ def up(prometheus: Prometheus) -> dict[str, int]:
     return {each.labels["job"]: int(each.values[0]) for each in prometheus.now("count by (job) (up == 1)")}
 
 
-def kill(checkout: Checkout, name: str) -> None:
-    """Kill the processes of a worker: it can't say that it leaves."""
+def processes(checkout: Checkout, name: str) -> list[int]:
     (pod,) = [each for each in checkout.worker_pods() if each["metadata"]["name"] == name]
-    for pid in processes_of(pod):
+    return processes_of(pod)
+
+
+def kill(pids: Iterable[int]) -> None:
+    for pid in pids:
         with contextlib.suppress(ProcessLookupError):  # it has ended with its parent
             os.kill(pid, signal.SIGKILL)
+
+
+def kill_worker(checkout: Checkout, name: str) -> None:
+    """Kill the processes of a worker: it can't say that it leaves."""
+    kill(processes(checkout, name))
+
+
+def remove_worker(checkout: Checkout, name: str) -> None:
+    """Kill the processes of a worker after its pod is gone, so that the controller sees no exit code.
+
+    They are stopped first, because the kubelet sends SIGTERM to the processes of a pod that is gone.
+    """
+    pids = processes(checkout, name)
+    with frozen(pids):
+        checkout.run(f"kubectl delete pod -n {checkout.namespace} {name} --grace-period=0 --force")
+        kill(pids)
+
+
+LOSSES = (*[kill_worker] * (FREE_SIGNALS - 1), *[remove_worker] * 4)
+"""How each worker is lost: one more than the alert TrainingKeepsLosingWorkers accepts.
+
+After more exits by a signal the controller would wait before it replaces the pod.
+"""
 
 
 def of_cause(cause: str) -> str:
@@ -129,14 +153,14 @@ def told(checkout: Checkout) -> Counter[str]:
 
 def test_every_lost_worker_is_counted_once_with_its_cause(stack: Checkout, prometheus: Prometheus) -> None:
     survivor, before = identities(stack)[SURVIVOR], told(stack)
-    for _ in range(LOSSES):
+    for lose in LOSSES:
         uid = identities(stack)[VICTIM]
-        kill(stack, VICTIM)
+        lose(stack, VICTIM)
         wait_until("another worker", lambda uid=uid: identities(stack).get(VICTIM, uid) != uid)  # type: ignore[misc]
         wait_for_world(stack, 2)
     assert identities(stack)[SURVIVOR] == survivor
     # On a busy machine a worker that stands still for seconds is lost too.
-    assert told(stack)["lost"] - before["lost"] >= LOSSES
+    assert told(stack)["lost"] - before["lost"] >= len(LOSSES)
     for cause in ("lost", "joined"):
         wait_until(
             f"what is told of {cause}",
