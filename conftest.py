@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections import defaultdict
 from pathlib import Path
 
@@ -32,12 +33,15 @@ def pytest_configure(config: pytest.Config) -> None:
     """Let the processes that tests start import the packages of this checkout, as these here do.
 
     Tests reach nothing but this machine, and some start parts of a cloud without its daemon: neither a proxy nor a
-    umask of the shell may get there. Each process computes with one thread, since the other core is another's: threads
-    of torch that wait for each other would keep both cores busy.
+    umask of the shell may get there, nor an ignored SIGINT, as in what a script starts in the background. Each process
+    computes with one thread, since the other core is another's: threads of torch that wait for each other would keep
+    both cores busy.
     """
     os.environ["OMP_NUM_THREADS"] = "1"
     os.environ["PYTHONPATH"] = os.pathsep.join(map(str, config.getini("pythonpath")))
     os.umask(0o022)
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     for name in [name for name in os.environ if name.lower().endswith("_proxy")]:
         del os.environ[name]
 

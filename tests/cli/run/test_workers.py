@@ -184,6 +184,19 @@ def test_a_second_ctrl_c_ends_at_once(tmp_path: Path, capfd: pytest.CaptureFixtu
     ]
 
 
+@pytest.mark.parametrize("ignored", [signal.SIGHUP, signal.SIGINT])
+def test_a_run_under_nohup_or_in_the_background_of_a_script_ignores_what_its_terminal_sends(
+    tmp_path: Path, ignored: signal.Signals
+) -> None:
+    script = f"os.kill(os.getppid(), {ignored:d})\ntime.sleep(0.5)"
+    before = signal.signal(ignored, signal.SIG_IGN)
+    try:
+        code = crew(tmp_path, PATIENT.replace("time.sleep(60)", script), workers=1).run()
+    finally:
+        signal.signal(ignored, before)
+    assert code == exit_codes.FINISHED
+
+
 def test_workers_leave_when_their_lines_have_no_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reader, writer = os.pipe()
     os.close(reader)
