@@ -153,6 +153,5 @@ class Dataset(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(
                 parent=self,
                 custom_timeouts=pulumi.CustomTimeouts(create=minutes, update=minutes),
-                delete_before_replace=True,
             ),
         )

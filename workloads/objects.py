@@ -20,7 +20,9 @@ def register(manifest: Manifest, *, opts: pulumi.ResourceOptions) -> pulumi.Cust
     kind = manifest["kind"]
     fields = {key: value for key, value in manifest.items() if key not in ("apiVersion", "kind")}
     resource: pulumi.CustomResource = _class_of(manifest["apiVersion"], kind)(
-        f"{kind.lower()}-{manifest['metadata']['name']}", opts=opts, **{_snake(key): fields[key] for key in fields}
+        f"{kind.lower()}-{manifest['metadata']['name']}",
+        opts=_deleted_first(opts),
+        **{_snake(key): fields[key] for key in fields},
     )
     return resource
 
@@ -37,7 +39,7 @@ def register_custom(name: str, manifest: Manifest, *, opts: pulumi.ResourceOptio
         kind=manifest["kind"],
         metadata=manifest["metadata"],
         spec=manifest["spec"],
-        opts=opts,
+        opts=_deleted_first(opts),
     )
 
 
@@ -77,6 +79,15 @@ def register_chart(release: Release, *, opts: pulumi.ResourceOptions) -> pulumi.
         skip_crds=not release.definitions,
         opts=opts,
     )
+
+
+def _deleted_first(opts: pulumi.ResourceOptions) -> pulumi.ResourceOptions:
+    """Return options with which Pulumi deletes an object before it creates the replacement.
+
+    The provider adopts an object that exists. A replacement that is created first may be the same object, and Pulumi
+    would delete it in the end.
+    """
+    return pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(delete_before_replace=True))
 
 
 def _class_of(api_version: str, kind: str) -> Any:

@@ -343,6 +343,8 @@ class TrainingArgs:
 class Training(pulumi.ComponentResource):
     """The job. It depends on what brings its nodes: a node group, or Karpenter for those above the core.
 
+    It is deleted before its replacement is made: there are nodes for one job, and only one may use its name in etcd.
+
     With a node group for all nodes, these are there when the job grows. When `workers` decreases, EKS drains the nodes
     that it takes away. The workers there leave, and the job, which becomes smaller next, gives up exactly those: their
     replacements, for which there is no room. With Karpenter only the job changes, and the nodes follow.
@@ -363,7 +365,6 @@ class Training(pulumi.ComponentResource):
                 # In older stacks it is a Job, which must be gone before.
                 aliases=[pulumi.Alias(type_="kubernetes:batch/v1:Job", name=f"job-{job.name}")],
                 replace_on_changes=replaced_on(job.workers),
-                delete_before_replace=True,  # there are nodes for one job, and only one may use its name in etcd
                 ignore_changes=ignored(job.workers),
                 custom_timeouts=pulumi.CustomTimeouts(create=minutes, update=minutes),
             ),

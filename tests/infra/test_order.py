@@ -124,6 +124,14 @@ def test_a_destroy_ends_pods_that_the_state_lacks_before_it_waits_for_what_they_
     assert [production.one(*each).deleted_with for each in (NAMESPACE, JOB, ETCD)] == ["", "", ""]
 
 
+def test_no_object_is_deleted_after_its_replacement_has_adopted_it(production: graph.Graph) -> None:
+    """So neither `pulumi up --replace` nor an update that fails and is set back deletes a live object."""
+    kinds = [each for each in production.resources if each.type.startswith("kubernetes:")]
+    objects = [each for each in kinds if not each.type.startswith("kubernetes:helm.sh/")]
+    assert len(objects) > 20
+    assert [each.name for each in objects if not each.deleted_first] == []
+
+
 def test_code_is_uploaded_while_the_cluster_is_created(production: graph.Graph) -> None:
     assert not production.needs(production.one(*CODE), production.one(*CLUSTER))
 

@@ -185,7 +185,6 @@ class GpuCheck(pulumi.ComponentResource):
                 parent=self,
                 depends_on=around,
                 custom_timeouts=pulumi.CustomTimeouts(create=limit, update=limit),
-                delete_before_replace=True,
             ),
         )
         self.register_outputs({})

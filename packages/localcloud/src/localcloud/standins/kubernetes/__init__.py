@@ -3,6 +3,6 @@
     python -m localcloud.standins.kubernetes ENGINE_ADDRESS
 
 `provider` answers the engine, `operations` acts on a cluster; `__main__` answers for the one component, in `helm`.
-Below them: `metadata` and `state` (objects and their properties), `config`, `engine` (messages to the user), `holders`,
+Below them: `metadata` and `state` (objects and their properties), `config`, `engine` (messages to the user),
 and the packages `cluster` (the API server), `decide` (what a change means) and `awaiting` (when an object is ready).
 """

@@ -23,7 +23,6 @@ from localcloud.standins.kubernetes.decide.field_managers import new_manager_nam
 from localcloud.standins.kubernetes.decide.plan import Plan, Rules, plan
 from localcloud.standins.kubernetes.decide.schema import unknown_fields
 from localcloud.standins.kubernetes.engine import Log, Severity
-from localcloud.standins.kubernetes.holders import Holders
 from localcloud.standins.kubernetes.metadata import Object
 from localcloud.standins.kubernetes.operations import Context, NoPreview, Operations
 from localcloud.standins.serve import DeleteRequest, DiffRequest, InitFailed, PluginError
@@ -60,7 +59,6 @@ class KubernetesProvider(sdk.Provider):
         self.log = log
         self.config = Config()
         self.scopes = Scopes()
-        self._holders = Holders()
         self._cancelled = threading.Event()
         self._lock = threading.Lock()
         self._client: Cluster | None = None
@@ -152,8 +150,6 @@ class KubernetesProvider(sdk.Provider):
             config_map_mutable=self.config.config_map_mutable,
             secret_mutable=self.config.secret_mutable,
         )
-        if not rules.patch:
-            self._holders.hold(old_live, state.text_member(request.old_state, state.FIELD_MANAGER))
         result = plan(old_live, old_inputs, new, rules)
         if metadata.annotated_true(new, metadata.REPLACE_UNREADY) and self._unready(request.urn, new, old_live):
             result = Plan(result.changes, result.replacing, (("metadata", "annotations", metadata.REPLACE_UNREADY),))
@@ -182,8 +178,6 @@ class KubernetesProvider(sdk.Provider):
         context = Context(request.urn, manager, request.preview, token.patch, request.timeout)
 
         def checkpoint(live: Object) -> state.Properties:
-            if not (request.preview or token.patch):
-                self._holders.hold(live, manager)
             return state.checkpoint(inputs, live, request.properties, str(inputs.get("apiVersion")), manager)
 
         try:
@@ -282,11 +276,7 @@ class KubernetesProvider(sdk.Provider):
         token = Token.parse(request.type)
         target = _target(token, request.resource_id, live.get("metadata", {}).get("uid"))
         manager = state.text_member(request.properties, state.FIELD_MANAGER)
-        kept = self._holders.held_by_another(target, manager)
-        if kept:
-            message = f'{token.kind} "{request.resource_id}" stays: a resource of the program has taken it over again'
-            self.log.log(request.urn, Severity.INFO, message)
-        context = Context(request.urn, manager, patch=token.patch or kept, timeout=request.timeout)
+        context = Context(request.urn, manager, patch=token.patch, timeout=request.timeout)
         try:
             self._operations().delete(target, inputs, context)
         except NoAccess as error:
