@@ -24,6 +24,8 @@ _WITNESSES = (
     ("aws:iam/role:Role", "iam list-roles --query Roles[].RoleName"),
 )
 
+_RECORD = "pulumi:index:Stash"
+
 
 class UpError(Exception):
     """A step of `make up` or `make down` failed; the message says which one, and what to do."""
@@ -151,8 +153,19 @@ def is_alive(pid: int) -> bool:
     return Path(f"/proc/{pid}").exists()
 
 
+def only_records(deployment: Mapping[str, Any]) -> bool:
+    """Return whether the state has notes for the next update, but nothing that was made or was being made.
+
+    An update that is refused at its beginning leaves that: the record of the stack's place, which no setting could
+    correct any more.
+    """
+    custom = [each["type"] for each in deployment.get("resources") or [] if each.get("custom")]
+    made = [kind for kind in custom if kind != _RECORD and not kind.startswith("pulumi:providers:")]
+    return _RECORD in custom and not made and not deployment.get("pending_operations")
+
+
 def forget_if_lost(session: Session) -> None:
-    """Remove the stack's state if the one-machine cloud that it describes is gone.
+    """Remove the stack's state if it describes nothing, or if the one-machine cloud that it describes is gone.
 
     That cloud keeps AWS in memory. After a restart of the machine the state names resources that nothing can read,
     update or delete. If the cloud has none of them, each in its own region, it is not the cloud of this state.
@@ -160,7 +173,11 @@ def forget_if_lost(session: Session) -> None:
     Raises:
         UpError: the state is about another account, such as one on AWS.
     """
-    resources = session.resources()
+    deployment = session.deployment()
+    if only_records(deployment):
+        _forget(session)
+        return
+    resources = deployment.get("resources") or []
     recorded = [
         (each, query) for kind, query in _WITNESSES for each in resources if each.get("type") == kind and each.get("id")
     ]
@@ -175,6 +192,10 @@ def forget_if_lost(session: Session) -> None:
         if each["id"] in existing[question]:
             return
     print("the cloud of this stack is gone (was it stopped?): forgetting the stack's state, starting anew", flush=True)
+    _forget(session)
+
+
+def _forget(session: Session) -> None:
     session.ask("pulumi", "stack", "rm", STACK, "--yes", "--force", "--preserve-config")
     session.select_stack()
 

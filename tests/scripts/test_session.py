@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from scripts.session import Session, UpError, forget_if_lost, identifiers, release_dead_locks
+from scripts.session import Session, UpError, forget_if_lost, identifiers, only_records, release_dead_locks
 from scripts.up import next_words
 
 ACCOUNT = "123456789012"
@@ -93,6 +93,30 @@ def test_a_stack_whose_cloud_is_gone_is_removed_and_its_settings_are_kept(
 def test_a_stack_that_may_still_be_managed_is_kept(session: FakeSession) -> None:
     forget_if_lost(session)
     assert not forgotten(session)
+
+
+RECORD = {"type": "pulumi:index:Stash", "custom": True}
+NOTHING_MADE = [{"type": "pulumi:pulumi:Stack", "custom": False}, RECORD, {**PROVIDER, "custom": True}]
+
+
+@pytest.mark.parametrize(
+    ("deployment", "only"),
+    [
+        pytest.param({"resources": NOTHING_MADE}, True, id="a first update that was refused"),
+        pytest.param({"resources": [*NOTHING_MADE, {**VPC, "custom": True}]}, False, id="a resource was made"),
+        pytest.param({"resources": NOTHING_MADE, "pending_operations": [VPC]}, False, id="one may have been made"),
+        pytest.param({"resources": NOTHING_MADE[:1]}, False, id="no record"),
+        pytest.param({}, False, id="an empty stack"),
+    ],
+)
+def test_a_state_without_a_resource_is_known_by_its_records(deployment: dict[str, Any], *, only: bool) -> None:
+    assert only_records(deployment) is only
+
+
+def test_a_refused_first_update_does_not_fix_the_region() -> None:
+    session = FakeSession(recorded=tuple(NOTHING_MADE))
+    forget_if_lost(session)
+    assert forgotten(session)
 
 
 def test_a_stack_of_another_account_is_kept_and_not_touched() -> None:
