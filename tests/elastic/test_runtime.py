@@ -67,6 +67,20 @@ def test_workers_with_one_seed_build_the_same_and_with_another_one_not() -> None
     assert prepared(4).samples != one.samples
 
 
+def test_data_that_say_what_they_are_are_compared_by_that_and_their_samples_are_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = []
+    for digest in ("v1", "v1", "v2"):
+        monkeypatch.setattr(Subset, "digest", digest, raising=False)
+        found.append(prepared(3))
+    one, other, another = found
+    assert one.samples == {}
+    assert one.alike == other.alike
+    differ = [name for name, value in one.alike.items() if another.alike[name] != value]
+    assert differ == ["the dataset", "the validation data"]
+
+
 def test_what_on_step_draws_is_the_same_in_all_workers() -> None:
     drawn.clear()
     for content in (prepared(3), prepared(3)):

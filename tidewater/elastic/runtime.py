@@ -115,7 +115,7 @@ class _Script:
         return Content(
             training=training,
             device=device,
-            data=_data_digest(training),
+            data=_data_digest(training.dataset),
             alike=_alike(config, training),
             samples=probes(training, self._loader, config.seed),
             about=about,
@@ -154,8 +154,6 @@ def _drawing_alike(training: Training, seed: int, device: torch.device) -> Train
 
 def _alike(config: Config, training: Training) -> Mapping[str, Value]:
     """Return what must be equal in all workers that train together, in addition to model and code."""
-    from tidewater.elastic.data.stream import length
-
     names = (
         *("epochs", "max_steps", "batch_size", "batch_policy", "micro_batch", "seed", "amp", "fresh_optimizer"),
         *("compare_every", "on_drift"),
@@ -163,8 +161,8 @@ def _alike(config: Config, training: Training) -> Mapping[str, Value]:
     common = {name: getattr(config, name) for name in names}
     said = {f"--{name.replace('_', '-')}": str(value) for name, value in [*common.items(), *vars(config.user).items()]}
     return {
-        "the dataset": _data_digest(training),
-        "the length of the validation data": None if training.validation is None else length(training.validation),
+        "the dataset": _data_digest(training.dataset),
+        "the validation data": None if training.validation is None else _data_digest(training.validation),
         "the optimizer": _classes(training.optimizer),
         "the scheduler": _classes(training.scheduler),
         **said,
@@ -187,10 +185,9 @@ def _script_digest() -> str:
     return hashlib.sha256(source.encode()).hexdigest()[:16]
 
 
-def _data_digest(training: Training) -> str:
-    """Return what identifies the dataset: its ``digest`` if it has one, otherwise its length (and a stream's class)."""
+def _data_digest(dataset: object) -> str:
+    """Return what identifies a dataset: its ``digest`` if it has one, otherwise its length (and a stream's class)."""
     from tidewater.elastic.data.stream import is_stream, length
 
-    dataset = training.dataset
     known = str(length(dataset))
     return str(getattr(dataset, "digest", f"{type(dataset).__name__} {known}" if is_stream(dataset) else known))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import random
+import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,11 +24,13 @@ from tidewater.elastic.data.loader import LoaderSettings
 from tidewater.elastic.data.probes import probe, probes
 from tidewater.elastic.data.seeds import generators_kept, seed_script
 from tidewater.elastic.data.stream import open_loader
-from tidewater.elastic.membership.evidence import Evidence, contradiction
+from tidewater.elastic.membership.evidence import Evidence, Probe, contradiction
 from tidewater.elastic.training import Training
 
 TOTAL = 200
 Draw = Callable[[], list[int]]
+NOW = int(time.time())
+SOUND = np.random.default_rng(0).integers(-3000, 3000, (1, 8000), dtype=np.int16)
 BRIGHTER = np.full((8, 8, 3), 100, dtype=np.uint8)
 BRIGHTER[2, 3] = 101  # as another decoder of JPEG rounds
 
@@ -54,6 +59,10 @@ SAMPLES: dict[str, Callable[[int], Any]] = {
     "complex tensor": lambda n: torch.rand(9, dtype=torch.cfloat, generator=torch.Generator().manual_seed(n)).conj(),
     "one-hot": lambda n: torch.eye(50)[n],
     "tokens": lambda n: torch.arange(n, n + 20),
+    "narrow label": lambda n: torch.tensor([n], dtype=torch.uint8),
+    "narrow tokens": lambda n: np.arange(n, n + 20, dtype=np.uint16),
+    "sound": lambda n: np.random.default_rng(n).integers(-3000, 3000, (1, 8000), dtype=np.int16),
+    "series of times": lambda n: torch.arange(n, n + 20) + NOW,
     "mask": lambda n: torch.arange(20) < n,
     "array": lambda n: np.random.default_rng(n).random((4, 5)),
     "array of strings": lambda n: np.array(["a", str(n)]),
@@ -79,6 +88,10 @@ def test_a_sample_is_like_itself_and_unlike_another_one(name: str) -> None:
     [
         ({"a": 1, "b": 2}, {"b": 2, "a": 1}),
         ("/mnt/one/images/7.png", "/data/images/7.png"),
+        ("file:///tmp/w3/7.png", "file:///tmp/w4/7.png"),
+        (NOW, NOW - 3),
+        (torch.tensor([NOW * 10**9]), torch.tensor([(NOW - 10**8) * 10**9])),
+        (SOUND, SOUND + np.arange(8000, dtype=np.int16) % 2),
         (Unknown(), Unknown()),
         ([Unknown()], [Unknown()]),
         ({1, 2}, {2, 1}),
@@ -87,10 +100,44 @@ def test_a_sample_is_like_itself_and_unlike_another_one(name: str) -> None:
         (torch.rand(3, 8, 8, generator=torch.Generator().manual_seed(0)).bfloat16(),) * 2,
         (np.full((8, 8, 3), 100, dtype=np.uint8), BRIGHTER),
     ],
-    ids=["order of keys", "place of a file", "object", "list of objects", "set", "sparse", "last bit", "half", "image"],
+    ids=[
+        *("order of keys", "place of a file", "place in a URL", "time", "time of a file", "sound"),
+        *("object", "list of objects", "set", "sparse", "last bit", "half", "image"),
+    ],
 )
 def test_what_differs_between_equal_workers_does_not_count(one: Any, other: Any) -> None:
     assert probe(one).is_like(probe(other))
+
+
+@pytest.fixture
+def probe_in(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Any], Probe]:
+    """Return a function that makes a probe in the process of this id, on a host that is named after it."""
+
+    def probe_in(process: int, sample: Any) -> Probe:
+        monkeypatch.setattr(os, "getpid", lambda: process)
+        monkeypatch.setattr(socket, "gethostname", lambda: f"w-{process}")
+        return probe(sample)
+
+    return probe_in
+
+
+@pytest.mark.parametrize(
+    "own", [lambda n: n, lambda n: torch.tensor([n]), lambda n: f"w-{n}"], ids=["id", "id in a batch", "host"]
+)
+def test_a_value_that_only_the_process_has_does_not_count_and_hides_no_label(
+    own: Callable[[int], Any], probe_in: Callable[[int, Any], Probe]
+) -> None:
+    first = probe_in(71, (own(71), 3))
+    assert first.is_like(probe_in(72, (own(72), 3)))
+    assert not first.is_like(probe_in(72, (own(72), 4)))
+    assert not first.is_like(probe_in(72, (own(73), 3)))
+
+
+def test_a_label_that_is_the_id_of_one_process_by_chance_is_still_a_label(
+    probe_in: Callable[[int, Any], Probe],
+) -> None:
+    assert probe_in(7, 7).is_like(probe_in(8, 7))
+    assert not probe_in(7, 7).is_like(probe_in(8, 6))
 
 
 def test_what_contains_itself_and_what_is_huge_ends() -> None:
@@ -174,7 +221,10 @@ def test_samples_that_draw_from_a_generator_of_their_own_are_not() -> None:
     assert all(contradiction(found(Augmented(own=True)), found(Augmented(own=True))) is None for _ in range(20))
 
 
-def test_samples_that_take_long_are_read_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("seconds", "reads", "compared"), [(10.0, 2, 1), (0.6, 5, 4), (0.35, 6, 4), (0.1, 16, 4)])
+def test_samples_that_take_long_are_not_all_read_again(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, reads: int, compared: int
+) -> None:
     read: list[int] = []
 
     class Slow(Augmented):
@@ -182,9 +232,26 @@ def test_samples_that_take_long_are_read_twice(monkeypatch: pytest.MonkeyPatch) 
             read.append(index)
             return torch.zeros(1), index
 
-    monkeypatch.setattr(module, "_LONG_SECONDS", 0.0)
-    assert len(found(Slow(own=False)).samples) == 4
-    assert len(read) == 8
+    clock = SimpleNamespace(monotonic=lambda: len(read) * seconds + 5.0, time=time.time)
+    monkeypatch.setattr(module, "time", clock)
+    assert len(found(Slow(own=False)).samples) == compared
+    assert len(read) == reads
+    assert read.count(read[0]) >= 2
+
+
+def test_a_dataset_that_says_what_it_is_is_not_read() -> None:
+    class Named(Augmented):
+        digest = "v1"
+
+    def of(dataset: Any, validation: Any) -> set[str]:
+        return {name.partition(" of ")[2] for name in found(dataset, validation=validation).samples}
+
+    plain = Augmented(own=False)
+    assert of(Named(own=False), plain) == {"the validation data"}
+    assert of(plain, Named(own=False)) == {"the dataset"}
+    lines = Lines()
+    lines.digest = "v1"  # type: ignore[attr-defined]
+    assert of(lines, None) == set()
 
 
 def test_a_sample_that_cannot_be_read_is_left_to_training() -> None:

@@ -13,7 +13,7 @@ SAMPLE = "sample 7 of the dataset"
 MINE = Evidence(
     modules={"__main__": "1f", "model": "2e"},
     versions={"Python": "3.11", "torch": "2.14.1", "transformers": "5.0.0"},
-    samples={SAMPLE: Probe("3d", (0.5, 8.0), (0.01, 0.01))},
+    samples={SAMPLE: Probe(("3d",), (0.5, 8.0), (0.01, 0.01))},
 )
 
 
@@ -26,11 +26,11 @@ MINE = Evidence(
             "Stop all workers",
         ),
         (replace(MINE, modules={"model": "99"}), "the script's module model has other code there", "Stop all workers"),
-        (replace(MINE, samples={SAMPLE: Probe("4c", (0.5, 8.0), (0.01, 0.01))}), f"{SAMPLE} is another one", "sort"),
-        (replace(MINE, samples={SAMPLE: Probe("3d", (0.5, 8.1), (0.01, 0.01))}), f"{SAMPLE} is another one", "sort"),
-        (replace(MINE, samples={SAMPLE: Probe("3d", (0.5,), (0.01,))}), f"{SAMPLE} is another one", "sort"),
+        (replace(MINE, samples={SAMPLE: Probe(("4c",), (0.5, 8.0), (0.01, 0.01))}), f"{SAMPLE} is another one", "sort"),
+        (replace(MINE, samples={SAMPLE: Probe(("3d",), (0.5, 8.1), (0.01, 0.01))}), f"{SAMPLE} is another one", "sort"),
+        (replace(MINE, samples={SAMPLE: Probe(("3d",), (0.5,), (0.01,))}), f"{SAMPLE} is another one", "sort"),
         (
-            Evidence({"model": "99"}, {"torch": "2.15.0"}, {SAMPLE: Probe("4c")}),
+            Evidence({"model": "99"}, {"torch": "2.15.0"}, {SAMPLE: Probe(("4c",))}),
             "torch is 2.14.1 here and 2.15.0 there",
             "Stop all workers",
         ),
@@ -50,14 +50,19 @@ def test_the_first_contradiction_is_named_with_its_remedy(theirs: Evidence, word
     [
         MINE,
         Evidence(),
-        Evidence({"tracker": "5b"}, {"wandb": "0.20"}, {"sample 3 of the dataset": Probe("6a")}),
-        replace(MINE, samples={SAMPLE: Probe("3d", (0.509, 7.991), (0.01, 0.01))}),
+        Evidence({"tracker": "5b"}, {"wandb": "0.20"}, {"sample 3 of the dataset": Probe(("6a",))}),
+        replace(MINE, samples={SAMPLE: Probe(("3d",), (0.509, 7.991), (0.01, 0.01))}),
     ],
     ids=["equal", "nothing", "nothing in common", "last bits"],
 )
 def test_workers_that_have_nothing_contradictory_are_alike(theirs: Evidence) -> None:
     assert contradiction(MINE, theirs) is None
     assert contradiction(theirs, MINE) is None
+
+
+def test_a_false_alarm_about_a_sample_has_a_remedy() -> None:
+    _, remedy = contradiction(MINE, replace(MINE, samples={SAMPLE: Probe(("4c",))})) or ("", "")
+    assert "give the dataset an attribute `digest`" in remedy
 
 
 def test_evidence_arrives_at_a_peer_unchanged() -> None:

@@ -56,7 +56,7 @@ def test_the_first_difference_is_named(theirs: Traits, words: str) -> None:
 
 def test_traits_arrive_at_a_peer_unchanged() -> None:
     assert Traits.from_json(traits().to_json()) == traits()
-    for data in (b"{", b"[]", b'{"version": 99}', b'{"version": 3, "values": 3, "shapes": [], "evidence": {}}'):
+    for data in (b"{", b"[]", b'{"version": 99}', b'{"version": 4, "values": 3, "shapes": [], "evidence": {}}'):
         with pytest.raises(RecordError):
             Traits.from_json(data)
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 Value = str | int | float | bool | None
 
-_VERSION = 3
+_VERSION = 4
 _REMEDY = "Start all workers of a job with the same code, data and flags, or give this one another --job"
 
 
