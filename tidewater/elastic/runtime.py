@@ -178,8 +178,11 @@ def _classes(given: Any) -> str:
 
 def _script_digest() -> str:
     """Return a digest of the source of the started program, which may be in a zip file."""
+    from tidewater.elastic.membership.modules import program
+
+    started = sys.modules["__main__"]
     try:
-        source = inspect.getsource(sys.modules["__main__"])
+        source = program(inspect.getfile(started), inspect.getsource(started))
     except (OSError, TypeError):  # not started from a file
         return ""
     return hashlib.sha256(source.encode()).hexdigest()[:16]

@@ -6,8 +6,10 @@ import importlib
 import importlib.util
 import py_compile
 import sys
+import sysconfig
 import zipfile
 from collections.abc import Callable, Iterator
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 
@@ -17,6 +19,7 @@ import pytest
 import torch
 
 from tidewater.elastic.membership.modules import digests, own_sources, versions
+from tidewater.elastic.runtime import _script_digest
 
 
 @pytest.fixture
@@ -85,6 +88,34 @@ def test_what_is_installed_compiled_or_made_up_is_left_out(tmp_path: Path, place
     sys.modules["my_kernel"] = generated
     assert not {"my_lib", "my_other_lib", "my_compiled", "my_kernel", "torch", "json"} & own_sources().keys()
     assert not any(name.startswith("tidewater") for name in own_sources())
+
+
+@pytest.mark.parametrize("sort", ["console_scripts", "none"])
+def test_an_installed_command_is_known_by_what_it_calls_and_another_program_by_its_source(
+    sort: str, tmp_path: Path, place: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, scripts, seen = [], [], []
+    for venv, text in (("one", "import re, sys"), ("two", "import sys")):
+        libs, bin_ = tmp_path / venv / "site-packages", tmp_path / venv / "bin"
+        (libs / "my_tool-3.dist-info").mkdir(parents=True)
+        (libs / "my_tool-3.dist-info" / "METADATA").write_text("Name: my_tool\nVersion: 3\n")
+        (libs / "my_tool-3.dist-info" / "entry_points.txt").write_text(f"[{sort}]\nmy-train = my_tool.cli:main\n")
+        bin_.mkdir()
+        (bin_ / "my-train").write_text(f"#!{bin_}/python\n{text}\nfrom my_tool.cli import main\n")
+        main = ModuleType("__main__")
+        main.__file__ = str(bin_ / "my-train")
+        main.__loader__ = SourceFileLoader("__main__", main.__file__)
+        with monkeypatch.context() as process:
+            process.syspath_prepend(str(libs))
+            process.setitem(sys.modules, "__main__", main)
+            process.setattr(sysconfig, "get_path", lambda name, here=bin_: str(here if name == "scripts" else "/usr"))
+            found.append(digest("__main__"))
+            scripts.append(_script_digest())
+            seen.append(versions(own_sources()).get("my_tool"))
+    alike = sort == "console_scripts"
+    assert (found[0] == found[1]) is (scripts[0] == scripts[1]) is alike
+    assert "" not in scripts
+    assert seen == ["3", "3"]
 
 
 def test_an_object_that_only_says_that_it_is_a_module_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:

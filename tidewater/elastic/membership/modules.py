@@ -24,6 +24,7 @@ import torch
 _INSTALLED = ("site-packages", "dist-packages")
 _OURS = "tidewater"
 """Its code is compared as a whole, whichever modules of it are imported."""
+_COMMANDS = "console_scripts"
 _MOST_MODULES = 2000
 _IMPORT = re.compile(
     r"^[ \t]*(?:from[ \t]+([A-Za-z_][\w.]*)[ \t]+import\b|import[ \t]+([A-Za-z_][\w., \t]*))", re.MULTILINE
@@ -46,8 +47,20 @@ def own_sources() -> dict[str, str]:
         if len(found) < _MOST_MODULES:
             source = _source(name, module)
             if source is not None:
-                found[name] = source
+                found[name] = program(path, source) if name == "__main__" else source
     return dict(sorted(found.items()))
+
+
+def program(path: str, source: str) -> str:
+    """Return the source of the started program; of a command that pip has installed, only what it calls.
+
+    The text of such a command has the place of its Python, and depends on the program that installed it.
+    """
+    folder, name = os.path.split(path)
+    if os.path.realpath(folder) != os.path.realpath(sysconfig.get_path("scripts")):
+        return source
+    calls = [f"from {each.module} import {each.attr}" for each in metadata.entry_points(group=_COMMANDS, name=name)]
+    return calls[0] if calls else source
 
 
 def digests(sources: Mapping[str, str]) -> dict[str, str]:
