@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from tests.elastic.buffers.test_values import FIRST, SECOND, Layer, adds, fills, of, sets
-from tests.elastic.buffers.together import Ranks
+from tests.elastic.buffers.together import Ranks, all_at_once, ranks
 from tidewater.elastic.errors import GroupBroken
 
 MASK = torch.full((1000,), float("-inf"))
@@ -47,7 +47,16 @@ def test_what_was_changed_is_expected_in_the_next_step_and_sent_until_no_rank_ch
     first, second, third, fourth = (ranks.step(FIRST, SECOND) for _ in range(4))
     large = [sum(each > 8 * 1000 for each in sent) for sent in (first, second, third, fourth)]
     assert large == [1, 1, 1, 0]
-    assert [len(sent) for sent in (first, second, third, fourth)] == [4, 2, 2, 1]
+    assert [len(sent) for sent in (first, second, third, fourth)] == [3, 2, 2, 1]
+
+
+def test_what_all_ranks_have_to_say_alike_is_not_sent() -> None:
+    wire, groups = ranks(3)
+    long = b"description of many buffers" * 100
+    assert all_at_once(lambda rank: groups[rank].gather(long), 3) == [[long] * 3] * 3
+    assert sum(wire.sent) < 500
+    different = [long, long[::-1], b""]
+    assert all_at_once(lambda rank: groups[rank].gather(different[rank]), 3) == [different] * 3
 
 
 def test_what_the_script_changes_between_two_steps_is_not_multiplied_by_the_ranks() -> None:
