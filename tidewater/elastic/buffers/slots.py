@@ -87,18 +87,22 @@ class Slots:
         return self._modules[name.rpartition(".")[0]]
 
     def note(self) -> None:
-        """Take the present values as the agreed ones. Raise ConfigError if one of them is sparse."""
+        """Take the present values as the agreed ones. Raise ConfigError if one of them is sparse.
+
+        After an error, those of the last time are still the agreed ones.
+        """
         self._compare()
-        before, self.held = self.held, {}
+        noted: dict[str, Held] = {}
         fresh: dict[int, Held] = {}  # a tensor may be in two slots
         pairs: list[tuple[Tensor, Tensor]] = []
         for name, value in self.present():
-            held = before.get(name)
+            held = self.held.get(name)
             if held is None or self._differs(name, held, value):
                 held = fresh.get(id(value)) or _hold(name, value, held, pairs)
                 fresh[id(value)] = held
-            self.held[name] = held
+            noted[name] = held
         _copy(pairs)
+        self.held = noted
 
     def changed(self) -> dict[str, Value]:
         """Return copies of the values that may differ from the agreed ones."""

@@ -94,14 +94,11 @@ class Stepper:
         number nor a pair of numbers, or one sample does not fit.
         """
         compare = compare and self._group.size > 1
-        self._buffers.begin()
-        if compare:
-            device = self._group.device
-            with self._buffers.agreed():
-                self._check.copy_(drift.digits(drift.checksum(self._state.tensors(), device), device))
         samples = max(micro.size for micro in prepared.micro)
+        with self._enough_memory(samples):
+            self._begin(compare)
         try:
-            with memory.enough_memory(self._state, self._group, samples=samples, release=self._reducer.reset):
+            with self._enough_memory(samples):
                 total = self._accumulate(prepared, knows)
                 meanwhile()
                 sums = self._reducer.sums()
@@ -149,6 +146,17 @@ class Stepper:
     def evaluating(self) -> contextlib.AbstractContextManager[None]:
         """Return a context for passes that don't train: what they change in buffers is undone."""
         return self._buffers.unchanged()
+
+    def _enough_memory(self, samples: int) -> contextlib.AbstractContextManager[None]:
+        return memory.enough_memory(self._state, self._group, samples=samples, release=self._reducer.reset)
+
+    def _begin(self, compare: bool) -> None:
+        """Note the values of the buffers, and make the checksum of the state if the ranks compare it."""
+        self._buffers.begin()
+        if compare:
+            device = self._group.device
+            with self._buffers.agreed():
+                self._check.copy_(drift.digits(drift.checksum(self._state.tensors(), device), device))
 
     def _accumulate(self, prepared: Prepared, knows: bool) -> Total:
         """Run both passes of all micro-batches. The last one starts the sums over the ranks.

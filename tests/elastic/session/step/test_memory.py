@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from tests.elastic.session.step.conftest import FEATURES, loss, prepared
+from tidewater.elastic.buffers import slots
 from tidewater.elastic.errors import ConfigError, OutOfMemory
 from tidewater.elastic.group.group import Group
 from tidewater.elastic.session.state import State
@@ -107,6 +108,50 @@ def test_one_sample_that_does_not_fit_is_an_error_that_names_the_remedy(made: Ma
     stepper, _ = made(net(), loss=limited)
     with pytest.raises(ConfigError, match=r"one sample does not fit .* take a smaller model or a larger GPU"):
         stepper.gradients(prepared(1), knows=False)
+
+
+def test_a_model_without_memory_for_copies_of_its_buffers_is_left_as_it_is_and_the_remedy_is_named(
+    made: Made, form: Callable[[], Group], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = net()
+    model.register_buffer("mask", torch.ones(3))
+    before = {name: (value, value.clone()) for name, value in model.named_buffers()}
+    stepper, state = made(model)
+
+    def clone(tensor: torch.Tensor) -> torch.Tensor:
+        simulate(FITS + 1)
+        return tensor
+
+    with monkeypatch.context() as full:
+        full.setattr(slots, "_clone", clone)
+        with pytest.raises(OutOfMemory, match="8 samples do not fit in the memory of this worker"):
+            stepper.gradients(prepared(8), knows=False)
+        form()
+        with pytest.raises(ConfigError, match=r"one sample does not fit .* take a smaller model or a larger GPU"):
+            stepper.gradients(prepared(1), knows=False)
+    assert state.micro_batch == 4
+    for name, (tensor, content) in before.items():
+        assert model.get_buffer(name) is tensor
+        assert torch.equal(tensor, content)
+
+
+def test_copies_that_fail_midway_do_not_count_as_copies(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = nn.Module()
+    for name in ("first", "second"):
+        model.register_buffer(name, torch.zeros(1))
+    found = slots.Slots(model)
+    found.find()
+    found.note()
+    model.get_buffer("first").fill_(5.0)
+    model.register_buffer("second", torch.zeros(2))
+    with monkeypatch.context() as full:
+        full.setattr(slots, "_clone", lambda tensor: simulate(FITS + 1))
+        with pytest.raises(torch.OutOfMemoryError):
+            found.note()
+    found.note()
+    model.get_buffer("first").fill_(6.0)
+    found.restore()
+    assert model.get_buffer("first").tolist() == [5.0]
 
 
 def test_an_optimizer_without_enough_memory_ends_the_worker_and_names_the_remedy(made: Made) -> None:
