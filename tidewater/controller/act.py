@@ -5,9 +5,10 @@
     await hands.write_status(job, manifest, decision.status)
 
 Actions of the same kind that follow each other are carried out together, a few at a time. The first creations are not:
-they are sent one by one, so that the minimum and then the lowest indexes come first where not all fit. What the API
-server returns goes into the mirrors at once, so that the next decision counts it. Every action may be repeated: an
-action says the pod's name, so a second creation finds the first one's pod; a deletion names the uid; a status names the
+they are sent one by one, so that the minimum and then the lowest indexes come first where not all fit. An error that
+concerns one pod, such as a name that is taken, doesn't keep the others from being created. What the API server returns
+goes into the mirrors at once, so that the next decision counts it. Every action may be repeated: an action says the
+pod's name, so a second creation finds the first one's pod; a deletion names the uid; a status names the
 resourceVersion.
 
 Numbers that no pod may have twice are reserved in the status before. The ones that were reserved and certainly given
@@ -28,6 +29,7 @@ from tidewater.controller import objects
 from tidewater.controller.cluster.client import Cluster, Manifest, Ref
 from tidewater.controller.cluster.mirror import Key, Mirror
 from tidewater.controller.decide.actions import Action, CreatePod, CreateService, DeleteJob, DeletePod, Emit
+from tidewater.controller.decide.displacement import QUOTA
 from tidewater.controller.observe.events import About, Recorder, about
 from tidewater.controller.observe.log import Log
 from tidewater.controller.store import Store
@@ -48,7 +50,7 @@ class ServiceRefused(Refused):
 
 
 class PodNotCreated(Exception):
-    """The API server did not create a pod. `cause` is its error, or why it did not answer."""
+    """At least one pod was not created. `cause` is the first error: why the API server refused, or did not answer."""
 
     def __init__(self, cause: ClusterError) -> None:
         super().__init__(str(cause))
@@ -83,7 +85,7 @@ class Hands:
         """Carry out the actions in order. What comes after an action that failed is left for the next decision.
 
         Raises:
-            PodNotCreated: The API server does not create a pod; the message is for people.
+            PodNotCreated: A pod was not created; the message is for people. All pods that could be created are.
             ServiceRefused: It does not accept the service. All other actions have been carried out.
             ClusterError: Anything else that may succeed the next time.
         """
@@ -148,20 +150,26 @@ class Hands:
 
     async def _create_pods(self, job: ElasticJob, actions: Sequence[CreatePod]) -> None:
         done: list[str] = []
+        errors: list[ClusterError] = []
         try:
             for wave in waves(actions):
-                await together(self._create_pod(job, action, done) for action in wave)
-        except (Refused, Busy, Unreachable) as error:
-            self._recorder.record(about(job), "Warning", names.Reason.FAILED_CREATE_POD, str(error))
-            self._log.warning("pod_refused", job=f"{job.namespace}/{job.name}", reason=str(error))
-            raise PodNotCreated(error) from error
+                await together(self._create_pod(job, action, done, errors) for action in wave)
+                if any(map(concerns_all, errors)):
+                    break
         finally:
             if done:
                 message = f"Created pod{'s' if len(done) > 1 else ''}: {', '.join(sorted(done))}"
                 self._recorder.record(about(job), "Normal", names.Reason.SUCCESSFUL_CREATE_POD, message)
                 self._log.info("pods_created", job=f"{job.namespace}/{job.name}", pods=",".join(sorted(done)))
+        if errors:
+            self._recorder.record(about(job), "Warning", names.Reason.FAILED_CREATE_POD, str(errors[0]))
+            self._log.warning("pod_refused", job=f"{job.namespace}/{job.name}", reason=str(errors[0]))
+            raise PodNotCreated(errors[0]) from errors[0]
 
-    async def _create_pod(self, job: ElasticJob, action: CreatePod, done: list[str]) -> None:
+    async def _create_pod(
+        self, job: ElasticJob, action: CreatePod, done: list[str], errors: list[ClusterError]
+    ) -> None:
+        """Create a pod and add its name to `done`, or the reason why there is none to `errors`."""
         manifest = objects.pod(
             job,
             action.type,
@@ -173,9 +181,10 @@ class Hands:
         self._store.note_used(job, action)
         try:
             await self._create(PODS, manifest, job, self._store.pods, done)
-        except (Refused, NameTaken):
-            self._store.note_unused(job, [action])
-            raise
+        except (Refused, Unavailable) as error:
+            if isinstance(error, (Refused, NameTaken)):
+                self._store.note_unused(job, [action])
+            errors.append(error)
 
     async def _create_service(self, job: ElasticJob) -> ServiceRefused | None:
         """Create the service. Return a refusal rather than raise it, since pods are useful without the service."""
@@ -262,6 +271,11 @@ class Hands:
         else:
             self._store.jobs.deleted(found)
         self._log.info("job_deleted", job=f"{job.namespace}/{job.name}", reason="its time to live is over")
+
+
+def concerns_all(error: ClusterError) -> bool:
+    """Return whether the API server would create no other pod either: it is busy, or a quota is exhausted."""
+    return isinstance(error, (Busy, Unreachable)) or QUOTA in str(error)
 
 
 async def together(requests: Iterable[Awaitable[None]]) -> None:

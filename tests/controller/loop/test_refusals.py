@@ -68,6 +68,43 @@ async def test_a_pod_that_cannot_be_created_is_told_within_15_seconds(error: Clu
     assert error.message not in str(world.status())
 
 
+@pytest.mark.parametrize(
+    ("owner", "why"),
+    [
+        ({"kind": names.KIND, "name": "imagenet", "uid": "earlier"}, "of an earlier job is being deleted"),
+        ({"kind": "ReplicaSet", "name": "web", "uid": "web"}, "does not belong to this job"),
+    ],
+    ids=["an earlier job", "another owner"],
+)
+async def test_a_name_that_is_taken_keeps_no_other_worker_from_being_made(owner: Manifest, why: str) -> None:
+    world = World()
+    labels = {names.LABEL_JOB_NAME: "imagenet"}
+    taken = {"name": "imagenet-worker-0", "namespace": jobs.NAMESPACE, "labels": labels, "ownerReferences": [owner]}
+    world.api.create(PODS, {"metadata": taken, "status": {"phase": "Running"}})
+    world.start()
+    world.apply(jobs.manifest(replicas=3))
+    await world.settle()
+    status = world.status()
+    assert (list(world.pods()), status["replicas"]) == ([f"imagenet-worker-{index}" for index in range(3)], 2)
+    assert (status["state"], status["waiting"]) == ("Running", "FailedCreatePod")
+    assert any(why in each["message"] for each in status["conditions"])
+    assert any(why in message for message in world.events(names.Reason.FAILED_CREATE_POD))
+    world.kill("imagenet-worker-0")
+    await world.settle(90)
+    assert (world.status()["replicas"], world.status().get("waiting", "")) == (3, "")
+
+
+async def test_a_type_that_is_refused_keeps_no_other_type_from_being_made() -> None:
+    world = World()
+    world.start()
+    world.api.refuse = lambda kind, manifest: (
+        "Required value" if kind == PODS and "-aa-" in manifest["metadata"]["name"] else None
+    )
+    world.apply(jobs.manifest(replicaSpecs={"Aa": {"template": jobs.template()}, **jobs.workers(2)}))
+    await world.settle()
+    assert list(world.pods()) == ["imagenet-worker-0", "imagenet-worker-1"]
+
+
 def quota(world: World, pods: int) -> Callable[[Kind, Manifest], str | None]:
     """Return the refusal of every pod more than so many."""
 
