@@ -205,6 +205,15 @@ def test_a_surge_worker_gives_way_to_a_core_worker_without_room() -> None:
     assert (delete.name, delete.reason) == ("j-worker-2", "it gives way to a pod of the job's minimum")
 
 
+def test_surge_workers_without_a_node_leave_with_the_one_that_gives_way() -> None:
+    """Otherwise one of them could be placed in the room before the core worker is."""
+    of = settled(4, low=1)
+    decision = decide(view(of, (roomless(0), *running(1, 2), roomless(3))), NOW)
+    assert (deleted(decision), created(decision)) == (["worker-2", "worker-3"], [])
+    assert changes(decide(view(of, (roomless(0, 10), *running(1, 2), roomless(3))), NOW)) == []
+    assert changes(decide(view(of, (roomless(0), pod(1), roomless(2), roomless(3))), NOW)) == [], "none gives way"
+
+
 def test_no_surge_worker_is_made_while_a_core_worker_finds_no_room() -> None:
     """It would take the room that was made for the core worker."""
     gone = decide(view(settled(low=1), (roomless(0), *running(1))), NOW)

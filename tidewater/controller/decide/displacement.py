@@ -22,8 +22,8 @@ Pods that tolerate the taints of such nodes stay too: their successors might be 
 
 **For want of room** surge pods give way to core pods of the same job: worker 0, which others may have to find, comes
 before worker 7. One gives way for each core pod that has found no room for `ROOMLESS`, and one at a time for those that
-a quota of the namespace refuses. The job keeps its minimum of pods that run. While a core pod finds no room no surge
-pod is made, which might take what was given up. A core pod with `preemptionPolicy: Never`, or with a node on its way,
+a quota of the namespace refuses. The job keeps its minimum of pods that run. The surge pods without a node leave
+together with the first one, and while a core pod finds no room no surge pod is made: they might take what was given up. A core pod with `preemptionPolicy: Never`, or with a node on its way,
 waits.
 """
 
@@ -109,8 +109,10 @@ def giving_way(crew: Crew, size: int, short: Shortage, nodes: Mapping[str, NodeV
     spare = max(0, len(crew.active) - crew.low)
     if short.refused:
         return [pod for pod in surge[:1] if pod.phase != "Running" or spare]
-    placed = [pod for pod in surge if pod.node is not None]
-    return placed[: min(short.roomless, spare)] if crew.size >= size else []
+    placed = [pod for pod in surge if pod.node is not None][: min(short.roomless, spare)]
+    if not placed or crew.size < size:
+        return []
+    return [*placed, *(pod for pod in surge if pod.node is None)]
 
 
 def departures(crews: Iterable[Crew], nodes: Mapping[str, NodeView]) -> tuple[DeletePod, ...]:
