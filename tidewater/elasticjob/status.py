@@ -40,6 +40,13 @@ class ReplicaStatus:
             pattern=indexes.PATTERN,
         ),
     ] = ""
+    yielded_at: Annotated[
+        int | None,
+        About(
+            "Number of pods that were left when one last gave way to a pod of the minimum that a quota refuses; absent"
+            " when the minimum is complete."
+        ),
+    ] = None
     next_index: Annotated[
         int | None,
         About("With podNames Successive: the lowest number that no pod of this type has had or is about to get."),

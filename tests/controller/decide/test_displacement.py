@@ -253,15 +253,52 @@ def test_the_minimum_is_that_of_the_workers_that_count() -> None:
 QUOTA = 'pods "j-worker-0" is forbidden: exceeded quota: two, requested: pods=1, used: pods=2, limited: pods=2'
 
 
+def refused(of: ElasticJob, *pods: PodView, seconds: float = 10, by: str = QUOTA) -> ElasticJob:
+    """Return the job with the status that says, since so long, that the API server refuses a pod."""
+    written = decide(view(of, pods, refusal=by), ago(seconds))
+    assert deleted(written) == []
+    return replace(of, status=written.status)
+
+
 def test_under_a_quota_a_surge_worker_gives_way_to_a_core_worker() -> None:
-    decision = decide(view(settled(4, low=1), running(1, 2, 3), refusal=QUOTA), NOW)
+    of, pods = settled(4, low=1), running(1, 2, 3)
+    decision = decide(view(refused(of, *pods), pods, refusal=QUOTA), NOW)
     assert (deleted(decision), created(decision)) == (["worker-3"], [])
-    ends = pod(3, terminating=True)
-    assert changes(decide(view(settled(4, low=1), (*running(1, 2), ends), refusal=QUOTA), NOW)) == []
-    other = decide(view(settled(4, low=1), running(1, 2, 3), refusal="no PriorityClass with name high was found"), NOW)
-    assert changes(other) == []
+    ends = (*running(1, 2), pod(3, terminating=True))
+    assert changes(decide(view(refused(of, *ends), ends, refusal=QUOTA), NOW)) == []
+    other = "no PriorityClass with name high was found"
+    assert changes(decide(view(refused(of, *pods, by=other), pods, refusal=other), NOW)) == []
+
+
+def test_no_worker_gives_way_to_a_refusal_that_may_soon_be_over() -> None:
+    """Kubernetes counts a quota again some time after a pod is gone."""
+    of, pods = settled(4, low=1), running(1, 2, 3)
+    assert deleted(decide(view(of, pods, refusal=QUOTA), NOW)) == []
+    assert deleted(decide(view(refused(of, *pods, seconds=9), pods, refusal=QUOTA), NOW)) == []
+    assert deleted(decide(view(refused(of, *running(1, 2, 3, 0), seconds=99), pods, refusal=QUOTA), NOW)) == []
+
+
+def test_after_a_worker_that_gave_way_for_nothing_no_other_one_does() -> None:
+    """As under a quota of the core workers' priority class."""
+    of, pods = settled(6, low=2, high=6), running(2, 3, 4, 5)
+    gives = decide(view(refused(of, *pods), pods, refusal=QUOTA), NOW)
+    assert deleted(gives) == ["worker-5"]
+    of, left = replace(of, status=gives.status), running(2, 3, 4)
+    still = decide(view(of, left, refusal=QUOTA), later(60))
+    assert deleted(still) == []
+    of = replace(of, status=still.status)
+    assert deleted(decide(view(of, left, refusal=QUOTA), later(120))) == []
+    helped = (pod(0), *left)
+    assert deleted(decide(view(refused(of, *helped), helped, refusal=QUOTA), NOW)) == ["worker-4"]
+
+
+def test_a_worker_may_give_way_again_after_the_job_had_its_minimum() -> None:
+    of, pods = settled(4, low=1), running(1, 2, 3)
+    of = replace(of, status=decide(view(refused(of, *pods), pods, refusal=QUOTA), NOW).status)
+    of = after(of, *running(0, 1, 2))
+    assert deleted(decide(view(refused(of, *running(1, 2)), running(1, 2), refusal=QUOTA), NOW)) == ["worker-2"]
 
 
 def test_under_a_quota_workers_that_wait_for_room_give_way_first() -> None:
-    pods = (pod(1), roomless(2, 1))
-    assert deleted(decide(view(settled(3, low=1), pods, refusal=QUOTA), NOW)) == ["worker-2"]
+    of, pods = settled(3, low=1), (pod(1), roomless(2, 1))
+    assert deleted(decide(view(refused(of, *pods), pods, refusal=QUOTA), NOW)) == ["worker-2"]

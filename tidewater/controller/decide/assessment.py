@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from tidewater.controller.decide.displacement import mover, vacated
+from tidewater.controller.decide.displacement import lasting, mover, vacated
 from tidewater.controller.decide.exits import Tally, Verdict, tally
 from tidewater.controller.decide.observed import Admission, JobView, PodView
 from tidewater.controller.decide.pods import Goal, Site, barred
@@ -96,6 +96,7 @@ class Assessment:
             last_failure=self.tally.last_failure_time,
             job_restarts=self.restart.number,
             refusal=self.view.refusal,
+            lasting=lasting(self.job.status, self.crews.values(), self.now),
         )
 
     @property

@@ -31,7 +31,7 @@ from tidewater.controller.decide.displacement import departures
 from tidewater.controller.decide.exits import in_one_line
 from tidewater.controller.decide.finish import BY_FAILURES, Outcome, cleaning, deadline, outcome
 from tidewater.controller.decide.observed import JobView, is_finished, lost
-from tidewater.controller.decide.pods import abandon, delete_all, fill, inherited
+from tidewater.controller.decide.pods import abandon, delete_all, fill, inherited, remaining
 from tidewater.controller.decide.queue import Standing
 from tidewater.controller.decide.replica_groups import Crew, crews
 from tidewater.controller.decide.restart import REASON, following
@@ -117,8 +117,9 @@ def _plan(situation: Assessment) -> Plan:
 def _ongoing(situation: Assessment, plan: Plan) -> Decision:
     """Return the decision about a job that goes on, with the status that holds once the plan is carried out."""
     job, view, old = situation.job, situation.view, situation.job.status
-    gone = {delete.uid for delete in plan.deletes} - _completed(situation)
-    left = {type: crew.without(gone) for type, crew in situation.crews.items()}
+    completed = _completed(situation)
+    gone = [delete for delete in plan.deletes if delete.uid not in completed]
+    left = {type: remaining(crew, gone) for type, crew in situation.crews.items()}
     counts = {type: _count(crew, plan.creates) for type, crew in left.items()}
     state = state_of(situation, counts)
     now = situation.now
@@ -263,6 +264,7 @@ def _count(crew: Crew, creates: Iterable[CreatePod] = ()) -> ReplicaStatus:
         failed=len(crew.ended) + len(crew.permanent),
         completed_indexes=indexes.text(pod.index for pod in crew.done),
         failed_indexes=indexes.text(pod.index for pod in crew.permanent),
+        yielded_at=crew.yielded_at,
         next_index=max(crew.next_index, max(created, default=-1) + 1) if successive else None,
     )
 

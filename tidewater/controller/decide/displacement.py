@@ -22,7 +22,8 @@ Pods that tolerate the taints of such nodes stay too: their successors might be 
 
 **For want of room** surge pods give way to core pods of the same job: worker 0, which others may have to find, comes
 before worker 7. One gives way for each core pod that has found no room for `ROOMLESS`, and one at a time for those that
-a quota of the namespace refuses. The job keeps its minimum of pods that run. The surge pods without a node leave
+a quota of the namespace has refused for a while; if a core pod is refused all the same, as under a quota of its
+priority class, no further one does. The job keeps its minimum of pods that run. The surge pods without a node leave
 together with the first one, and while a core pod finds no room no surge pod is made: they might take what was given up. A core pod with `preemptionPolicy: Never`, or with a node on its way,
 waits.
 """
@@ -31,19 +32,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from tidewater.controller.decide.actions import DeletePod
 from tidewater.controller.decide.observed import NodeView, PodView
 from tidewater.controller.decide.queue import ROOMLESS
 from tidewater.controller.decide.replica_groups import Crew
 from tidewater.controller.decide.shrink import departure, endpoint_host
-from tidewater.elasticjob.names import NODE_STARTING
+from tidewater.elasticjob.names import NODE_STARTING, Reason
+from tidewater.elasticjob.status import Status
 
 QUOTA = "exceeded quota"
 """In what the API server says when a ResourceQuota allows no further pod.
 
 https://kubernetes.io/docs/concepts/policy/resource-quotas/"""
+
+LASTING = timedelta(seconds=10)
+"""A quota that has refused a pod for so long has counted the pods that are gone: Kubernetes does that a little later."""
 
 
 def vacated(crew: Crew, nodes: Mapping[str, NodeView]) -> Crew:
@@ -73,7 +78,7 @@ class Shortage:
 
     Attributes:
         roomless: number of them that have found no room for `ROOMLESS`.
-        refused: whether a quota refuses one.
+        refused: whether a quota refuses one, and a pod that gives way may help.
         again: when another one will have found no room for that long.
     """
 
@@ -82,12 +87,27 @@ class Shortage:
     again: datetime | None = None
 
 
+def lasting(status: Status, crews: Iterable[Crew], now: datetime) -> bool:
+    """Return whether the API server has refused pods for `LASTING`, and no pod has come or gone meanwhile.
+
+    The status says since when, because it changes with the numbers of pods.
+    """
+    since, counts = status.last_reconcile_time, status.replica_statuses
+    if status.waiting != Reason.FAILED_CREATE_POD or since is None or now - since < LASTING:
+        return False
+    return all((old := counts.get(crew.type)) and old.active + old.pending == len(crew.live) for crew in crews)
+
+
 def shortage(crew: Crew, refusal: str, now: datetime) -> Shortage:
-    """Return what core pods lack; `refusal` is what the API server said of the pod that it has just refused."""
+    """Return what core pods lack; `refusal` is what the API server has said of a pod for a while.
+
+    After a pod that gave way to a refused one, no other one does before that has helped and a pod was created.
+    """
     core = crew.cores()
     waiting = (pod for pod in crew.unplaced if not pod.patient and pod.unschedulable_reason != NODE_STARTING)
     times = [pod.unschedulable_since + ROOMLESS for pod in waiting if pod.unschedulable_since and core(pod)]
-    refused = QUOTA in refusal and sum(map(core, crew.counting())) < crew.low
+    helped = crew.yielded_at is None or crew.size > crew.yielded_at
+    refused = QUOTA in refusal and helped and crew.lacking > 0
     later = min((time for time in times if time > now), default=None)
     return Shortage(sum(time <= now for time in times), refused, later)
 

@@ -46,6 +46,7 @@ class Site:
         last_failure: when a failure was last counted.
         job_restarts: how many times all pods of the job have been made anew.
         refusal: what the API server said of the pod that it has just refused; no other one is then created.
+        lasting: whether it has refused pods for a while.
     """
 
     nodes: Mapping[str, NodeView]
@@ -54,6 +55,7 @@ class Site:
     last_failure: datetime | None
     job_restarts: int = 0
     refusal: str = ""
+    lasting: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +94,7 @@ def fill(crew: Crew, goal: Goal, site: Site, now: datetime) -> Change:
     due_at = {pod.uid: due(pod, meaning, site.earlier, site.last_failure) for pod, meaning in left.ended}
     replaced = {uid for uid, time in due_at.items() if time <= now}
     deletes += tuple(DeletePod(pod.name, pod.uid, REPLACED[how]) for pod, how in left.ended if pod.uid in replaced)
-    short = shortage(left, site.refusal, now)
+    short = shortage(left, site.refusal if site.lasting else "", now)
     deletes += delete_all(giving_way(left, goal.size, short, site.nodes, site.endpoint), GIVES_WAY)
     times = [time for time in (*due_at.values(), short.again) if time is not None and time > now]
     creates = () if site.refusal else _created(crew, left.without(replaced), goal, site)
@@ -155,6 +157,16 @@ def inherited(rows: Mapping[str, int], job: str, left: Crew, creates: Iterable[C
     made = [names.pod_name(job, left.type, create.index) for create in creates if create.type == left.type]
     heirs = dict(zip(former, made, strict=False))
     return {heirs.get(name, name): row for name, row in rows.items()}
+
+
+def remaining(crew: Crew, deletes: Iterable[DeletePod]) -> Crew:
+    """Return the pods of a type after these deletions, with their number if one gave way to a pod that is refused."""
+    reasons = {delete.uid: delete.reason for delete in deletes}
+    left = crew.without(reasons)
+    if not left.lacking:
+        return replace(left, yielded_at=None)
+    gave_way = any(reasons.get(pod.uid) == GIVES_WAY for pod in crew.live)
+    return replace(left, yielded_at=left.size) if gave_way else left
 
 
 def missing(crew: Crew, goal: Goal) -> int:

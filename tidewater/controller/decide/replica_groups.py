@@ -35,6 +35,8 @@ class Crew:
         ended: pods to be replaced, with the verdict REPLACE or RETRY.
         permanent: pods that failed for good. Some of these, and of those that are done, may be gone.
         ending: pods that are being deleted, or are to be because of their node, whatever they did before.
+        yielded_at: number of pods that were left when one last gave way to a core pod that a quota refuses; None: none
+            has since the type had its minimum.
         next_index: with podNames Successive, the lowest number that no pod has had or is about to get.
         spare: lower numbers that no pod has had either, in order.
     """
@@ -50,6 +52,7 @@ class Crew:
     ended: list[tuple[PodView, Verdict]]
     permanent: list[PodView]
     ending: list[PodView]
+    yielded_at: int | None = None
     next_index: int = 0
     spare: tuple[int, ...] = ()
 
@@ -57,6 +60,11 @@ class Crew:
     def size(self) -> int:
         """Return the number of pods that hold an index and keep it: all but those that are being deleted."""
         return len(self.live) + len(self.done) + len(self.ended) + len(self.permanent)
+
+    @property
+    def lacking(self) -> int:
+        """Return the number of core pods that are to be created."""
+        return max(0, self.low - sum(map(self.cores(), self.counting())))
 
     @property
     def placed(self) -> int:
@@ -203,6 +211,7 @@ def _crew(job: ElasticJob, type: str) -> Crew:
         ended=[],
         permanent=[],
         ending=[],
+        yielded_at=job.status.replica_statuses.get(type, _NOTHING).yielded_at,
     )
 
 
