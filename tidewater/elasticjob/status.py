@@ -40,6 +40,10 @@ class ReplicaStatus:
             pattern=indexes.PATTERN,
         ),
     ] = ""
+    template_hash: Annotated[
+        str,
+        About("Hash of the template of the pods with these indexes. If it changes, the indexes are forgotten."),
+    ] = ""
     yielded_at: Annotated[
         int | None,
         About(

@@ -20,7 +20,8 @@ from tests.controller.decide.world import (
 )
 from tidewater.controller.decide.actions import Decision, status_comes_first
 from tidewater.controller.decide.decision import decide
-from tidewater.elasticjob.choices import CleanPodPolicy, PodNames, RestartScope, State, SuccessPolicy
+from tidewater.controller.decide.observed import Admission
+from tidewater.elasticjob.choices import CleanPodPolicy, Launcher, PodNames, RestartScope, State, SuccessPolicy
 from tidewater.elasticjob.model import ElasticJob, ReplicaSpec
 
 ALL_WORKERS = SuccessPolicy.ALL_WORKERS
@@ -95,6 +96,19 @@ def test_after_a_suspension_a_completed_worker_is_not_run_again_and_a_failed_one
     rests = after(suspended(replace(ran, status=stops.status), True))
     assert (rests.status.state, ends(decide(view(rests), NOW))) == (State.SUSPENDED, ("0", ""))
     assert created(decide(view(suspended(rests, False)), NOW)) == [1, 2]
+
+
+def test_ends_of_another_template_are_forgotten_also_if_no_pod_is_left() -> None:
+    of = job(3, low=1, success_policy=ALL_WORKERS, launcher=Launcher.NONE)
+    old, new = {WORKER: "old"}, {WORKER: "new"}
+    pods = (pod(0, "Succeeded"), pod(1, "Failed"), pod(2))
+    ran = after(of, *pods, template_hashes=old)
+    rests = after(suspended(ran, True), *pods, template_hashes=old)
+    assert created(decide(view(suspended(rests, False), template_hashes=old), NOW)) == [1, 2]
+    assert created(decide(view(suspended(rests, False), template_hashes=new), NOW)) == [0, 1, 2]
+    waits = decide(view(ran, template_hashes=new, admission=Admission.WAIT), NOW)
+    assert ends(waits) == ("", "")
+    assert ends(decide(view(after(of, *pods), running(2), template_hashes=new), NOW)) == ("0", "1"), "of an old status"
 
 
 def test_a_new_template_makes_all_pods_anew() -> None:

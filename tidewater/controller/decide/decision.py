@@ -257,6 +257,7 @@ def _status(situation: Assessment, standing: Standing, counts: Mapping[str, Repl
 def _count(crew: Crew, creates: Iterable[CreatePod] = ()) -> ReplicaStatus:
     created = [create.index for create in creates if create.type == crew.type]
     successive = crew.naming is PodNames.SUCCESSIVE
+    ended = crew.done or crew.permanent
     return ReplicaStatus(
         active=len(crew.active),
         pending=len(crew.live) - len(crew.active) + len(created),
@@ -264,6 +265,7 @@ def _count(crew: Crew, creates: Iterable[CreatePod] = ()) -> ReplicaStatus:
         failed=len(crew.ended) + len(crew.permanent),
         completed_indexes=indexes.text(pod.index for pod in crew.done),
         failed_indexes=indexes.text(pod.index for pod in crew.permanent),
+        template_hash=crew.template_hash if ended else "",
         yielded_at=crew.yielded_at,
         next_index=max(crew.next_index, max(created, default=-1) + 1) if successive else None,
     )

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from tidewater.controller.decide.exits import Verdict, signals, verdict
-from tidewater.controller.decide.observed import JobView, PodView
+from tidewater.controller.decide.observed import JobView, PodView, is_finished
 from tidewater.elasticjob import indexes, names
 from tidewater.elasticjob.choices import PodNames
 from tidewater.elasticjob.model import ElasticJob
@@ -35,6 +35,7 @@ class Crew:
         ended: pods to be replaced, with the verdict REPLACE or RETRY.
         permanent: pods that failed for good. Some of these, and of those that are done, may be gone.
         ending: pods that are being deleted, or are to be because of their node, whatever they did before.
+        template_hash: that of a pod made now; empty if it is not known.
         yielded_at: number of pods that were left when one last gave way to a core pod that a quota refuses; None: none
             has since the type had its minimum.
         next_index: with podNames Successive, the lowest number that no pod has had or is about to get.
@@ -52,6 +53,7 @@ class Crew:
     ended: list[tuple[PodView, Verdict]]
     permanent: list[PodView]
     ending: list[PodView]
+    template_hash: str = ""
     yielded_at: int | None = None
     next_index: int = 0
     spare: tuple[int, ...] = ()
@@ -141,8 +143,8 @@ def core_bound(low: int, failed: Iterable[int]) -> int:
 def crews(view: JobView) -> tuple[dict[str, Crew], list[PodView]]:
     """Return the pods by replica type, and those that have no place in the job: of no type or without an index."""
     job = view.job
-    sorted_ = {type: _crew(job, type) for type in job.spec.replica_specs}
-    known = {type: _recorded(job.status, type) for type in sorted_}
+    sorted_ = {type: _crew(view, type) for type in job.spec.replica_specs}
+    known = {type: {} if _is_of_another_template(view) else _recorded(job.status, type) for type in sorted_}
     strays = []
     for pod in view.pods:
         crew = sorted_.get(pod.type)
@@ -153,6 +155,13 @@ def crews(view: JobView) -> tuple[dict[str, Crew], list[PodView]]:
     for type, ends in known.items():
         _remember(sorted_[type], job, ends)
     return {type: _numbered(crew, view) for type, crew in sorted_.items()}, strays
+
+
+def _is_of_another_template(view: JobView) -> bool:
+    """Return whether a template has changed since ends of pods were recorded: all pods are then made anew."""
+    status, hashes = view.job.status, view.template_hashes
+    recorded = {type: found.template_hash for type, found in status.replica_statuses.items() if found.template_hash}
+    return not is_finished(status) and any(hashes.get(type, made) != made for type, made in recorded.items())
 
 
 def _recorded(status: Status, type: str) -> Mapping[int, Verdict]:
@@ -193,7 +202,8 @@ def _numbered(crew: Crew, view: JobView) -> Crew:
     return replace(crew, next_index=following, spare=tuple(sorted(unused)))
 
 
-def _crew(job: ElasticJob, type: str) -> Crew:
+def _crew(view: JobView, type: str) -> Crew:
+    job = view.job
     low, high = job.bounds(type)
     if type == names.WORKER:
         low = max(1, low)
@@ -211,6 +221,7 @@ def _crew(job: ElasticJob, type: str) -> Crew:
         ended=[],
         permanent=[],
         ending=[],
+        template_hash=view.template_hashes.get(type, ""),
         yielded_at=job.status.replica_statuses.get(type, _NOTHING).yielded_at,
     )
 

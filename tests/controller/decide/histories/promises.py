@@ -83,7 +83,9 @@ def recorded(status: Status, type: str) -> tuple[set[int], set[int]]:
 def outdated(view: JobView) -> bool:
     """Return whether all pods have to leave, since one of them is of an old template."""
     hashes = view.template_hashes
-    return any(pod.template_hash and pod.template_hash != hashes.get(pod.type, pod.template_hash) for pod in view.pods)
+    made = [(pod.type, pod.template_hash) for pod in view.pods]
+    made += [(type, found.template_hash) for type, found in view.job.status.replica_statuses.items()]
+    return any(of and of != hashes.get(type, of) for type, of in made)
 
 
 def restarting(view: JobView, decision: Decision) -> bool:
