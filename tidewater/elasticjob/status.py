@@ -28,7 +28,8 @@ class ReplicaStatus:
     completed_indexes: Annotated[
         str,
         About(
-            "Indexes of the pods that exited with 0, as 0-2,5. Their pods are not made again if they are deleted.",
+            "Indexes of the pods that exited with 0, as 0-2,5. Their pods are not made again if they are deleted,"
+            " unless a template changes or the job is suspended and resumed.",
             pattern=indexes.PATTERN,
         ),
     ] = ""

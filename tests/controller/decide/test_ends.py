@@ -88,14 +88,33 @@ def test_a_failed_worker_whose_pod_is_gone_leaves_first() -> None:
     assert (changes(decision), ends(decision), decision.status.desired) == ([], ("", ""), 2)
 
 
-def test_after_a_suspension_a_completed_worker_is_not_run_again_and_a_failed_one_is() -> None:
+@pytest.mark.parametrize("policy", [ALL_WORKERS, SuccessPolicy.ALL_PODS])
+def test_after_a_suspension_a_completed_worker_is_not_run_again_and_a_failed_one_is(policy: SuccessPolicy) -> None:
     pods = (pod(0, "Succeeded"), pod(1, "Failed"), pod(2))
-    ran = after(job(3, low=1, success_policy=ALL_WORKERS), *pods)
+    ran = after(job(3, low=1, success_policy=policy, launcher=Launcher.NONE), *pods)
     stops = decide(view(suspended(ran, True), pods), NOW)
     assert (sorted(deleted(stops)), ends(stops)) == (["worker-0", "worker-1", "worker-2"], ("0", ""))
     rests = after(suspended(replace(ran, status=stops.status), True))
     assert (rests.status.state, ends(decide(view(rests), NOW))) == (State.SUSPENDED, ("0", ""))
     assert created(decide(view(suspended(rests, False)), NOW)) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("launcher", "policy"),
+    [
+        (Launcher.TORCHRUN, ALL_WORKERS),
+        (Launcher.TIDEWATER, SuccessPolicy.ALL_PODS),
+        (Launcher.NONE, SuccessPolicy.RANK0),
+    ],
+)
+def test_after_a_suspension_workers_that_need_each_other_all_run_again(
+    launcher: Launcher, policy: SuccessPolicy
+) -> None:
+    """Those that are resumed would wait for the others for ever."""
+    pods = (pod(0), pod(1, "Succeeded"), pod(2))
+    ran = after(job(3, low=1, success_policy=policy, launcher=launcher), *pods)
+    rests = after(suspended(ran, True), *pods)
+    assert created(decide(view(suspended(rests, False)), NOW)) == [0, 1, 2]
 
 
 def test_ends_of_another_template_are_forgotten_also_if_no_pod_is_left() -> None:

@@ -37,7 +37,7 @@ from tidewater.controller.decide.replica_groups import Crew, crews
 from tidewater.controller.decide.restart import REASON, following
 from tidewater.controller.decide.sizes import settled
 from tidewater.elasticjob import indexes, names
-from tidewater.elasticjob.choices import PodNames, RestartScope, State
+from tidewater.elasticjob.choices import Launcher, PodNames, RestartScope, State, SuccessPolicy
 from tidewater.elasticjob.model import ElasticJob
 from tidewater.elasticjob.names import ConditionType, Reason
 from tidewater.elasticjob.status import Condition, ReplicaStatus, Status
@@ -147,9 +147,18 @@ def _ongoing(situation: Assessment, plan: Plan) -> Decision:
 
 
 def _completed(situation: Assessment) -> set[str]:
-    """Return the uids of pods that a suspension deletes, although their work is not repeated after it."""
-    job = situation.job
-    if not job.spec.suspend or situation.outdated or job.spec.restart_scope is not RestartScope.POD:
+    """Return the uids of pods that a suspension deletes, although their work is not repeated after it.
+
+    There are some only if each pod works for itself. Others need each other: after the job is resumed, those that had
+    not finished would wait for ever for the ones that had.
+    """
+    spec = situation.job.spec
+    if not spec.suspend or situation.outdated or spec.restart_scope is not RestartScope.POD:
+        return set()
+    if spec.launcher is not Launcher.NONE or spec.success_policy not in (
+        SuccessPolicy.ALL_WORKERS,
+        SuccessPolicy.ALL_PODS,
+    ):
         return set()
     crews = (crew for crew in situation.kept.values() if crew.naming is not PodNames.SUCCESSIVE)
     return {pod.uid for crew in crews for pod in crew.done}
