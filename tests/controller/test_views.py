@@ -143,6 +143,11 @@ def test_a_disruption_is_seen_by_its_condition() -> None:
     assert not observed({"conditions": [{"type": "DisruptionTarget", "status": "False"}]}).disrupted
 
 
+def test_a_pod_says_that_the_scheduler_has_a_node_for_it() -> None:
+    assert observed({"nominatedNodeName": "node-1"}).nominated
+    assert not observed({"nominatedNodeName": ""}).nominated
+
+
 def test_a_pod_that_no_node_has_room_for_says_since_when() -> None:
     scheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "lastTransitionTime": TIME}
     told = observed({"conditions": [{**scheduled, "message": "0/2 nodes are available"}]})

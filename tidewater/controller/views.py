@@ -121,6 +121,7 @@ def pod_view(pod: Object, types: Mapping[str, str]) -> PodView:
         node=(pod.get("spec") or {}).get("nodeName") or None,
         unschedulable_since=_time(unschedulable.get("lastTransitionTime")),
         unschedulable_why=unschedulable.get("message") or "",
+        nominated=bool(status.get("nominatedNodeName")),
         stuck=stuck,
         stuck_why=stuck_why,
         disrupted=_disrupted(status, conditions),

@@ -191,18 +191,24 @@ def test_a_node_that_is_neither_cordoned_nor_ends_keeps_its_workers() -> None:
     assert deleted(decide(view(settled(), running(0, 1, 2), nodes=known), NOW)) == []
 
 
-def roomless(index: int, seconds: float = 31, **changes: Any) -> PodView:
+def roomless(index: int, seconds: float = 181, **changes: Any) -> PodView:
     """Return a worker for which no node has had room for so long."""
     return pod(index, "Pending", unschedulable_since=ago(seconds), **changes)
 
 
 def test_a_surge_worker_gives_way_to_a_core_worker_without_room() -> None:
-    waits = decide(view(settled(low=1), (roomless(0, 20), *running(1, 2))), NOW)
+    waits = decide(view(settled(low=1), (roomless(0, 170), *running(1, 2))), NOW)
     assert (changes(waits), waits.again) == ([], later(10))
     decision = decide(view(settled(low=1), (roomless(0), *running(1, 2))), NOW)
     (delete,) = changes(decision)
     assert isinstance(delete, DeletePod)
     assert (delete.name, delete.reason) == ("j-worker-2", "it gives way to a pod of the job's minimum")
+
+
+def test_a_surge_worker_gives_way_sooner_if_karpenter_brings_no_node() -> None:
+    """Without a word from Karpenter, another autoscaler may be starting a node, which takes it up to three minutes."""
+    short = roomless(0, 31, unschedulable_reason="InsufficientInstanceCapacity")
+    assert deleted(decide(view(settled(low=1), (short, *running(1, 2))), NOW)) == ["worker-2"]
 
 
 def test_surge_workers_without_a_node_leave_with_the_one_that_gives_way() -> None:
@@ -236,6 +242,7 @@ def test_no_more_workers_give_way_than_core_workers_lack_room() -> None:
         pytest.param(
             (roomless(0, unschedulable_reason=names.NODE_STARTING), *running(1, 2)), id="a node is on its way"
         ),
+        pytest.param((roomless(0, nominated=True), *running(1, 2)), id="the scheduler has a node for it"),
     ],
 )
 def test_no_worker_gives_way(case: tuple[PodView, ...]) -> None:

@@ -21,11 +21,14 @@ Until that is ready the pods would only wait, and if it can't be had, Karpenter 
 Pods that tolerate the taints of such nodes stay too: their successors might be placed on the same node.
 
 **For want of room** surge pods give way to core pods of the same job: worker 0, which others may have to find, comes
-before worker 7. One gives way for each core pod that has found no room for `ROOMLESS`, and one at a time for those that
-a quota of the namespace has refused for a while; if a core pod is refused all the same, as under a quota of its
-priority class, no further one does. The job keeps its minimum of pods that run. The surge pods without a node leave
-together with the first one, and while a core pod finds no room no surge pod is made: they might take what was given up. A core pod with `preemptionPolicy: Never`, or with a node on its way,
-waits.
+before worker 7. The job keeps its minimum of pods that run.
+
+- One gives way for each core pod that has found no room for `ROOMLESS` although Karpenter has said why it brings no
+  node, or for `NODE_ARRIVES`. The surge pods without a node leave together with it, and while a core pod finds no room
+  no surge pod is made: they might take what was given up. A core pod with `preemptionPolicy: Never`, or with a node on
+  its way (`NodeStarting`, or `nominatedNodeName` in its status), waits.
+- One at a time gives way to core pods that a quota of the namespace has refused for a while. If that doesn't help, as
+  under a quota of the core pods' priority class, no further one does.
 """
 
 from __future__ import annotations
@@ -47,8 +50,12 @@ QUOTA = "exceeded quota"
 
 https://kubernetes.io/docs/concepts/policy/resource-quotas/"""
 
+NODE_ARRIVES = timedelta(minutes=3)
+"""A core pod may be without room for so long before a surge pod gives way to it, if it isn't known whether a node is on
+its way: the Cluster Autoscaler and node groups say nothing of it, and take one to three minutes."""
+
 LASTING = timedelta(seconds=10)
-"""A quota that has refused a pod for so long has counted the pods that are gone: Kubernetes does that a little later."""
+"""A quota that has refused a pod for so long has counted the pods that are gone: Kubernetes does it a little later."""
 
 
 def vacated(crew: Crew, nodes: Mapping[str, NodeView]) -> Crew:
@@ -77,7 +84,7 @@ class Shortage:
     """What keeps core pods of a type from running.
 
     Attributes:
-        roomless: number of them that have found no room for `ROOMLESS`.
+        roomless: number of them that have found no room for long.
         refused: whether a quota refuses one, and a pod that gives way may help.
         again: when another one will have found no room for that long.
     """
@@ -104,8 +111,8 @@ def shortage(crew: Crew, refusal: str, now: datetime) -> Shortage:
     After a pod that gave way to a refused one, no other one does before that has helped and a pod was created.
     """
     core = crew.cores()
-    waiting = (pod for pod in crew.unplaced if not pod.patient and pod.unschedulable_reason != NODE_STARTING)
-    times = [pod.unschedulable_since + ROOMLESS for pod in waiting if pod.unschedulable_since and core(pod)]
+    waiting = (pod for pod in crew.unplaced if core(pod) and not pod.patient and not _expects_node(pod))
+    times = [since + _waits(pod) for pod in waiting if (since := pod.unschedulable_since) is not None]
     helped = crew.yielded_at is None or crew.size > crew.yielded_at
     refused = QUOTA in refusal and helped and crew.lacking > 0
     later = min((time for time in times if time > now), default=None)
@@ -143,6 +150,15 @@ def departures(crews: Iterable[Crew], nodes: Mapping[str, NodeView]) -> tuple[De
         for pod in crew.ending
         if not pod.terminating
     )
+
+
+def _expects_node(pod: PodView) -> bool:
+    return pod.nominated or pod.unschedulable_reason == NODE_STARTING
+
+
+def _waits(pod: PodView) -> timedelta:
+    """Return how long a core pod may be without room before a surge pod gives way to it."""
+    return ROOMLESS if pod.unschedulable_reason else NODE_ARRIVES
 
 
 def _node(pod: PodView, nodes: Mapping[str, NodeView]) -> NodeView | None:

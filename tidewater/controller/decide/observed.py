@@ -61,6 +61,8 @@ class PodView:
     """What is said of it if no node has room for it: why none comes, else the scheduler's words."""
     unschedulable_until: datetime | None = None
     """When something else is said of it although nothing happens; None: never."""
+    nominated: bool = False
+    """Whether a node is chosen for it, which only has to start or to be cleared of other pods."""
     stuck: str = ""
     """Why the pod is not scheduled, or the kubelet can't start it or only has to; empty if nothing says so."""
     stuck_why: str = ""

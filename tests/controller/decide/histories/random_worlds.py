@@ -148,7 +148,8 @@ def random_pod(random: Random, type: str, index: int) -> PodView:
         template_hash=random.choice(("", "first", "first", "first", "first", "second")),
         tolerant=random.random() < 0.05,
         patient=random.random() < 0.1,
-        unschedulable_reason=random.choice(("", "", "", names.NODE_STARTING)),
+        unschedulable_reason=random.choice(("", "", "Unauthorized", names.NODE_STARTING)),
+        nominated=random.random() < 0.1,
     )
 
 
