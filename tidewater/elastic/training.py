@@ -90,7 +90,8 @@ class Training:
     """torch's schedulers, instead of ``schedule``. Each is stepped once after every step."""
     before_step: Callable[[torch.nn.Module], object] | None = None
     """Called with the model before every step of the optimizers, when the gradients in its parameters are those of the
-    whole step, without the factor of ``--amp fp16``; clips them, for example. It must do the same in all workers."""
+    whole step, without the factor of ``--amp fp16``; clips them, for example. It must do the same in all workers.
+    A learning rate that it sets is used in this step only; set one that lasts in ``on_step``."""
     validation: Dataset[Any] | None = None
     score: Callable[[torch.nn.Module, Any], torch.Tensor] | None = None
     """``score(model, batch)``: the sum over the batch, such as the number of correct answers. The total over

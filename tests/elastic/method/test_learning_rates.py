@@ -1,7 +1,8 @@
-"""A learning rate that the script sets in its hooks holds."""
+"""A learning rate that the script sets in on_step holds, and one that it sets in before_step counts for that step."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -42,13 +43,21 @@ def test_reduce_on_plateau_driven_from_on_step_acts(group: Group) -> None:
     assert rates == pytest.approx([0.1, 0.1, 0.01, 0.001])
 
 
-def test_a_learning_rate_that_the_hook_before_a_step_sets_is_used_and_holds(group: Group) -> None:
-    rates = iter([0.2, None, None])
-
+@pytest.mark.parametrize(
+    ("derive", "factors", "rates"),
+    [
+        pytest.param(lambda lr: max(lr, 0.03), [0.1, 0.5, 1.0], [0.03, 0.05, 0.1], id="a floor under a warm-up"),
+        pytest.param(lambda lr: lr * 0.9, [2.0, 2.0, 2.0], [0.18, 0.18, 0.18], id="a factor with two workers"),
+    ],
+)
+def test_a_learning_rate_that_the_hook_before_a_step_sets_counts_for_that_step_only(
+    group: Group, derive: Callable[[float], float], factors: list[float], rates: list[float]
+) -> None:
     def before_step(_: nn.Module) -> None:
-        rate = next(rates)
-        if rate is not None:
-            next(trainee.state.optimizers.groups())["lr"] = rate
+        for settings in trainee.state.optimizers.groups():
+            settings["lr"] = derive(settings["lr"])
 
     trainee = Trainee(group, lambda model: {"optimizer": sgd_of(model), "before_step": before_step})
-    assert trainee.train(batches(3)) == pytest.approx([0.2, 0.2, 0.2])
+    used = [trainee.train([batch], factor)[0] for batch, factor in zip(batches(3), factors, strict=True)]
+    assert used == pytest.approx(rates)
+    assert [each["lr"] for each in trainee.groups()] == [0.1]

@@ -83,19 +83,19 @@ class Optimizers:
 
         Args:
             factor: On the learning rates in the parameter groups, which are those of the script or of its schedulers.
+                ``before_step`` sees them with the factor. What it sets is used in this step only.
         """
-        rates = [(settings, settings["lr"], settings["lr"] * float(factor)) for settings in self.groups()]
-        for settings, _, rate in rates:
-            settings["lr"] = rate
+        given = [(settings, settings["lr"]) for settings in self.groups()]
+        for settings, rate in given:
+            settings["lr"] = rate * float(factor)
         if self._before_step is not None:
             for optimizer in filter(_has_gradients, self._optimizers):
                 self._scaler.unscale_(optimizer)
             self._before_step(self._model)
-        used = float(rates[0][0]["lr"])
+        used = float(given[0][0]["lr"])
         self._step_optimizers()
-        for settings, given, rate in rates:  # many schedulers derive the next learning rate from the given one
-            if settings["lr"] == rate:  # otherwise the hook has set another one, which holds
-                settings["lr"] = given
+        for settings, rate in given:  # many schedulers derive the next learning rate from the given one
+            settings["lr"] = rate
         self._step_schedulers()
         return used
 
