@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from tidewater.contract import exit_codes
 from tidewater.elastic.config import AddFlags, Config, no_flags
 from tidewater.elastic.errors import ConfigError, Diverged, Drifted, RecordError, TrainerError
-from tidewater.elastic.launch import launcher
+from tidewater.elastic.launch import launcher, program
 from tidewater.elastic.observe.log import Value
 from tidewater.elastic.session.assembly import Content, Ended, open_session
 from tidewater.elastic.training import Report, Training, ignore
@@ -39,11 +39,11 @@ def run(build: Build, argv: Sequence[str] | None = None, *, flags: AddFlags = no
     Args:
         build: Called once in each process, with the same settings in all workers of a job.
         argv: The command line without the program's name; the process's own if None. In that case, a process without
-            PYTHONHASHSEED executes its program again with it: see ``launcher.fix_hash_seed``.
+            PYTHONHASHSEED executes its program again with it: see ``program.fix_hash_seed``.
         flags: Adds the script's own flags to an argparse group.
     """
     if argv is None:
-        launcher.fix_hash_seed()
+        program.fix_hash_seed()
     try:
         config = Config.parse(sys.argv[1:] if argv is None else argv, os.environ, flags)
         if config.local_rank is None:

@@ -29,10 +29,12 @@ def run(tmp_path: Path) -> Callable[..., list[str]]:
 
     def run(*python: str, given: str = "", seed: str | None = None) -> list[str]:
         environ = {name: value for name, value in os.environ.items() if name != "PYTHONHASHSEED"}
-        environ |= {"PYTHONPATH": f"{Path.cwd()}:{tmp_path}"} | ({} if seed is None else {"PYTHONHASHSEED": seed})
+        environ |= {"PYTHONPATH": str(Path.cwd())} | ({} if seed is None else {"PYTHONHASHSEED": seed})
         command = [sys.executable, *(each.format(here=tmp_path) for each in python)]
         pipe = subprocess.PIPE
-        with subprocess.Popen(command, env=environ, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
+        with subprocess.Popen(
+            command, cwd=tmp_path, env=environ, stdin=pipe, stdout=pipe, stderr=pipe, text=True
+        ) as process:
             out, error = process.communicate(given, timeout=60)
         assert "--job" in error
         assert process.returncode == 2
@@ -48,6 +50,44 @@ def test_a_set_has_the_same_order_in_every_start_of_a_script(
     again = run(*python)[-1]
     assert again.startswith("0 "), "it is not the same process"
     assert run(*python, seed="0") == [again]
+
+
+@pytest.mark.parametrize("python", [("split.py",), ("-W", "ignore", "-um", "split")], ids=["file", "module"])
+def test_a_program_that_changes_the_current_directory_is_found_again(
+    run: Callable[..., list[str]], python: tuple[str, ...], tmp_path: Path
+) -> None:
+    (tmp_path / "split.py").write_text(SCRIPT.replace("import os\n", "import os\nos.chdir('/')\n"))
+    assert len(run(*python)) == 2
+
+
+def test_another_module_of_the_same_name_in_the_new_directory_is_not_executed(
+    run: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    (tmp_path / "copy").mkdir()
+    (tmp_path / "copy" / "split.py").write_text("raise SystemExit('wrong program')")
+    (tmp_path / "split.py").write_text(SCRIPT.replace("import os\n", "import os\nos.chdir('copy')\n"))
+    assert len(run("-m", "split")) == 1
+
+
+HOSTS = {
+    "IPython": "import builtins; builtins.__IPYTHON__ = True",
+    "a debugger": "import sys; sys.settrace(lambda *_: None)",
+    "pytest": "import os, pytest; os.environ['PYTEST_CURRENT_TEST'] = 'test_split'",
+}
+
+
+def test_a_program_that_another_one_runs_is_executed_once(run: Callable[..., list[str]], tmp_path: Path) -> None:
+    (tmp_path / "host.py").write_text("import runpy\nrunpy.run_path('split.py', run_name='__main__')")
+    assert len(run("host.py")) == 1
+    assert len(run("-m", "host")) == 1
+
+
+@pytest.mark.parametrize("host", HOSTS.values(), ids=HOSTS.keys())
+def test_a_program_in_a_host_that_imports_it_is_executed_once(
+    run: Callable[..., list[str]], host: str, tmp_path: Path
+) -> None:
+    (tmp_path / "split.py").write_text(f"{host}\n{SCRIPT}")
+    assert len(run("split.py")) == 1
 
 
 def test_a_hash_seed_that_is_given_counts(run: Callable[..., list[str]]) -> None:

@@ -16,7 +16,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,6 +26,7 @@ from tidewater.contract import env, exit_codes
 from tidewater.elastic.config import Config
 from tidewater.elastic.errors import ConfigError
 from tidewater.elastic.launch.lifeline import bound_to
+from tidewater.elastic.launch.program import own_command
 from tidewater.elastic.launch.signals import signals
 from tidewater.elastic.observe.log import Log
 
@@ -129,26 +129,6 @@ def plan(processes: str, environ: Mapping[str, str]) -> Plan:
         found = visible_gpus(environ)
         return Plan(max(1, len(found.names)), found)
     return Plan(int(processes), visible_gpus(environ) if int(processes) > 1 else Visible((), "not determined"))
-
-
-def own_command() -> list[str]:
-    """Return the command line of this process, including the interpreter's flags and `-m`."""
-    return [sys.executable, *sys.orig_argv[1:]]
-
-
-def fix_hash_seed() -> None:
-    """Execute this program again, in the same process, with a fixed hash seed; return if it has one.
-
-    Otherwise the order of a set of strings would differ between workers, and a split of the data made from one, too.
-    The interpreter reads the seed only at its start. Return also if a program can't be executed again: it was read from
-    standard input, or the interpreter ignores the environment (`-I`).
-    """
-    program = str(getattr(sys.modules["__main__"], "__file__", "<none>"))  # or <stdin>; in a zip file it is no file
-    if any(map(os.environ.get, env.FIXED_HASHES)) or program.startswith("<") or sys.flags.ignore_environment:
-        return
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os.execve(sys.executable, own_command(), {**os.environ, **env.FIXED_HASHES})
 
 
 def launch(config: Config, planned: Plan) -> int:
