@@ -72,6 +72,7 @@ class World:
             saved_tree=lambda: small(28),
             check=self._check_state,
             model=self.model,
+            finite=frozenset({"weight", "bias"}),
         )
         group = SimpleNamespace(check=self._check)
         worker: Any = SimpleNamespace(coordinator=self.etcd, group=group, state=state, checkpoints=self.checkpoints)

@@ -12,8 +12,8 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 from tidewater.elastic.data.sampler import Cursor
-from tidewater.elastic.errors import ConfigError, RecordError
-from tidewater.elastic.session.state import Position, State, kind_of, made_in
+from tidewater.elastic.errors import ConfigError, Diverged, RecordError
+from tidewater.elastic.session.state import Position, State, kind_of, made_in, refuse_divergence
 from tidewater.elastic.training import Training
 
 
@@ -219,3 +219,22 @@ def test_a_stateful_object_with_a_value_that_cannot_be_stored_is_refused_before_
     )
     with pytest.raises(ConfigError, match=r"builtins\.object at stateful\.average\.value, which can't be stored"):
         State(training, kind_of(model), torch.amp.GradScaler("cpu", enabled=False))
+
+
+def test_only_parameters_that_train_and_were_finite_as_built_show_a_divergence() -> None:
+    model: Any = nn.Linear(1, 1)
+    model.mask = nn.Parameter(torch.tensor([0.0, -torch.inf]), requires_grad=False)
+    model.transitions = nn.Parameter(torch.tensor([0.0, -torch.inf]))
+    model.frozen = nn.Parameter(torch.zeros(1), requires_grad=False)
+    training = Training(
+        model, torch.optim.SGD([model.weight], lr=0.1), TensorDataset(torch.zeros(1)), lambda model, batch: batch
+    )
+    state = State(training, kind_of(model), torch.amp.GradScaler("cpu", enabled=False))
+    refuse_divergence(state)
+    for name in ("weight", "frozen"):
+        model.requires_grad_(True)
+        torch.nn.init.constant_(model.get_parameter(name), torch.nan)
+        with pytest.raises(Diverged, match=f"after step 0 the parameter {name} is not a finite number"):
+            refuse_divergence(state)
+        torch.nn.init.zeros_(model.get_parameter(name))
+    refuse_divergence(state)

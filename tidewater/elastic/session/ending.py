@@ -51,7 +51,7 @@ class Ending:
         saved because of what it contains: no retry would help. Raise
         Diverged, on all ranks, if the state is not finite: no later step shows that of the last one.
         """
-        refuse_divergence(self._worker.state.model, self._worker.state.step)
+        refuse_divergence(self._worker.state)
         problem = self._problem()
         if problem:
             raise ConfigError(
@@ -95,7 +95,7 @@ class Ending:
         heirs = generation is not None and has_heirs(view, generation)
         saved = None
         if state.present and (not heirs or (self._overdue() and not behind)):
-            refuse_divergence(state.model, state.step)
+            refuse_divergence(state)
             saved = self._saved_until(until)
             # Another checkpoint may count more: then the last step of this worker is not part of what others continue.
             lineage = view.generation.lineage if view.generation else ""

@@ -89,7 +89,7 @@ class Reports:
         if report and report.rank >= 0 and rank >= 0:
             due = report.step % self._config.checkpoint_every == 0
             if due:
-                refuse_divergence(self._worker.state.model, self._worker.state.step)
+                refuse_divergence(self._worker.state)
             if due and rank == 0:
                 save(self._worker)
             if due or not self._checked:

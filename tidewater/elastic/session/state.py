@@ -113,6 +113,8 @@ class State:
         self._stateful = training.stateful
         self.attributes = Attributes(training.model)
         self._built = slots.Mark(training.model)
+        self.finite = frozenset(name for name, value in training.model.named_parameters() if _is_finite(value))
+        """The parameters that were finite when the script had built the model: others have an infinity as a mask."""
         self.check()
 
     @property
@@ -278,15 +280,19 @@ class State:
         return digest.hexdigest()[:16]
 
 
-def refuse_divergence(model: nn.Module, step: int) -> None:
-    """Raise Diverged if a parameter is not finite after that step. Nothing of such a state is saved or final."""
-    for name, parameter in model.named_parameters():
-        if not bool(torch.isfinite(parameter.detach()).all()):
+def refuse_divergence(state: State) -> None:
+    """Raise Diverged if a parameter that trains is no longer finite. Nothing of such a state is saved or final."""
+    for name, parameter in state.model.named_parameters():
+        if parameter.requires_grad and name in state.finite and not _is_finite(parameter):
             raise Diverged(
-                f"after step {step} the parameter {plain(name)} is not a finite number: a gradient or the optimizer's "
-                "step was not, though the loss was; lower the learning rate, clip gradients in before_step, and look "
+                f"after step {state.step} the parameter {plain(name)} is not a finite number: a gradient or the "
+                "optimizer's step was not, though the loss was; lower the learning rate, clip gradients in before_step, and look "
                 "at the data. The last checkpoint is kept, and a restart would give the same result"
             )
+
+
+def _is_finite(parameter: torch.Tensor) -> bool:
+    return bool(torch.isfinite(parameter.detach()).all())
 
 
 def made_in(runs: Sequence[Sequence[int]], step: int, last: int) -> int:
