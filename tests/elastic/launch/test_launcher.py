@@ -231,10 +231,12 @@ def test_a_wrong_command_line_ends_the_worker_at_once(tmp_path: Path) -> None:
     assert (worker.starts(0), worker.starts(1)) == (1, 1)
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "Ctrl-C"])
+@pytest.mark.parametrize(
+    "how", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=["SIGTERM", "Ctrl-C", "a lost terminal"]
+)
 def test_on_a_stop_signal_all_processes_leave_gracefully(tmp_path: Path, how: signal.Signals) -> None:
     worker = Worker(tmp_path, "until_told()")
-    with worker.running() as process:
+    with worker.running("env", "--default-signal") as process:  # nohup may run the tests
         children = [worker.pid(rank) for rank in range(2)]
         process.send_signal(how)
         assert process.wait(20) == exit_codes.LEFT

@@ -6,9 +6,9 @@ Each process is a member of the job by itself. A failure of one does not affect 
 started again. The processes run the launcher's own command line. TIDEWATER_LOCAL_RANK tells them that they are not the
 launcher. Each sees one GPU (as `cuda:0`), and all write to the same output.
 
-On SIGTERM or the first Ctrl-C all processes leave at the next step boundary; a second Ctrl-C kills them. They are also
-killed when the launcher ends in any way. The launcher does not import torch, so it uses no GPU memory and nothing
-blocks its signals. As process 1 of a container it reaps orphaned processes.
+On SIGTERM, SIGHUP or the first Ctrl-C all processes leave at the next step boundary; a second Ctrl-C kills them. They
+are also killed when the launcher ends in any way. The launcher does not import torch, so it uses no GPU memory and
+nothing blocks its signals. As process 1 of a container it reaps orphaned processes.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ class _Launcher:
 
     def run(self) -> int:
         """Return when no process runs and none is to be started."""
-        with signals(signal.SIGTERM, signal.SIGINT, signal.SIGCHLD) as wait:
+        with signals(signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD) as wait:
             while True:
                 self._start_those_due()
                 if not any(child.process or child.due is not None for child in self.children):
@@ -210,10 +210,10 @@ class _Launcher:
                 )
 
     def _obey(self, number: int) -> None:
-        """Forward SIGINT as SIGTERM: on SIGINT, Python would stop in the middle of a step with a traceback."""
+        """Forward SIGINT and SIGHUP as SIGTERM: on SIGINT, Python would stop in the middle of a step with a traceback."""
         if number == signal.SIGINT:
             self.interrupts += 1
-        if number == signal.SIGTERM or number == signal.SIGINT:
+        if number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             self._stop(signal.SIGKILL if self.interrupts > 1 else signal.SIGTERM)
 
     def _look_at_each(self) -> None:

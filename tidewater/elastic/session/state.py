@@ -286,12 +286,14 @@ def refuse_divergence(state: State) -> None:
         if parameter.requires_grad and name in state.finite and not _is_finite(parameter):
             raise Diverged(
                 f"after step {state.step} the parameter {plain(name)} is not a finite number: a gradient or the "
-                "optimizer's step was not, though the loss was; lower the learning rate, clip gradients in before_step, and look "
-                "at the data. The last checkpoint is kept, and a restart would give the same result"
+                "optimizer's step was not, though the loss was; lower the learning rate, clip gradients in "
+                "before_step, and look at the data. The last checkpoint is kept, and a restart would give the same result"
             )
 
 
 def _is_finite(parameter: torch.Tensor) -> bool:
+    if parameter.element_size() == 1:  # quantised: torch can't say
+        return True
     return bool(torch.isfinite(parameter.detach()).all())
 
 
