@@ -232,7 +232,7 @@ def _of_array(array: Any, tolerance: float) -> Iterator[str | Means]:
 
 def _has_tokens(dtype: Any) -> bool:
     """Return whether an array of this type has labels, tokens or a mask, and not sound or an image."""
-    return dtype.kind == "b" or dtype.itemsize >= _BYTES_OF_TOKENS
+    return bool(dtype.kind == "b" or dtype.itemsize >= _BYTES_OF_TOKENS)
 
 
 def _mean(array: Any, tolerance: float) -> Means:

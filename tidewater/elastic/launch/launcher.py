@@ -210,7 +210,7 @@ class _Launcher:
                 )
 
     def _obey(self, number: int) -> None:
-        """Forward SIGINT and SIGHUP as SIGTERM: on SIGINT, Python would stop in the middle of a step with a traceback."""
+        """Forward SIGINT and SIGHUP as SIGTERM: on SIGINT, Python would stop within a step, with a traceback."""
         if number == signal.SIGINT:
             self.interrupts += 1
         if number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):

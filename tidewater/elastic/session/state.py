@@ -287,7 +287,8 @@ def refuse_divergence(state: State) -> None:
             raise Diverged(
                 f"after step {state.step} the parameter {plain(name)} is not a finite number: a gradient or the "
                 "optimizer's step was not, though the loss was; lower the learning rate, clip gradients in "
-                "before_step, and look at the data. The last checkpoint is kept, and a restart would give the same result"
+                "before_step, and look at the data. The last checkpoint is kept, and a restart would give the same "
+                "result"
             )
 
 
