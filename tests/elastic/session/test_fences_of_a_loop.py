@@ -82,6 +82,7 @@ class World:
             history=at(28, 4),
             saved_tree=lambda: small(28),
             model=torch.nn.Linear(1, 1),
+            finite=frozenset({"weight", "bias"}),
             pending=LAST,
         )
 

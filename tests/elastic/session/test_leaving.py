@@ -63,6 +63,7 @@ class Leaver:
             cursor=SimpleNamespace(offset=4),
             saved_tree=lambda: self.state,
             model=torch.nn.Linear(1, 1),
+            finite=frozenset({"weight", "bias"}),
             pending=LAST,
         )
         worker: Any = SimpleNamespace(

@@ -17,7 +17,7 @@ from pathlib import Path, PurePath
 from tidewater.contract import env
 
 _OPTION = re.compile(r"-(?:[^-cmWX]*([cmWX])(.*)|.+)", re.DOTALL)
-"""An option of the interpreter, or several one-letter options of which the last one has a value."""
+"""An option of the interpreter, or several one-letter options; the last one of these may have a value."""
 _VALUE_FOLLOWS = "--check-hash-based-pycs"
 
 
