@@ -19,6 +19,7 @@ from pulumi.runtime.sync_await import _sync_await
 import settings
 from infra import policies
 from infra.account import Account
+from infra.preflight.place import first_value
 
 
 @dataclass(frozen=True)
@@ -48,10 +49,7 @@ class Encryption(pulumi.ComponentResource):
             opts=child,
         )
         aws.kms.Alias(f"{name}-key", name=f"alias/{name}", target_key_id=key.key_id, opts=child)
-        # The value of the first update stays in the state, and a later input doesn't change it:
-        # https://www.pulumi.com/docs/iac/concepts/stash/
-        kept = pulumi.ResourceOptions(parent=self, ignore_changes=["input"])
-        recorded = pulumi.Stash(f"{name}-key", input=key.arn, opts=kept).output
+        recorded = first_value(f"{name}-key", key.arn, self)
         _sync_await(refuse_another(name, region, key.arn, recorded))
         self.arn = key.arn
         self.register_outputs({"keyArn": key.arn})

@@ -38,11 +38,17 @@ class KeptPlace(pulumi.ComponentResource):
 
     def __init__(self, name: str, place: Place, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("tidewater:infra:KeptPlace", name, None, opts)
-        # The value of the first update stays in the state, and a later input doesn't change it:
-        # https://www.pulumi.com/docs/iac/concepts/stash/
-        kept = pulumi.ResourceOptions(parent=self, ignore_changes=["input"])
-        self.recorded = pulumi.Stash(name, input=asdict(place), opts=kept).output
+        self.recorded = first_value(name, asdict(place), self)
         self.register_outputs({})
+
+
+def first_value(name: str, value: Any, parent: pulumi.Resource) -> pulumi.Output[Any]:
+    """Return the value at the stack's first update: it stays in the state, and a later one doesn't change it.
+
+    https://www.pulumi.com/docs/iac/concepts/stash/
+    """
+    kept = pulumi.ResourceOptions(parent=parent, ignore_changes=["input"])
+    return pulumi.Stash(name, input=value, opts=kept).output
 
 
 def keep(wanted: settings.Settings) -> KeptPlace:
