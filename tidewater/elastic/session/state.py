@@ -113,7 +113,7 @@ class State:
         self._stateful = training.stateful
         self.attributes = Attributes(training.model)
         self._built = slots.Mark(training.model)
-        self.finite = frozenset(name for name, value in training.model.named_parameters() if _is_finite(value))
+        self.finite = _finite(dict(training.model.named_parameters()))
         """The parameters that were finite when the script had built the model: others have an infinity as a mask."""
         self.check()
 
@@ -282,20 +282,23 @@ class State:
 
 def refuse_divergence(state: State) -> None:
     """Raise Diverged if a parameter that trains is no longer finite. Nothing of such a state is saved or final."""
-    for name, parameter in state.model.named_parameters():
-        if parameter.requires_grad and name in state.finite and not _is_finite(parameter):
-            raise Diverged(
-                f"after step {state.step} the parameter {plain(name)} is not a finite number: a gradient or the "
-                "optimizer's step was not, though the loss was; lower the learning rate, clip gradients in "
-                "before_step, and look at the data. The last checkpoint is kept, and a restart would give the same "
-                "result"
-            )
+    training = {
+        name: value for name, value in state.model.named_parameters() if value.requires_grad and name in state.finite
+    }
+    if odd := sorted(training.keys() - _finite(training)):
+        raise Diverged(
+            f"after step {state.step} the parameter {plain(odd[0])} is not a finite number: a gradient or the "
+            "optimizer's step was not, though the loss was; lower the learning rate, clip gradients in before_step, "
+            "and look at the data. The last checkpoint is kept, and a restart would give the same result"
+        )
 
 
-def _is_finite(parameter: torch.Tensor) -> bool:
-    if parameter.element_size() == 1:  # quantised: torch can't say
-        return True
-    return bool(torch.isfinite(parameter.detach()).all())
+def _finite(parameters: Mapping[str, torch.Tensor]) -> frozenset[str]:
+    """Return the names of those that are finite; those of one byte are, since torch can't say. A GPU is asked once."""
+    wide = {name: value.detach() for name, value in parameters.items() if value.element_size() > 1}
+    checks = [torch.isfinite(each).all() for each in wide.values()]
+    found = torch.stack([each.to(checks[0].device) for each in checks]).tolist() if checks else []
+    return frozenset(parameters.keys() - {name for name, finite in zip(wide, found, strict=True) if not finite})
 
 
 def made_in(runs: Sequence[Sequence[int]], step: int, last: int) -> int:
