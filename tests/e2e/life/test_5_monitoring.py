@@ -200,7 +200,7 @@ def _since_the_first_step(world_size: Series) -> list[float]:
 
 
 def _each(number: int, low: float) -> Check:
-    """Return a check of all series, of so many nodes: more if Karpenter has replaced one whose worker was lost."""
+    """Return a check of all series, of so many nodes: more if Karpenter has replaced one after its worker was lost."""
     return lambda found: len(found) >= number and all(max(each.values) > low for each in found.values())
 
 

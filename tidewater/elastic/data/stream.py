@@ -102,8 +102,10 @@ class Stream:
         return Step(tuple(range(cursor.offset, end)), after), items
 
     def refuse_if_it_cannot_continue(self) -> None:
-        """Raise ConfigError if the stream doesn't continue after its first sample or farther on, or its state can't be
-        stored."""
+        """Raise ConfigError if the stream's state can't be stored, or doesn't lead to the sample that follows.
+
+        That is tried after the first sample and farther on.
+        """
         step, _ = self.take(Cursor(), 1)
         split({"dataset": step.after.stream}, lambda _, tensor: tensor)
         if step.after.epoch:

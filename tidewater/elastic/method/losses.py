@@ -94,7 +94,7 @@ class Total:
 def verdict(step: int, loss: float, samples: Sequence[int]) -> str:
     """Return why training ends with a loss that is not a finite number. ``samples`` are those of this rank with it."""
     listed = ", ".join(map(str, samples[:_MOST_NAMED])) + (", …" if len(samples) > _MOST_NAMED else "")
-    where = f", from the samples {listed}" if samples else ", from the samples of another worker, whose log names them"
+    where = f", from the samples {listed}" if samples else " at another worker: its log names the samples"
     empty = (
         "A mean over no labels is nan too (CrossEntropyLoss if all are ignore_index): return a pair, the sum over the "
         "labels and their number. "

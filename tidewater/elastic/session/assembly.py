@@ -136,8 +136,11 @@ def open_session(config: Config, prepare: Callable[[Config], Content]) -> Iterat
 
 @contextmanager
 def _asked_by_signals(asked: queue.SimpleQueue[None]) -> Iterator[Callable[[], None]]:
-    """Let signals ask this worker to leave. Yield a function that sets the handlers again; at the end put those of the
-    script back. A second Ctrl-C interrupts the worker, and a SIGHUP that nohup ignores stays so."""
+    """Let signals ask this worker to leave. Yield a function that sets the handlers again.
+
+    At the end those of the script are put back. A second Ctrl-C interrupts the worker, and a SIGHUP that nohup ignores
+    stays ignored.
+    """
     before: dict[int, Any] = {}
 
     def ask(number: int, _: object) -> None:

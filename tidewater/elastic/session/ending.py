@@ -47,9 +47,9 @@ class Ending:
         """Finish the job: rank 0 saves the state and records the end, the others wait for that record.
 
         Return when the job is finished, or when the next generation has to finish it because the membership changes or
-        this worker must end. Raise GroupBroken when a peer fails, and ConfigError on all ranks if the state can't be
-        saved because of what it contains: no retry would help. Raise
-        Diverged, on all ranks, if the state is not finite: no later step shows that of the last one.
+        this worker must end. Raise GroupBroken when a peer fails. Raise on all ranks ConfigError, if the state can't be
+        saved because of what it contains (no retry would help), and Diverged, if it is not finite (no later step shows
+        that of the last one).
         """
         refuse_divergence(self._worker.state)
         problem = self._problem()

@@ -39,7 +39,6 @@ from tidewater.elastic.training import Report
 MOST_UNSAVED = 3
 """Training ends when the state can't be saved so many times in a row: everything since then would be lost."""
 
-
 _REMEDY = (
     "a step changes these attributes of the model, so they differ between workers and after a repeated step: count in "
     "on_step, in an object in stateful"
@@ -82,8 +81,8 @@ class Reports:
         """Report the last applied step, which is final now, and save it if it is due. Return whether one was pending.
 
         ``rank`` is that of this worker now; -1 if it is in no generation. Raise ConfigError if the state can't be saved
-        after the first step of this process, or for the third checkpoint in a row; Diverged,
-        on all ranks, if the state to save is not finite.
+        after the first step of this process, or for the third checkpoint in a row. Raise Diverged, on all ranks, if the
+        state to save is not finite.
         """
         report = self._tell()
         if report and report.rank >= 0 and rank >= 0:
@@ -97,8 +96,11 @@ class Reports:
         return report is not None
 
     def _check(self, due: bool) -> None:
-        """Check that the state can be saved: after the first step, because values may appear in it, and whenever a
-        checkpoint is due. All ranks do this, so that they end together."""
+        """Check that the state can be saved.
+
+        All ranks do this after the first step, because values may appear in it, and whenever a checkpoint is due. So
+        they end together.
+        """
         first, self._checked = not self._checked, True
         state = self._worker.state
         try:
