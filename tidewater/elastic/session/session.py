@@ -134,15 +134,19 @@ class Session:
         """Return whether this worker knows of a newer generation than that of the last meeting."""
         return self.worker.coordinator.view.number > self._current.number
 
-    def meet(self) -> Meeting | None:
+    def meet(self, nothing_left: Callable[[], bool] = lambda: False) -> Meeting | None:
         """Enter the next generation. Return when all its members have the same state, which is that of the job.
 
         Return None if the job is finished or this worker leaves. Raise ConfigError, RecordError or Drifted.
+
+        Args:
+            nothing_left: Returns whether all data has been trained. Then there is no step to wait for, and a worker
+                that the others have left behind, because they have ended, meets with fewer than the minimum.
         """
         while (generation := self._next_generation()) is not None:
             self._enter(generation)
             try:
-                if len(generation.members) >= self.config.least_members:
+                if len(generation.members) >= self.config.least_members or nothing_left():
                     return self._met(generation)
                 self._hold(generation)
             except GroupBroken as error:

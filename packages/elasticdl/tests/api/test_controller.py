@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -29,8 +31,11 @@ class Session:
         self.meetings = [TOGETHER]
         self.breaks_at = ""
         """Where it is cut off: ``exchange`` or ``update``; for the second time, it meets the others again there."""
+        self.enough = True
+        """Whether the others are there, as many as the job needs at least."""
 
-    def meet(self) -> Meeting:
+    def meet(self, nothing_left: Callable[[], bool]) -> Meeting:
+        assert self.enough or nothing_left(), "it waits for other workers, and none comes"
         return self.meetings.pop(0)
 
     def exchange(self, row: Any) -> list[list[float]]:
@@ -47,6 +52,9 @@ class Session:
             raise GroupBroken("cut off")
 
     def give_up(self, error: GroupBroken) -> None:
+        pass
+
+    def pause(self, until: float) -> None:
         pass
 
     def knows(self) -> bool:
@@ -116,3 +124,16 @@ def test_what_was_in_no_update_is_given_back_when_the_others_went_on(included: b
     master = cut_off(script, "exchange", Meeting(0, 1, replaced=True, included=included))
     assert [number for number, _ in master.reported] == [1, 2]
     assert not {3, 4} & set(master.held)
+
+
+@pytest.mark.parametrize("shards", [8, 9], ids=["all-shards-are-done", "a-shard-is-with-another-worker"])
+def test_only_at_the_end_of_the_data_a_worker_needs_no_others(shards: int, script: Script) -> None:
+    for _ in range(5):
+        script.train()
+    script.controller._agree()
+    script.master.tasks = shards
+    script.session.enough = False
+    script.session.breaks_at, script.session.meetings = "exchange", [TOGETHER]
+    script.controller._agree()
+    with nullcontext() if shards == 8 else pytest.raises(AssertionError, match="none comes"):
+        script.controller._agree()

@@ -18,9 +18,11 @@ class Tasks:
         self.held: tuple[int, ...] = ()
         self.reported: list[tuple[int, int]] = []
         self.asked = 0
+        self.tasks = 10
+        """Of the job."""
 
     def job(self, request: pb.JobRequest) -> pb.Job:
-        return pb.Job(minibatch_size=self.size, tasks=10, ended=len(self.reported))
+        return pb.Job(minibatch_size=self.size, tasks=self.tasks, ended=len(self.reported))
 
     def task(self) -> pb.Task:
         self.asked += 1

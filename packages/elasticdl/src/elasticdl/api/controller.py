@@ -279,7 +279,7 @@ class ElasticController:
 
     def _meet(self) -> None:
         """Join the newest generation, and find out what has become of the gradients that this worker has."""
-        met = self._session.meet()
+        met = self._session.meet(self._service.nothing_left)
         if met is None:
             self._leave()
         self.rank, self.world_size = met.rank, met.size

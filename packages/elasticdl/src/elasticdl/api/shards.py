@@ -135,6 +135,10 @@ class ShardService:
         job = self._master.job(self._request)
         return int(job.tasks - job.ended)
 
+    def nothing_left(self) -> bool:
+        """Return whether all shards are done, as the master says."""
+        return self.stopped or self.outstanding() == 0
+
     def fetch(self) -> None:
         """Take shards until there is a whole minibatch, or the master has no shard now.
 
