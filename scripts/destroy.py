@@ -16,6 +16,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,8 @@ def prepare(session: Session, stack: Sequence[str]) -> dict[str, str]:
     resources = session.deployment(stack).get("resources") or []
     more = without_cluster(session, resources)
     warn_of_strangers(session, resources)
+    if not more:
+        warn_of_node_pools(session, stack, resources)
     adopt(session, stack, objects=not more)
     return more
 
@@ -94,6 +97,40 @@ def warn_of_strangers(session: Session, resources: Resources) -> None:
                 f"deletes no VPC with one in it. To delete it: {command}",
                 flush=True,
             )
+
+
+def warn_of_node_pools(session: Session, stack: Sequence[str], resources: Resources) -> None:
+    """Name Karpenter's objects of others on the cluster: the stack's EC2NodeClass, or Karpenter itself, waits for them.
+
+    The plug-in waits half an hour for the class without a word. Karpenter ends the nodes of a NodePool that is deleted.
+    """
+    own = {(str(each["type"]).rpartition(":")[2], str(each.get("id"))) for each in resources}
+    if not any(kind == "EC2NodeClass" for kind, _ in own):
+        return
+    try:
+        listed = _of_karpenter(session, stack)
+    except UpError as error:
+        print(f"warning: whether others have NodePools on the cluster was not checked: {error}", flush=True)
+        return
+    for each in listed:
+        kind, name = str(each["kind"]), str(each["metadata"]["name"])
+        if (kind, name) not in own:
+            print(
+                f"warning: the {kind} {name} is not the stack's, and the destroy waits until it is gone, with its "
+                f"nodes. To delete it: kubectl delete {kind.lower()} {name}",
+                flush=True,
+            )
+
+
+def _of_karpenter(session: Session, stack: Sequence[str]) -> list[dict[str, Any]]:
+    kubeconfig = session.ask("pulumi", "stack", "output", "kubeconfig", "--show-secrets", *stack)
+    with tempfile.NamedTemporaryFile("w", prefix="kubeconfig-") as file:  # made for its owner alone
+        file.write(kubeconfig)
+        file.flush()
+        there = ("--kubeconfig", file.name, "--request-timeout", "20s", "--output", "json")
+        found = session.ask("kubectl", "get", "nodepools.karpenter.sh,ec2nodeclasses.karpenter.k8s.aws", *there)
+    items: list[dict[str, Any]] = json.loads(found)["items"]
+    return items
 
 
 def exists(session: Session, cluster: Mapping[str, Any], where: Sequence[str]) -> bool:

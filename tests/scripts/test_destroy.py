@@ -147,3 +147,43 @@ def test_security_groups_of_others_are_named_before_pulumi_waits_for_them(capsys
     (said,) = capsys.readouterr().out.splitlines()
     assert said.startswith("warning: the security group sg-4 (GuardDuty) is not the stack's")
     assert said.endswith("aws ec2 delete-security-group --group-id sg-4 --region eu-west-1 --profile lab")
+
+
+NODE_CLASS = {"type": "kubernetes:karpenter.k8s.aws/v1:EC2NodeClass", "urn": "urn:e", "id": "workers"}
+NODE_POOL = {"type": "kubernetes:karpenter.sh/v1:NodePool", "urn": "urn:o", "id": "workers"}
+
+
+@dataclass(frozen=True)
+class Karpenters(FakeSession):
+    """Answers as the API server does, or not at all."""
+
+    away: bool = False
+
+    def ask(self, *command: str) -> str:
+        self.asked.append(command)
+        if command[0] == "pulumi":
+            return "{}"
+        if self.away:
+            raise UpError("connection refused")
+        kinds = (("NodePool", "workers"), ("NodePool", "theirs"), ("EC2NodeClass", "workers"))
+        return json.dumps({"items": [{"kind": kind, "metadata": {"name": name}} for kind, name in kinds]})
+
+
+def test_node_pools_of_others_are_named_before_pulumi_waits_for_them(capsys: pytest.CaptureFixture[str]) -> None:
+    session = Karpenters()
+    destroy.warn_of_node_pools(session, ["--stack", "dev"], (*STACK, NODE_CLASS, NODE_POOL))
+    (said,) = capsys.readouterr().out.splitlines()
+    assert said.startswith("warning: the NodePool theirs is not the stack's")
+    assert said.endswith("kubectl delete nodepool theirs")
+    assert session.asked[0][-2:] == ("--stack", "dev")
+
+
+def test_a_cluster_that_does_not_answer_keeps_no_destroy(capsys: pytest.CaptureFixture[str]) -> None:
+    destroy.warn_of_node_pools(Karpenters(away=True), (), (*STACK, NODE_CLASS))
+    assert "was not checked: connection refused" in capsys.readouterr().out
+
+
+def test_a_stack_without_karpenter_asks_for_no_node_pools() -> None:
+    session = Karpenters()
+    destroy.warn_of_node_pools(session, (), STACK)
+    assert session.asked == []
