@@ -116,8 +116,8 @@ def warn_of_node_pools(session: Session, stack: Sequence[str], resources: Resour
         kind, name = str(each["kind"]), str(each["metadata"]["name"])
         if (kind, name) not in own:
             print(
-                f"warning: the {kind} {name} is not the stack's, and the destroy waits until it is gone, with its "
-                f"nodes. To delete it: kubectl delete {kind.lower()} {name}",
+                f"warning: the {kind} {name} is not the stack's, and the destroy waits until its nodes are gone. "
+                f"To delete it, with its nodes: kubectl delete {kind.lower()} {name}",
                 flush=True,
             )
 
