@@ -69,4 +69,4 @@ def feed(records: Sequence[bytes], mode: Mode, metadata: object) -> tuple[dict[s
 
 def eval_metrics_fn() -> dict[str, MetricLike | Any]:
     """Return what an evaluation would measure."""
-    return {"auc": AUC()}
+    return {"auc": AUC(from_logits=True)}

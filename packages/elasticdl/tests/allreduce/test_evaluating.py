@@ -1,4 +1,4 @@
-"""An evaluation is of the model as it was when it fell due, and its errors reach the training."""
+"""An evaluation is of the model as it was when it fell due, and its errors come after the training."""
 
 from __future__ import annotations
 
@@ -77,9 +77,13 @@ def test_evaluations_that_fall_due_during_another_one_are_one_of_the_last_model_
     ]
 
 
-def test_an_error_of_an_evaluation_is_raised_in_the_training(tmp_path: Path) -> None:
-    one = evaluator(tmp_path, [])
+def test_an_error_of_an_evaluation_is_raised_at_the_end_of_the_training_and_no_other_one_begins(tmp_path: Path) -> None:
+    said: list[str] = []
+    one = evaluator(tmp_path, said)
     one.begin(torch.nn.Flatten(0), 5)
     with pytest.raises(ZooError, match="accuracy"):
         one.finish()
-    one.finish()
+    one.begin(always(1), 10)
+    with pytest.raises(ZooError, match="accuracy"):
+        one.finish()
+    assert [line.partition(":")[0] for line in said] == ["The evaluation of step 5 has failed, and no other one begins"]

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import cast
+
+import pytest
 import torch
+from elasticdl.allreduce.evaluating import Evaluator
 from elasticdl.allreduce.hooks import Following, Plan
 
 from tidewater import Report
@@ -60,6 +64,22 @@ def test_the_model_is_exported_at_the_end_and_not_while_the_trainer_warms_up() -
     assert exported == []
     following.on_step(report(10, epoch=2))
     assert float(following.at_the_end(MODEL, {})) == 0.0
+    assert exported == [10]
+
+
+class Failing:
+    """An evaluator that fails."""
+
+    def finish(self) -> None:
+        raise KeyError("score")
+
+
+def test_the_model_is_exported_before_an_evaluation_fails() -> None:
+    exported: list[int] = []
+    following = Following(Plan(2, None, 2, 0), MODEL, cast(Evaluator, Failing()), exported.append, str)
+    following.on_step(report(10, epoch=2))
+    with pytest.raises(KeyError):
+        following.at_the_end(MODEL, {})
     assert exported == [10]
 
 

@@ -179,4 +179,4 @@ def test_a_metric_that_raises_an_error_ends_the_job_with_it(tmp_path: Path, capl
         if one.state.evaluation and one.state.evaluation.queue.finished:
             when(one, lambda: one.state.ended)
     actor.join(PATIENCE_SECONDS)
-    assert assignment.reason.endswith("ZeroDivisionError: division by zero")
+    assert assignment.reason.startswith("metric accuracy failed: ZeroDivisionError: division by zero")

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, roc_auc_score
 
-SCORES = st.one_of(st.floats(-3, 3, width=32), st.sampled_from([-0.0, 0.0, 0.5, 1.0]))
+SCORES = st.one_of(st.floats(0, 1, width=32), st.sampled_from([-0.0, 0.0, 0.5, 1.0]))
 SAMPLES = st.lists(st.tuples(st.integers(0, 1), SCORES), min_size=1, max_size=60)
 Samples = list[tuple[int, float]]
 
@@ -42,7 +42,7 @@ def cut(samples: Samples, draw: random.Random) -> list[Samples]:
     return parts
 
 
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(SAMPLES, st.randoms(use_true_random=False))
 def test_tasks_in_any_order_give_the_metrics_of_one(samples: Samples, draw: random.Random) -> None:
     whole = made()
@@ -57,7 +57,7 @@ def test_tasks_in_any_order_give_the_metrics_of_one(samples: Samples, draw: rand
     assert repr(master.compute()) == repr(whole.compute())
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(SAMPLES)
 def test_the_numbers_are_those_of_scikit_learn(samples: Samples) -> None:
     metrics = made()
@@ -66,9 +66,27 @@ def test_the_numbers_are_those_of_scikit_learn(samples: Samples) -> None:
     found = metrics.compute()
     assert found["accuracy"] == pytest.approx(accuracy_score(labels, scores > 0.5))
     if len(set(labels.tolist())) == 2:
-        assert found["auc"] == pytest.approx(roc_auc_score(labels, scores))
+        assert found["auc"] == pytest.approx(roc_auc_score(labels, (scores.double() * 199).ceil().clamp(1)))
     else:
         assert found["auc"] != found["auc"], "NaN: there is no pair of a positive and a negative sample"
+
+
+def test_an_auc_has_the_same_size_for_any_number_of_scores_and_is_near_the_exact_one() -> None:
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.randint(0, 2, (20_000,), generator=generator)
+    logits = torch.randn(20_000, generator=generator) + labels
+    metric, few = AUC(from_logits=True), AUC(from_logits=True)
+    metric.update(labels, logits)
+    few.update(labels[:2], logits[:2])
+    assert metric.compute() == pytest.approx(roc_auc_score(labels, logits), abs=1e-4)
+    assert torch.tensor(metric.state()["counts"]).shape == torch.tensor(few.state()["counts"]).shape == (2, 199)
+
+
+def test_an_auc_of_few_thresholds_is_that_of_keras() -> None:
+    # The example of https://www.tensorflow.org/api_docs/python/tf/keras/metrics/AUC
+    metric = AUC(num_thresholds=3)
+    metric.update(torch.tensor([0, 0, 1, 1]), torch.tensor([0.0, 0.5, 0.3, 0.9]))
+    assert metric.compute() == 0.75
 
 
 def test_the_class_of_the_highest_score_counts() -> None:
@@ -133,6 +151,7 @@ def test_a_metric_of_ones_own_is_used() -> None:
     [
         pytest.param(AUC(), [2], [0.1], "metric m: AUC: a label is neither 0 nor 1", id="auc-labels"),
         pytest.param(AUC(), [1], [float("nan")], "metric m: AUC: a score is NaN", id="auc-nan"),
+        pytest.param(AUC(), [1], [1.5], "metric m: AUC: a score is not between 0 and 1", id="auc-logits"),
         pytest.param(AUC(), [1, 0], [0.1], "metric m: AUC: 2 labels for 1 predictions", id="auc-count"),
         pytest.param(Accuracy(), [1, 0], [[0.1, 0.2]], "metric m: accuracy: 2 labels for 1 predictions", id="count"),
         pytest.param(lambda a, b: b[:1], [1, 0], [0.1, 0.2], r"metric m: .* shape \(1,\) for 2 samples", id="shape"),

@@ -26,6 +26,7 @@ from elasticdl.ps.checkpoint import Model, TableRows
 from elasticdl.worker import assembly, exported
 from elasticdl.worker.exported import Origin
 from elasticdl.worker.step import buffers
+from elasticdl.worker.trial import try_metrics
 from elasticdl.zoo.callbacks import LearningRateScheduler, learning_rate
 from elasticdl.zoo.spec import Mode, ModelSpec
 from tidewater import Config, Training
@@ -40,6 +41,7 @@ def training(job: JobArgs, spec: ModelSpec) -> Callable[[Config], Training]:
     """
 
     def build(config: Config) -> Training:
+        try_metrics(job, spec)
         model = _model(job, spec)
         optimizer, scheduler = _optimizer(spec, model)
         following = _following(job, spec, model)

@@ -43,9 +43,10 @@ class Evaluator:
         """Step and metrics of the last evaluation."""
 
     def begin(self, model: torch.nn.Module, step: int) -> None:
-        """Evaluate a copy of the model in a thread. Raise the error of an evaluation before it."""
-        self._raise()
+        """Evaluate a copy of the model in a thread, unless an evaluation has failed."""
         with self._lock:
+            if self._error is not None:
+                return
             if self._waiting is not None:
                 self._say(f"The evaluation due at step {self._waiting[1]} is joined with that of step {step}")
             self._waiting = copy.deepcopy(model), step
@@ -54,11 +55,12 @@ class Evaluator:
                 self._thread.start()
 
     def finish(self) -> None:
-        """Wait for the evaluations that were begun, and raise the error of one that has failed."""
+        """Wait for the evaluations that were begun, and raise the error of the one that has failed."""
         thread = self._thread
         if thread is not None:
             thread.join()
-        self._raise()
+        if self._error is not None:
+            raise self._error
 
     def run(self, model: torch.nn.Module, step: int) -> dict[str, float]:
         """Return the model's metrics, after writing them to the log."""
@@ -87,13 +89,9 @@ class Evaluator:
                 (model, step), self._waiting = self._waiting, None
             try:
                 self.run(model, step)
-            except Exception as error:  # whatever the model's functions raise is raised in the thread that trains
+            except Exception as error:  # whatever the model's functions raise is raised once the training has ended
                 self._error = error
-
-    def _raise(self) -> None:
-        error, self._error = self._error, None
-        if error is not None:
-            raise error
+                self._say(f"The evaluation of step {step} has failed, and no other one begins: {error}")
 
 
 def _parts(total: int, size: int) -> Sequence[range]:

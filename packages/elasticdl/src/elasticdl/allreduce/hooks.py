@@ -80,16 +80,17 @@ class Following:
             self._evaluator.begin(self._model, report.step)
 
     def at_the_end(self, model: torch.nn.Module, batch: Any) -> torch.Tensor:
-        """Evaluate and export the final model; return its accuracy, 0 if it has no such metric.
+        """Export and evaluate the final model; return its accuracy, 0 if it has no such metric.
 
-        Before the end it does nothing: the trainer also calls it to warm up.
+        Before the end it does nothing: the trainer also calls it to warm up. Raise the error of an evaluation that has
+        failed; the model is exported before.
         """
         accuracy = 0.0
         if self._is_over:
+            self._export(self._step)
             if self._evaluator:
                 self._evaluator.finish()
                 accuracy = self._evaluator.run(self._model, self._step).get(ACCURACY, 0.0)
-            self._export(self._step)
         return torch.tensor(accuracy, dtype=torch.float64)
 
 

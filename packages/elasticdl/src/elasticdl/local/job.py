@@ -23,6 +23,7 @@ from elasticdl.worker import assembly
 from elasticdl.worker.ending import Ending, Leaving
 from elasticdl.worker.loop import Parts, Worker
 from elasticdl.worker.step import Step
+from elasticdl.worker.trial import try_metrics
 from tidewater.contract import exit_codes
 
 log = logging.getLogger(__name__)
@@ -59,6 +60,7 @@ def work(args: JobArgs, ending: Ending) -> bool:
     job, spec = prepared(args, servers=0), assembly.spec_of(args)
     if args.checkpoint_steps:
         checkpoint.check_unused(args.checkpoint_dir, args.run)
+    try_metrics(args, spec)
     device = torch.device("cuda") if torch.cuda.is_available() else torch.device("cpu")
     step = Step(spec, assembly.model_of(spec, args.seed), device)
     part = opened(_begun(args, held(step.model, spec.optimizer)))

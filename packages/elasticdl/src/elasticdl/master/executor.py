@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from elasticdl.errors import ElasticDLError
+from elasticdl.errors import ElasticDLError, InputError
 from elasticdl.master.coordinator import Coordinator
 from elasticdl.master.scores import Scores
 from elasticdl.master.servers import Servers, Taken
@@ -71,9 +71,6 @@ class Actor:
                 raise
             except (ElasticDLError, OSError) as error:
                 self._coordinator.fail(f"{action.value}: {error}")
-            except Exception as error:  # of a metric of the user's: a master that is started again meets it again
-                log.exception("%s", action.value)
-                self._coordinator.fail(f"{action.value}: {type(error).__name__}: {error}")
 
     def _take_snapshot(self) -> None:
         evaluation = self._evaluation()
@@ -88,6 +85,21 @@ class Actor:
 
     def _conclude(self) -> None:
         evaluation = self._evaluation()
+        if not self._coordinator.state.unevaluated:
+            try:
+                self._log_metrics(evaluation)
+            except InputError as error:  # a metric of the user's
+                log.error("%s", error, exc_info=error.__cause__)
+                self._coordinator.apply(functools.partial(transitions.evaluation_failed, reason=str(error)))
+        if reason := self._coordinator.state.unevaluated:
+            log.error("The evaluation of step %d has failed, and no other one begins: %s", evaluation.step, reason)
+        if self._servers:
+            self._servers.drop_snapshot(evaluation.snapshot)
+        self._coordinator.apply(transitions.evaluation_concluded)
+        self._store.drop_parts(evaluation.number)
+
+    def _log_metrics(self, evaluation: Evaluation) -> None:
+        """Log the metrics; raise ZooError if one of them fails."""
         assert self._scores is not None
         done = set(evaluation.queue.done_tasks())
         parts = self._store.parts(evaluation.number)
@@ -95,10 +107,6 @@ class Actor:
         for task, reason in evaluation.queue.left_out.items():
             log.warning("Evaluation of step %d is without task %d: %s", evaluation.step, task, reason)
         log.info("Evaluation metrics[step=%d]: %s", evaluation.step, _readable(metrics))
-        if self._servers:
-            self._servers.drop_snapshot(evaluation.snapshot)
-        self._coordinator.apply(transitions.evaluation_concluded)
-        self._store.drop_parts(evaluation.number)
 
     def _save(self) -> None:
         version = self._coordinator.state.version

@@ -139,7 +139,7 @@ class EtcdStateStore:
         if len(data) > MAX_PART_BYTES:
             raise InputError(
                 f"the metrics of evaluation task {task} take {len(data)} bytes, and etcd takes {MAX_PART_BYTES}",
-                "Give a smaller --num_minibatches_per_task: AUC holds every distinct score of a task.",
+                "Let state() of the model's own metrics return less, or give a smaller --num_minibatches_per_task.",
             )
         key = keys.elasticdl_part(self._key.job, self._key.run, evaluation, task)
         self._patiently(lambda: self._store.put_if(key, data, 0))

@@ -31,6 +31,7 @@ from elasticdl.worker.loop import Parts, Worker
 from elasticdl.worker.master import Identity, Master
 from elasticdl.worker.remote import Remote
 from elasticdl.worker.step import Step
+from elasticdl.worker.trial import try_metrics
 from tidewater.contract import exit_codes, leaving
 
 log = logging.getLogger(__name__)
@@ -79,6 +80,7 @@ def run(job: JobArgs, given: argparse.Namespace) -> int:
     torch.set_num_threads(given.threads or threads(os.environ, CPU_LIMIT))
     ending = Ending()
     signal.signal(signal.SIGTERM, lambda *_: _leave(ending))
+    try_metrics(job, spec)
     device = torch.device("cuda") if torch.cuda.is_available() else torch.device("cpu")
     step = Step(spec, assembly.model_of(spec, job.seed), device)
     identity = Identity(given.name, secrets.token_hex(8))

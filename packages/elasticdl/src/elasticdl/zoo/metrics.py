@@ -10,17 +10,18 @@
     whole.merge_json(text)
     whole.compute()                        # {"accuracy": 0.97, …}
 
-A sum of floats depends on the order of its terms, so no state holds one: counts are whole numbers, sums are exact
-(`exact.ExactSum`), and AUC holds how often each score occurred. A function counts as a mean over its values: a tensor
-with one value for each sample, or one number for the minibatch, which then weighs as much as the minibatch has samples.
+A sum of floats depends on the order of its terms, so no state holds one: counts are whole numbers, and sums are exact.
+A function counts as a mean over its values: a tensor with one value for each sample, or one number for the minibatch,
+which then weighs as much as the minibatch has samples.
 """
 
 from __future__ import annotations
 
 import abc
+import contextlib
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from fractions import Fraction
 from typing import Any, Self
 
@@ -132,49 +133,53 @@ class Accuracy(Metric):
 
 
 class AUC(Metric):
-    """The area under the ROC curve: how often a positive sample scores higher than a negative one, ties count half.
+    """The area under the ROC curve, by thresholds as Keras' AUC has it: its size doesn't grow with the data.
 
-    It is exact: it holds every distinct score with the numbers of negative and positive samples, 100 bytes or so for
-    each distinct score. Labels are 0 or 1; predictions are one score for each sample.
+    Labels are 0 or 1. Predictions are one probability for each sample, or with `from_logits` one number of any size, as
+    a model has it before the sigmoid. Between two thresholds, which are 1 / (num_thresholds - 1) apart, the curve is a
+    straight line. https://www.tensorflow.org/api_docs/python/tf/keras/metrics/AUC
     """
 
-    def __init__(self) -> None:
-        self._counts: dict[float, list[int]] = {}
+    def __init__(self, num_thresholds: int = 200, *, from_logits: bool = False) -> None:
+        if num_thresholds < 2:
+            raise ZooError(f"AUC: num_thresholds is {num_thresholds}", "give 2 or more")
+        self._from_logits = from_logits
+        self._counts = torch.zeros(2, num_thresholds - 1, dtype=torch.int64)
+        """Negative and positive samples between each threshold and the next one."""
 
     def update(self, labels: Any, predictions: Any) -> None:
-        """Collect the scores of one minibatch."""
-        truth = torch.as_tensor(labels).reshape(-1)
-        scores = torch.as_tensor(predictions).detach().to(torch.float64).reshape(-1)
+        """Count the samples of one minibatch between the thresholds."""
+        truth = torch.as_tensor(labels).reshape(-1).cpu()
+        scores = torch.as_tensor(predictions).detach().to("cpu", torch.float64).reshape(-1)
         _same_count("AUC", truth, scores)
         if bool(((truth != 0) & (truth != 1)).any()):
             raise ZooError("AUC: a label is neither 0 nor 1", "AUC is of two classes; use Accuracy for more")
         if bool(scores.isnan().any()):
             raise ZooError("AUC: a score is NaN", "the training has diverged: lower the learning rate")
-        # -0.0 and 0.0 are one score; adding 0.0 gives both the same text.
-        for score, label in zip((scores + 0.0).tolist(), truth.tolist(), strict=True):
-            self._counts.setdefault(score, [0, 0])[int(label)] += 1
+        if self._from_logits:
+            scores = scores.sigmoid()
+        if bool(((scores < 0) | (scores > 1)).any()):
+            raise ZooError("AUC: a score is not between 0 and 1", "use AUC(from_logits=True), or return probabilities")
+        between = self._counts.shape[1]
+        # A score on a threshold is not above it.
+        places = ((scores * between).ceil().to(torch.int64) - 1).clamp(0, between - 1)
+        for label in (0, 1):
+            self._counts[label] += torch.bincount(places[truth == label], minlength=between)
 
     def state(self) -> State:
-        """Return the scores with their counts, in ascending order."""
-        return {"scores": [[score.hex(), *self._counts[score]] for score in sorted(self._counts)]}
+        """Return the counts."""
+        return {"counts": self._counts.tolist()}
 
     def merge(self, state: State) -> None:
-        """Add the counts of each score."""
-        for text, negative, positive in state["scores"]:
-            counts = self._counts.setdefault(float.fromhex(text), [0, 0])
-            counts[0] += int(negative)
-            counts[1] += int(positive)
+        """Add the counts."""
+        self._counts += torch.tensor(state["counts"])
 
     def compute(self) -> float:
         """Return the area; NaN unless both classes occurred."""
-        lower, twice_won, positives = 0, 0, 0
-        for score in sorted(self._counts):
-            negative, positive = self._counts[score]
-            twice_won += positive * (2 * lower + negative)
-            lower += negative
-            positives += positive
-        pairs = lower * positives
-        return twice_won / (2 * pairs) if pairs else float("nan")
+        negative, positive = self._counts.to(torch.float64)
+        pairs = negative.sum() * positive.sum()
+        below = negative.cumsum(0) - negative / 2
+        return float((positive * below).sum() / pairs) if pairs else float("nan")
 
 
 MetricLike = Metric | MetricFunction | Mapping[str, "Metric | MetricFunction"]
@@ -204,15 +209,8 @@ class Metrics:
     def update(self, labels: Any, predictions: Any) -> None:
         """Take in one minibatch. Raise ZooError, with the metric's name, if a metric fails."""
         for key, metric in self._metrics.items():
-            try:
+            with _named(key, lambda: f"it got labels {_shape(labels)} and predictions {_shape(predictions)}; "):
                 metric.update(labels, predictions if key[0] is None else predictions[key[0]])
-            except ZooError as error:
-                raise ZooError(f"metric {_joined(key)}: {error.message}", error.remedy) from error
-            except Exception as error:
-                raise ZooError(
-                    f"metric {_joined(key)} failed: {type(error).__name__}: {error}",
-                    f"it got labels {_shape(labels)} and predictions {_shape(predictions)}; correct eval_metrics_fn()",
-                ) from error
 
     def to_json(self) -> str:
         """Return what was taken in; `merge_json` takes it in elsewhere."""
@@ -227,12 +225,29 @@ class Metrics:
                 "all workers of a job must have the same model zoo",
             )
         for key, metric in self._metrics.items():
-            metric.merge(states[_joined(key)])
+            with _named(key):
+                metric.merge(states[_joined(key)])
         return self
 
     def compute(self) -> dict[str, float]:
-        """Return each metric's value by its name."""
-        return {_joined(key): metric.compute() for key, metric in self._metrics.items()}
+        """Return each metric's value by its name. Raise ZooError, with the metric's name, if a metric fails."""
+        values = {}
+        for key, metric in self._metrics.items():
+            with _named(key):
+                values[_joined(key)] = float(metric.compute())
+        return values
+
+
+@contextlib.contextmanager
+def _named(key: tuple[str | None, str], got: Callable[[], str] = str) -> Iterator[None]:
+    """Raise ZooError with the metric's name for an error within, which is mostly of a function of the user's."""
+    try:
+        yield
+    except ZooError as error:
+        raise ZooError(f"metric {_joined(key)}: {error.message}", error.remedy) from error
+    except Exception as error:
+        what = f"metric {_joined(key)} failed: {type(error).__name__}: {error}"
+        raise ZooError(what, f"{got()}correct eval_metrics_fn()") from error
 
 
 def _metric(name: str, given: object) -> Metric:

@@ -218,18 +218,60 @@ def test_tasks_of_an_evaluation_that_was_begun_anew_do_not_count() -> None:
     assert other == EVALUATIONS + RULES.evaluation_tasks
 
 
-def test_the_end_is_flush_then_evaluation_of_the_final_model_then_export() -> None:
+def stored() -> JobState:
+    """Return the state after the training and the export, with an evaluation of version 42 under way."""
     state = do(new(), A, 4)
     assert state.stage is Stage.FLUSH
     assert nothing_to_do(state)
     state = transitions.flushed(state, RULES, 42)
+    assert (state.stage, state.evaluation) == (Stage.EXPORT, None)
+    state = do(state, A, 1)
+    assert state.stage is Stage.EVALUATE
+    return transitions.snapshot_taken(state, RULES, 42, ("s0", "s1"))
+
+
+def test_the_end_is_flush_then_export_then_evaluation_of_the_final_model() -> None:
+    state = stored()
     assert state.evaluation is not None
     assert state.evaluation.snapshot == 42
-    state = transitions.snapshot_taken(state, RULES, 42, ("s0", "s1"))
-    state = transitions.evaluation_concluded(do(state, A, 2), RULES)
-    assert state.stage is Stage.EXPORT
-    state = do(state, A, 1)
-    assert state.stage is Stage.DONE
+    assert transitions.evaluation_concluded(do(state, A, 2), RULES).stage is Stage.DONE
+
+
+def failing(state: JobState, rules: Rules, task: int) -> JobState:
+    """Return the state after one task has failed as often as it is tried."""
+    while transitions.queue_of(state, task) and not state.unevaluated and not state.ended:
+        state, found = ask(state, A)
+        state, _ = transitions.report(state, rules, Outcome(task=found, owner=A, error="no such column"), now=1.0)
+    return state
+
+
+def test_the_last_evaluation_fails_the_job_once_the_model_is_stored() -> None:
+    state = failing(stored(), RULES, EVALUATIONS)
+    assert state.evaluation is not None
+    assert (state.stage, state.evaluation.queue.finished) == (Stage.EVALUATE, True)
+    state = transitions.evaluation_concluded(state, RULES)
+    assert state.stage is Stage.FAILED
+    assert state.reason == f"task {EVALUATIONS} failed 4 times, at last on worker-0: no such column"
+
+
+def test_an_evaluation_that_fails_during_the_training_is_the_last_one_and_fails_the_job_at_the_end() -> None:
+    state = transitions.evaluation_concluded(failing(evaluating(), RULES, EVALUATIONS), RULES)
+    state = transitions.reached(state, RULES, 200)
+    assert (state.stage, state.evaluation) == (Stage.WORK, None)
+    state = do(transitions.flushed(do(state, A, 4), RULES, 240), A, 1)
+    assert state.stage is Stage.FAILED
+    assert state.reason.endswith("no such column")
+    assert state.export.done == 1
+
+
+def test_with_fault_tolerance_an_evaluation_goes_on_without_a_task_and_not_without_all() -> None:
+    rules = dataclasses.replace(RULES, goes_on_without=True, retries=0)
+    state, task = ask(evaluating(), A)
+    state, _ = transitions.report(state, rules, Outcome(task=task, owner=A, error="bad record"), now=1.0)
+    assert not state.unevaluated
+    state, task = ask(state, A)
+    state, _ = transitions.report(state, rules, Outcome(task=task, owner=A, error="bad record"), now=1.0)
+    assert state.unevaluated.endswith("bad record")
 
 
 def test_the_final_model_is_not_evaluated_again_if_it_was_evaluated_last() -> None:
@@ -238,17 +280,17 @@ def test_the_final_model_is_not_evaluated_again_if_it_was_evaluated_last() -> No
     assert state.stage is Stage.EXPORT
 
 
-def test_training_that_ends_during_an_evaluation_waits_for_it() -> None:
+def test_training_that_ends_during_an_evaluation_stores_the_model_before_the_evaluation_ends() -> None:
     state = evaluating()
     state, first = ask(state, B)
     state, second = transitions.hand_out(state, B, now=0.0, holding={first})
-    state = do(state, A, 4)
-    assert state.stage is Stage.WORK
+    state = transitions.flushed(do(state, A, 4), RULES, 100)
+    state = do(state, A, 1)
+    assert (state.stage, state.export.done) == (Stage.EVALUATE, 1)
     for task in (first, second):
         assert task is not None
         state, _ = transitions.report(state, RULES, Outcome(task=task, owner=B), now=1.0)
-    state = transitions.evaluation_concluded(state, RULES)
-    assert state.stage is Stage.FLUSH
+    assert transitions.evaluation_concluded(state, RULES).stage is Stage.DONE
 
 
 def test_the_final_model_is_saved_if_checkpoints_are_written() -> None:

@@ -30,12 +30,12 @@ class Stage(StrEnum):
     """Training or prediction tasks are handed out."""
     FLUSH = "flush"
     """The parameter servers apply what waits for more gradients."""
-    EVALUATE = "evaluate"
-    """The final model is evaluated."""
     SAVE = "save"
     """The final checkpoint is written."""
     EXPORT = "export"
     """One worker writes the final model."""
+    EVALUATE = "evaluate"
+    """The final model is evaluated. It is stored before, so that no failure of an evaluation loses it."""
     DONE = "done"
     FAILED = "failed"
 
@@ -118,6 +118,8 @@ class JobState:
     """Whether the last evaluation has begun, of the final model."""
     evaluated: int = NO_VERSION
     """Version that was evaluated last."""
+    unevaluated: str = ""
+    """Why an evaluation has failed: no other one begins, and the job fails once the final model is stored."""
     saved: int = NO_VERSION
     """Version of the last checkpoint."""
     slowest: Mapping[str, float] = dataclasses.field(default_factory=dict)

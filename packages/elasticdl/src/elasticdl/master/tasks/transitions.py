@@ -66,7 +66,6 @@ def hand_out(
         for task in queue.held_by(owner):
             if task not in holding:
                 return state, task
-    # An evaluation first: its snapshot takes memory on the servers.
     for kind, queue in _open_queues(state).items():
         taken, found = queue.take(owner, now)
         if found is not None:
@@ -159,7 +158,8 @@ def reached(state: JobState, rules: Rules, version: int) -> JobState:
     if state.stage is not Stage.WORK:
         return state
     steps = rules.evaluation_steps
-    if rules.evaluation_tasks and steps and version // steps > state.triggered // steps:
+    evaluates = rules.evaluation_tasks and steps and not state.unevaluated
+    if evaluates and version // steps > state.triggered // steps:
         state = dataclasses.replace(state, due=True, triggered=version)
     if rules.max_step is not None and version >= rules.max_step and not state.stopped:
         state = dataclasses.replace(state, stopped=f"the model has reached max_step {rules.max_step}")
@@ -195,9 +195,14 @@ def evaluation_concluded(state: JobState, rules: Rules) -> JobState:
     return settle(dataclasses.replace(state, evaluation=None, evaluated=evaluated), rules)
 
 
+def evaluation_failed(state: JobState, rules: Rules, reason: str) -> JobState:
+    """Take in that an evaluation can't be completed. What is to do of it is left out, and no other one begins."""
+    return settle(dataclasses.replace(state, unevaluated=state.unevaluated or reason), rules)
+
+
 def flushed(state: JobState, rules: Rules, version: int) -> JobState:
     """Take in that the servers have applied all gradients."""
-    return settle(dataclasses.replace(state, version=version, stage=Stage.EVALUATE), rules)
+    return settle(dataclasses.replace(state, version=version, stage=Stage.SAVE), rules)
 
 
 def saved(state: JobState, rules: Rules, version: int) -> JobState:
@@ -223,32 +228,34 @@ def _step(state: JobState, rules: Rules) -> JobState:
         return state
     if state.stopped and state.work.todo:
         return dataclasses.replace(state, work=state.work.cancel(state.stopped))
-    if state.due and state.evaluation is None:
+    if state.unevaluated and state.evaluation and state.evaluation.queue.todo:
+        return _with(state, EVALUATION, state.evaluation.queue.cancel(state.unevaluated))
+    if state.due and state.evaluation is None and not state.unevaluated:
         queue = Queue.of(evaluation_tasks(rules, state.evaluations))
         begun = Evaluation(state.evaluations, max(state.version, state.snapshot + 1), queue)
         return dataclasses.replace(
             state, due=False, evaluation=begun, evaluations=begun.number + 1, snapshot=begun.snapshot
         )
-    if state.evaluation is not None:
-        return state
     return _next_stage(state, rules)
 
 
 def _next_stage(state: JobState, rules: Rules) -> JobState:
-    """Return the state in the next stage if there is nothing to do in this one; no evaluation is under way."""
+    """Return the state in the next stage if there is nothing to do in this one; an evaluation may be under way."""
     if state.stage is Stage.WORK and state.work.finished and (state.plan or state.stopped):
         if state.work.left_out and not state.work.done and not state.stopped:
             task, reason = min(state.work.left_out.items())
             return failed(state, f"not one task was done; task {task} failed with: {reason}")
         flushes = rules.trains and rules.servers
-        return dataclasses.replace(state, stage=Stage.FLUSH if flushes else Stage.EVALUATE)
-    if state.stage is Stage.EVALUATE:
-        if rules.evaluation_tasks and not state.closing and state.evaluated != state.version:
-            return dataclasses.replace(state, due=True, closing=True)
-        return dataclasses.replace(state, stage=Stage.SAVE)
+        return dataclasses.replace(state, stage=Stage.FLUSH if flushes else Stage.SAVE)
     if state.stage is Stage.SAVE and (not rules.checkpoint_steps or state.saved == state.version):
         return dataclasses.replace(state, stage=Stage.EXPORT)
     if state.stage is Stage.EXPORT and state.export.finished:
+        return dataclasses.replace(state, stage=Stage.EVALUATE)
+    if state.stage is Stage.EVALUATE and state.evaluation is None:
+        if state.unevaluated:
+            return failed(state, state.unevaluated)
+        if rules.evaluation_tasks and not state.closing and state.evaluated != state.version:
+            return dataclasses.replace(state, due=True, closing=True)
         return dataclasses.replace(state, stage=Stage.DONE)
     return state
 
@@ -268,18 +275,25 @@ def _without(state: JobState, rules: Rules, kind: str, tasks: Collection[int]) -
 
 
 def _left_out(state: JobState, rules: Rules, why: Mapping[int, str]) -> JobState:
-    """Return the state after tasks went wrong: the job fails if one is left out, unless it may go on without it."""
+    """Return the state after tasks went wrong: the job, or its evaluation, fails if one is left out.
+
+    With `goes_on_without` it goes on; a job does not without its export, nor an evaluation without all of its tasks.
+    """
     for task, reason in why.items():
-        queue = queue_of(state, task)
-        goes_on = rules.goes_on_without and kind_of(task) != EXPORT
-        if queue and queue.status(task) is Status.LEFT_OUT and not goes_on:
+        queue, kind = queue_of(state, task), kind_of(task)
+        if queue is None or queue.status(task) is not Status.LEFT_OUT:
+            continue
+        if kind == EVALUATION and (not rules.goes_on_without or len(queue.left_out) == queue.end - queue.first):
+            state = evaluation_failed(state, rules, reason)
+        elif kind == EXPORT or (kind == WORK and not rules.goes_on_without):
             return failed(state, reason)
     return state
 
 
 def _queues(state: JobState) -> dict[str, Queue]:
+    """Return the queues: the model is stored before anything else is done, and a snapshot takes memory of servers."""
     evaluation = {EVALUATION: state.evaluation.queue} if state.evaluation else {}
-    return {**evaluation, WORK: state.work, EXPORT: state.export}
+    return {EXPORT: state.export, **evaluation, WORK: state.work}
 
 
 def _open_queues(state: JobState) -> dict[str, Queue]:

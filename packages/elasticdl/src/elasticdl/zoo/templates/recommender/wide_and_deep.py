@@ -75,7 +75,7 @@ def feed(records: list[Any], mode: Mode, metadata: Metadata) -> tuple[Features, 
 
 def eval_metrics_fn() -> dict[str, MetricLike]:
     """Return what is measured on the validation data. The log of the odds is 0 where a click is as likely as none."""
-    return {"auc": AUC(), "accuracy": Accuracy(threshold=0.0)}
+    return {"auc": AUC(from_logits=True), "accuracy": Accuracy(threshold=0.0)}
 
 
 def _column(fields: list[dict[str, Any]], name: str, kind: type) -> torch.Tensor:
