@@ -152,6 +152,8 @@ class World:
             if self.draw.random() < 0.1 and not orderly:  # a call that was given up arrives after the next one
                 self.under_way.append(functools.partial(self.master.hand_out, player.owner, holding))
             assignment = self.master.hand_out(player.owner, holding)
+            if assignment.replace:
+                return self.die(player)
             if orderly or self.draw.random() < 0.9:
                 player.task = assignment.task
 

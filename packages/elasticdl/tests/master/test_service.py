@@ -136,7 +136,7 @@ def test_metrics_that_can_not_be_used_are_a_failure_of_the_task(tmp_path: Path) 
         assert one.report(task.id, records=10, metric_states={"metrics": b'{"other": {}}'})
         evaluation = master.coordinator.state.evaluation
         assert evaluation is not None
-        assert evaluation.queue.failures == {task.id: 1}
+        assert evaluation.queue.failures == {task.id: (one.process,)}
         assert one.next_task() == task
         assert one.report(task.id, records=10, metric_states=metrics(9, 10))
         assert evaluation.queue.first == task.id

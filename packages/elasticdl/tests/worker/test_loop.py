@@ -312,6 +312,11 @@ def test_the_end_of_the_job_ends_a_task_and_the_master_says_why() -> None:
     assert one.tasks.reports == []
 
 
+def test_a_worker_that_is_to_be_replaced_ends_with_an_error() -> None:
+    with pytest.raises(ElasticDLError, match="fails tasks that other workers do"):
+        scene(pb.Task(type=pb.REPLACE, reason="this worker fails tasks that other workers do")).worker.run()
+
+
 def test_a_worker_without_a_task_looks_after_the_servers_waits_and_asks_again() -> None:
     one = scene(pb.Task(type=pb.WAIT, wait_seconds=0.01), TRAINING, STOP)
     one.worker.run()

@@ -19,6 +19,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from elasticdl.errors import ElasticDLError, InputError
+from elasticdl.master.failing import Failing
 from elasticdl.master.scores import Scores
 from elasticdl.master.store import Interrupted, StateStore
 from elasticdl.master.tasks import transitions
@@ -67,6 +68,9 @@ class Assignment:
     snapshot: int = 0
     wait_seconds: float = 0.0
     stop: bool = False
+    """The job has ended."""
+    replace: bool = False
+    """The process fails tasks that others do: it is to end with an error."""
     reason: str = ""
 
 
@@ -99,6 +103,7 @@ class Coordinator:
         self._streams: dict[Owner, set[object]] = {}
         """A process may have two for a moment, in any order: it opens another one before it is known that one broke."""
         self._leaving: set[Owner] = set()
+        self._failing = Failing()
         self._expected = _known(state)
         """Processes that another master knew and this one has not yet seen."""
         self._rejoin_until = clock() + REJOIN_SECONDS
@@ -145,6 +150,7 @@ class Coordinator:
             del self._streams[owner]
             left = owner in self._leaving
             self._leaving.discard(owner)
+            self._failing.forget(owner.process)
             tasks = [task for queue in _queues(self._state) for task in queue.held_by(owner)]
             if tasks:
                 log.warning("%s is gone; its tasks %s are given to others", owner.worker, tasks)
@@ -158,9 +164,14 @@ class Coordinator:
                 return Assignment(stop=True, reason=self._state.reason)
             if owner not in self._streams:
                 return Assignment(wait_seconds=SOON_SECONDS)
-            if owner in self._leaving:
+            if self._failing.is_broken(owner.process):
+                log.warning("%s fails tasks that other workers do: it is replaced", owner.worker)
+                return Assignment(replace=True, reason="this worker fails tasks that other workers do")
+            now = self._clock()
+            if owner in self._leaving or self._failing.rests(owner.process, now):
                 return Assignment(wait_seconds=WAIT_SECONDS)
-            state, task = transitions.hand_out(self._state, owner, now=self._clock(), holding=holding)
+            present = {other.process for other in self._streams if other not in self._leaving}
+            state, task = transitions.hand_out(self._state, owner, now=now, holding=holding, present=present)
             assignment = self._assignment(state, task) if task else Assignment(wait_seconds=WAIT_SECONDS)
             self._commit(state)
             return assignment
@@ -173,9 +184,14 @@ class Coordinator:
             done = not (outcome.error or outcome.given_back)
             if done and evaluation and scores and transitions.kind_of(outcome.task) == EVALUATION:
                 outcome = self._kept(evaluation.number, outcome, metric_states, scores)
-            state, counted = transitions.report(self._state, self.rules, outcome, now=self._clock())
+            queue, now = transitions.queue_of(self._state, outcome.task), self._clock()
+            failed_on = queue.failures.get(outcome.task, ()) if queue else ()
+            state, counted = transitions.report(self._state, self.rules, outcome, now=now)
             if outcome.error and counted:
+                self._failing.failed(outcome.owner.process, now)
                 log.warning("task %d failed on %s: %s", outcome.task, outcome.owner.worker, outcome.error)
+            elif counted and not outcome.given_back:
+                self._failing.done(outcome.owner.process, failed_on)
             self._commit(state)
             return counted
 

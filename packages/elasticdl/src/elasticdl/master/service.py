@@ -174,6 +174,8 @@ class MasterService(services.MasterServicer):
 
 def task_message(assignment: Assignment, mode: str) -> pb.Task:
     """Return what a worker of a job of this mode gets."""
+    if assignment.replace:
+        return pb.Task(type=pb.REPLACE, reason=assignment.reason)
     if assignment.stop:
         return pb.Task(type=pb.STOP, reason=assignment.reason)
     if not assignment.task:

@@ -88,6 +88,8 @@ class Worker:
             task = self._parts.tasks.task()
             if task.type == pb.STOP:
                 return task.reason
+            if task.type == pb.REPLACE:
+                raise ElasticDLError(task.reason, "See the errors above; another pod takes its place.")
             with contextlib.suppress(Stopped):  # the next answer of the master says why
                 if task.type == pb.WAIT:
                     self._parts.parameters.idle()

@@ -139,9 +139,10 @@ def test_the_masters_exit_code_is_the_jobs() -> None:
     assert (master.restart_policy, master.retryable_exit_codes) == (RestartPolicy.EXIT_CODE, CRASHES)
 
 
-def test_failures_are_counted_for_each_process() -> None:
-    assert codec.job_of(job()).spec.backoff_limit == 1 * 4 + 5 * 2
-    assert codec.job_of(job(relaunch_on_worker_failure="3")).spec.backoff_limit == 3 * 4 + 5 * 2
+def test_the_failure_after_those_that_are_replaced_fails_the_job() -> None:
+    assert codec.job_of(job()).spec.backoff_limit == 1 * 4 + 1
+    assert codec.job_of(job(relaunch_on_worker_failure="3")).spec.backoff_limit == 3 * 4 + 1
+    assert codec.job_of(job(relaunch_on_worker_failure="0")).spec.backoff_limit == 5 * 2, "of the servers alone"
 
 
 def test_a_job_may_be_allowed_to_grow() -> None:

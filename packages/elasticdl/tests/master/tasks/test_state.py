@@ -18,7 +18,7 @@ A = Owner("worker-0", "a")
 
 
 def full_state() -> JobState:
-    """Return a state in which every field says something."""
+    """Return a state in which every field says something, but for times: clocks of two processes differ."""
     state = begin(RULES, range(1, 9), plan="digest")
     for outcome in ({"records": 5}, {"error": "no"}, {"given_back": True}):
         state, task = transitions.hand_out(state, A, now=0.0)
@@ -27,7 +27,7 @@ def full_state() -> JobState:
     state = transitions.snapshot_taken(transitions.reached(state, RULES, 10), RULES, 10, ("s0", "s1"))
     for owner in (A, Owner("worker-1", "b")):
         state, _ = transitions.hand_out(state, owner, now=0.0)
-    left_out = dataclasses.replace(state.work, left_out={8: "bad"}, losses={3: 2})
+    left_out = dataclasses.replace(state.work, left_out={8: "bad"}, losses={3: 2}, pauses={})
     script = Script(100, 2, 5, 4, True)
     return dataclasses.replace(state, due=True, work=left_out, script=script, stopped="enough", reason="why")
 

@@ -46,19 +46,41 @@ def test_a_task_that_nobody_does_is_not_put_back() -> None:
 
 
 def test_a_task_that_is_done_in_the_end_forgets_its_failures() -> None:
-    failed = taken(Queue.of(range(1, 2)), A).fail(1, A, "no", retries=3)
+    failed = taken(Queue.of(range(1, 2)), A).fail(1, A, "no", retries=3, now=0.0)
     assert failed is not None
-    done = taken(failed, B).finish(1, B)
+    done = taken(failed, B, now=1.0).finish(1, B)
     assert done is not None
     assert done.failures == {}
 
 
+def failing(queue: Queue, owner: Owner, now: float) -> Queue:
+    """Return the queue after task 1 has failed on a process."""
+    failed = taken(queue, owner, now=now).fail(1, owner, "no", retries=3, now=now)
+    assert failed is not None
+    return failed
+
+
+def test_a_task_that_has_failed_goes_to_another_process_after_a_pause_that_grows() -> None:
+    queue, both = failing(Queue.of(range(1, 2)), A, 0.0), ("a", "b")
+    assert [queue.take(owner, 0.9, both)[1] for owner in (A, B)] == [None, None]
+    assert [queue.take(owner, 1.0, both)[1] for owner in (A, B)] == [None, 1]
+    assert queue.take(A, 31.0, both)[1] == 1, "the other one may hang"
+    assert queue.take(A, 1.0, ("a",))[1] == 1, "there is no other one"
+    queue = failing(queue, B, 1.0)
+    assert [queue.take(owner, 2.9, both)[1] for owner in (A, B)] == [None, None]
+    assert [queue.take(owner, 3.0, both)[1] for owner in (A, B)] == [1, 1]
+
+
+def test_other_tasks_are_done_during_the_pause_of_one() -> None:
+    assert failing(Queue.of(range(1, 3)), A, 0.0).take(A, 0.0)[1] == 2
+
+
 def test_only_the_owner_can_let_a_task_fail() -> None:
-    assert taken(Queue.of(range(1, 2)), A).fail(1, B, "no", retries=0) is None
+    assert taken(Queue.of(range(1, 2)), A).fail(1, B, "no", retries=0, now=0.0) is None
 
 
 def test_the_reason_of_a_task_that_is_left_out_is_cut_to_a_length() -> None:
-    failed = taken(Queue.of(range(1, 2)), A).fail(1, A, "x" * 10_000, retries=0)
+    failed = taken(Queue.of(range(1, 2)), A).fail(1, A, "x" * 10_000, retries=0, now=0.0)
     assert failed is not None
     assert len(failed.left_out[1]) == 300
 

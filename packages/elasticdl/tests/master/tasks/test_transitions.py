@@ -114,10 +114,11 @@ def test_the_slowest_task_of_one_type_does_not_make_another_type_late() -> None:
 
 def fail_often(rules: Rules) -> JobState:
     state = new(rules)
-    for _ in range(rules.retries + 1):
-        state, task = ask(state, A)
+    for attempt in range(rules.retries + 1):
+        state, task = ask(state, A, now=100.0 * attempt)
         assert task == 1
-        state, _ = transitions.report(state, rules, Outcome(task=1, owner=A, error="bad record"), now=1.0)
+        outcome = Outcome(task=1, owner=A, error="bad record")
+        state, _ = transitions.report(state, rules, outcome, now=100.0 * attempt)
     return state
 
 
@@ -235,43 +236,6 @@ def test_the_end_is_flush_then_export_then_evaluation_of_the_final_model() -> No
     assert state.evaluation is not None
     assert state.evaluation.snapshot == 42
     assert transitions.evaluation_concluded(do(state, A, 2), RULES).stage is Stage.DONE
-
-
-def failing(state: JobState, rules: Rules, task: int) -> JobState:
-    """Return the state after one task has failed as often as it is tried."""
-    while transitions.queue_of(state, task) and not state.unevaluated and not state.ended:
-        state, found = ask(state, A)
-        state, _ = transitions.report(state, rules, Outcome(task=found, owner=A, error="no such column"), now=1.0)
-    return state
-
-
-def test_the_last_evaluation_fails_the_job_once_the_model_is_stored() -> None:
-    state = failing(stored(), RULES, EVALUATIONS)
-    assert state.evaluation is not None
-    assert (state.stage, state.evaluation.queue.finished) == (Stage.EVALUATE, True)
-    state = transitions.evaluation_concluded(state, RULES)
-    assert state.stage is Stage.FAILED
-    assert state.reason == f"task {EVALUATIONS} failed 4 times, at last on worker-0: no such column"
-
-
-def test_an_evaluation_that_fails_during_the_training_is_the_last_one_and_fails_the_job_at_the_end() -> None:
-    state = transitions.evaluation_concluded(failing(evaluating(), RULES, EVALUATIONS), RULES)
-    state = transitions.reached(state, RULES, 200)
-    assert (state.stage, state.evaluation) == (Stage.WORK, None)
-    state = do(transitions.flushed(do(state, A, 4), RULES, 240), A, 1)
-    assert state.stage is Stage.FAILED
-    assert state.reason.endswith("no such column")
-    assert state.export.done == 1
-
-
-def test_with_fault_tolerance_an_evaluation_goes_on_without_a_task_and_not_without_all() -> None:
-    rules = dataclasses.replace(RULES, goes_on_without=True, retries=0)
-    state, task = ask(evaluating(), A)
-    state, _ = transitions.report(state, rules, Outcome(task=task, owner=A, error="bad record"), now=1.0)
-    assert not state.unevaluated
-    state, task = ask(state, A)
-    state, _ = transitions.report(state, rules, Outcome(task=task, owner=A, error="bad record"), now=1.0)
-    assert state.unevaluated.endswith("bad record")
 
 
 def test_the_final_model_is_not_evaluated_again_if_it_was_evaluated_last() -> None:

@@ -40,7 +40,8 @@ CRASHES = tuple(128 + number for number in (signal.SIGABRT, signal.SIGBUS, signa
 """Exit codes of a process that was ended by a signal of its own: the next one may fare better."""
 
 SERVER_FAILURES = 5
-"""Failures of each parameter server after which the job fails. A lost or deleted pod is no failure."""
+"""Failures for each parameter server after which the job fails, if no worker is replaced after a failure. Otherwise
+servers count as workers do. A lost or deleted pod is no failure."""
 
 MASTER_ADDR, JOB_ARGS, JOB_NAME = "ELASTICDL_MASTER_ADDR", "ELASTICDL_JOB_ARGS", "ELASTICDL_JOB_NAME"
 """A user's own script finds its master with these variables: `elasticdl.api.environment` reads them."""
@@ -123,8 +124,9 @@ def _least(args: JobArgs, deployment: Deployment) -> int:
 
 
 def _failures(args: JobArgs, deployment: Deployment) -> int:
-    """Return after how many failures of the code the job fails."""
-    return deployment.relaunch_on_worker_failure * args.num_workers + SERVER_FAILURES * servers(args)
+    """Return which failure of the code fails the job: the one after those that are replaced."""
+    relaunched = deployment.relaunch_on_worker_failure * args.num_workers
+    return relaunched + 1 if relaunched else SERVER_FAILURES * servers(args)
 
 
 def _classes(deployment: Deployment) -> Manifest:

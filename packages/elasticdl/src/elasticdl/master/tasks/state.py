@@ -205,7 +205,7 @@ def _queue(fields: Mapping[str, Any], now: float) -> Queue:
         fields["cursor"],
         tuple(fields["returned"]),
         {task: Held(Owner(worker, process), now) for task, worker, process in fields["doing"]},
-        dict(fields["failures"]),
-        dict(fields["losses"]),
-        dict(fields["left_out"]),
+        failures={task: tuple(processes) for task, processes in fields["failures"]},
+        losses=dict(fields["losses"]),
+        left_out=dict(fields["left_out"]),
     )

@@ -4,7 +4,8 @@
     queue, task = queue.take(owner, now=0.0)        # 1
     queue = queue.finish(task, owner)               # None if the task is not this owner's any more
 
-Tasks are numbers, handed out in ascending order; a task that comes back goes to the front. So everything below `cursor`
+Tasks are numbers, handed out in ascending order; a task that comes back goes to the front. One that has failed comes
+back after a pause, and later to the process on which it failed, if there are others. So everything below `cursor`
 that is neither waiting to be done again, nor being done, nor left out, is done: the queue needs no list of what is
 done, and its record stays small however many tasks there are.
 """
@@ -12,7 +13,7 @@ done, and its record stays small however many tasks there are.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import TypeVar
@@ -23,6 +24,10 @@ MAX_REASON = 300
 """Letters of the reason for which a task is left out."""
 MAX_LOSSES = 5
 """A task that was lost more often is left out: it may be what kills its workers."""
+PAUSE_SECONDS = 1.0
+"""Before a task that has failed is tried again; twice as long after each further failure."""
+ELSEWHERE_SECONDS = 30.0
+"""For so much longer a task that has failed is kept from the process on which it failed, if there are others."""
 MORE_TIME = 3
 """Each loss multiplies a task's time by this factor, so that a slow task that does not hang is done at last."""
 
@@ -67,8 +72,10 @@ class Queue:
     returned: tuple[int, ...] = ()
     """Tasks that came back, the next one first."""
     doing: Mapping[int, Held] = dataclasses.field(default_factory=dict)
-    failures: Mapping[int, int] = dataclasses.field(default_factory=dict)
-    """How often a task that is not yet done has failed."""
+    failures: Mapping[int, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    """The processes on which a task that is not yet done has failed, one for each failure."""
+    pauses: Mapping[int, float] = dataclasses.field(default_factory=dict)
+    """When a task that has failed may be tried again, on the master's monotonic clock."""
     losses: Mapping[int, int] = dataclasses.field(default_factory=dict)
     """How often the process that did a task died or took too long; of tasks that are not yet done."""
     left_out: Mapping[int, str] = dataclasses.field(default_factory=dict)
@@ -113,15 +120,24 @@ class Queue:
         """Return the tasks that a process does, in ascending order."""
         return tuple(sorted(task for task, held in self.doing.items() if held.owner == owner))
 
-    def take(self, owner: Owner, now: float) -> tuple[Queue, int | None]:
-        """Hand out the next task; None if nothing is to do."""
-        if self.returned:
-            task, *rest = self.returned
-            return dataclasses.replace(self, returned=tuple(rest), doing={**self.doing, task: Held(owner, now)}), task
+    def take(self, owner: Owner, now: float, present: Collection[str] = ()) -> tuple[Queue, int | None]:
+        """Hand out the next task; None if nothing is to do now. `present` are the processes that may take tasks."""
+        for task in self.returned:
+            if self._may_begin(task, owner, now, present):
+                rest = tuple(other for other in self.returned if other != task)
+                return dataclasses.replace(self, returned=rest, doing={**self.doing, task: Held(owner, now)}), task
         if self.cursor == self.end:
             return self, None
         task = self.cursor
         return dataclasses.replace(self, cursor=task + 1, doing={**self.doing, task: Held(owner, now)}), task
+
+    def _may_begin(self, task: int, owner: Owner, now: float, present: Collection[str]) -> bool:
+        """Return whether the pause of a task that came back is over for this process."""
+        if task not in self.pauses:
+            return True
+        failed_on = self.failures.get(task, ())
+        elsewhere = owner.process in failed_on and not set(present) <= set(failed_on)
+        return now >= self.pauses[task] + (ELSEWHERE_SECONDS if elsewhere else 0.0)
 
     def claimed(self, tasks: Iterable[int], owner: Owner, now: float) -> Queue:
         """Give those of the tasks that came back to the process that says that it still works on them."""
@@ -139,17 +155,18 @@ class Queue:
         """Count a task as done; return None if it is not this process's."""
         if not self._holds(owner, task):
             return None
-        failures, losses = _but(self.failures, task), _but(self.losses, task)
-        return dataclasses.replace(self, doing=_but(self.doing, task), failures=failures, losses=losses)
+        return self._forgotten(task)
 
-    def fail(self, task: int, owner: Owner, reason: str, *, retries: int) -> Queue | None:
+    def fail(self, task: int, owner: Owner, reason: str, *, retries: int, now: float) -> Queue | None:
         """Put a task back that failed, or leave it out after so many retries; None if it is not this process's."""
         if not self._holds(owner, task):
             return None
-        count = self.failures.get(task, 0) + 1
-        if count > retries:
+        failed_on = (*self.failures.get(task, ()), owner.process)
+        if len(failed_on) > retries:
             return self._leave_out(task, reason)
-        return dataclasses.replace(self.put_back([task]), failures={**self.failures, task: count})
+        until = now + PAUSE_SECONDS * 2 ** (len(failed_on) - 1)
+        failures, pauses = {**self.failures, task: failed_on}, {**self.pauses, task: until}
+        return dataclasses.replace(self.put_back([task]), failures=failures, pauses=pauses)
 
     def put_back(self, tasks: Iterable[int]) -> Queue:
         """Put tasks under way back to the front, in ascending order; no failure or loss is counted."""
@@ -194,12 +211,16 @@ class Queue:
         return held is not None and held.owner == owner
 
     def _leave_out(self, task: int, reason: str) -> Queue:
+        return dataclasses.replace(self._forgotten(task), left_out={**self.left_out, task: reason[:MAX_REASON]})
+
+    def _forgotten(self, task: int) -> Queue:
+        """Return the queue in which a task is not under way, without its history."""
         return dataclasses.replace(
             self,
             doing=_but(self.doing, task),
             failures=_but(self.failures, task),
+            pauses=_but(self.pauses, task),
             losses=_but(self.losses, task),
-            left_out={**self.left_out, task: reason[:MAX_REASON]},
         )
 
 

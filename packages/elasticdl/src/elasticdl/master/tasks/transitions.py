@@ -52,9 +52,9 @@ def queue_of(state: JobState, task: int) -> Queue | None:
 
 
 def hand_out(
-    state: JobState, owner: Owner, *, now: float, holding: Collection[int] = ()
+    state: JobState, owner: Owner, *, now: float, holding: Collection[int] = (), present: Collection[str] = ()
 ) -> tuple[JobState, int | None]:
-    """Give the process a task; None if there is none now.
+    """Give the process a task; None if there is none now. `present` are the processes that may take tasks.
 
     A task that is this process's, and that it does not hold, was lost on its way: it is given again. One that came
     back, and that it holds, is its own again: else it would do it twice.
@@ -67,7 +67,7 @@ def hand_out(
             if task not in holding:
                 return state, task
     for kind, queue in _open_queues(state).items():
-        taken, found = queue.take(owner, now)
+        taken, found = queue.take(owner, now, present)
         if found is not None:
             return _with(state, kind, taken), found
     return state, None
@@ -84,7 +84,7 @@ def report(state: JobState, rules: Rules, outcome: Outcome, *, now: float) -> tu
     if outcome.given_back:
         return settle(_with(state, kind, queue.put_back([task])), rules), True
     if outcome.error:
-        failed = queue.fail(task, owner, outcome.error, retries=rules.retries)
+        failed = queue.fail(task, owner, outcome.error, retries=rules.retries, now=now)
         why = f"task {task} failed {rules.retries + 1} times, at last on {owner.worker}: {outcome.error}"
         return settle(_left_out(_with(state, kind, failed or queue), rules, {task: why}), rules), True
     credited = {**{process: last for process, last in state.credited.items() if process != owner.process}}
