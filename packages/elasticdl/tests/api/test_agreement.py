@@ -139,3 +139,7 @@ def simulated(workers: Sequence[Simulated], batches: int, draw: random.Random) -
                         worker.collected + used,
                         worker.passes + 1,
                     )
+
+
+def test_the_training_ends_at_once_when_one_script_has_said_that_it_is_enough() -> None:
+    assert decided(FULL, Row(passes=1, records=8, knows=True, enough=True)).kind is Kind.FINISH

@@ -9,8 +9,11 @@ from typing import Any
 
 import pytest
 import torch
-from elasticdl.api.controller import ElasticController, Every
+from elasticdl.api.agreement import Row
+from elasticdl.api.controller import ElasticController, Every, _numbers
 from elasticdl.api.optimizer import FixedBatchOptimizer
+from elasticdl.errors import ElasticDLError
+from elasticdl.rpc import elasticdl_pb2 as pb
 
 from packages.elasticdl.tests.api.test_shards import Tasks, opened, task
 from tidewater.elastic.errors import GroupBroken
@@ -79,6 +82,7 @@ class Script:
             torch.autograd.backward(model(torch.ones(4, 1)).mean())
             optimizer.step()
 
+        self.optimized = pass_
         self._train = self.controller.elastic_run(pass_)
 
     def train(self) -> None:
@@ -137,3 +141,49 @@ def test_only_at_the_end_of_the_data_a_worker_needs_no_others(shards: int, scrip
     script.controller._agree()
     with nullcontext() if shards == 8 else pytest.raises(AssertionError, match="none comes"):
         script.controller._agree()
+
+
+def test_a_script_ends_the_training_of_all_and_the_master_is_told(script: Script) -> None:
+    train, given = script.controller.elastic_run(script.optimized), []
+    for keys in script.controller.batches(script.controller.batch_sampler):
+        train()
+        given.append(keys)
+        if script.controller.step == 2:
+            script.controller.stop()
+    script.controller.end()
+    assert len(given) <= 3, "the update under way is the last one"
+    assert script.controller.step == 2
+    assert (script.master.held, script.master.ends) == ((), [True])
+
+
+def test_a_worker_ends_when_another_one_has_said_that_it_is_enough(script: Script) -> None:
+    session: Any = script.session
+    session.exchange = lambda row: [list(row), _numbers(Row(enough=True))]
+    train = script.controller.elastic_run(script.optimized)
+    assert len([train() for _ in script.controller.batches(script.controller.batch_sampler)]) == 1
+    script.controller.end()
+    assert script.master.ends == [True]
+
+
+def test_a_loop_that_ends_before_the_job_is_told_and_one_that_ends_with_it_is_not(script: Script) -> None:
+    script.controller.end()
+    assert (script.master.held, script.master.ends) == ((), [False])
+    finished = Script()
+    finished.master.left = [pb.Task(type=pb.STOP)]
+    assert list(finished.controller.batches(finished.controller.batch_sampler)) == []
+    finished.controller.end()
+    assert finished.master.ends == []
+
+
+def test_the_master_learns_with_how_many_updates_a_worker_begins_and_with_which_one_a_shard_was_final(
+    script: Script,
+) -> None:
+    assert script.master.begun_from == [0]
+    assert script.master.versions == [1, 1]
+
+
+def test_a_worker_without_the_trained_model_does_not_go_on_after_the_end() -> None:
+    late = Script()
+    late.master.left, late.master.versions = [pb.Task(type=pb.STOP)], [40]
+    with pytest.raises(ElasticDLError, match="a model of 40 updates, and this worker begins with 0"):
+        list(late.controller.batches(late.controller.batch_sampler))

@@ -20,9 +20,17 @@ class Tasks:
         self.asked = 0
         self.tasks = 10
         """Of the job."""
+        self.versions: list[int] = []
+        """Of the model, with each task that was done."""
+        self.begun_from: list[int] = []
+        self.ends: list[bool] = []
 
     def job(self, request: pb.JobRequest) -> pb.Job:
-        return pb.Job(minibatch_size=self.size, tasks=self.tasks, ended=len(self.reported))
+        if request.HasField("version"):
+            self.begun_from.append(request.version)
+        return pb.Job(
+            minibatch_size=self.size, tasks=self.tasks, ended=len(self.reported), version=max([0, *self.versions])
+        )
 
     def task(self) -> pb.Task:
         self.asked += 1
@@ -31,13 +39,18 @@ class Tasks:
             self.held = (*self.held, task.id)
         return task
 
-    def done(self, task: int, records: int) -> bool:
+    def done(self, task: int, records: int, version: int) -> bool:
+        self.versions.append(version)
         self.held = tuple(each for each in self.held if each != task)
         self.reported.append((task, records))
         return True
 
     def give_back(self) -> None:
         self.held = ()
+
+    def ended(self, *, everyone: bool) -> None:
+        assert self.held == ()
+        self.ends.append(everyone)
 
 
 def task(number: int, start: int, end: int, *, shard: str = "", indices: Sequence[int] = ()) -> pb.Task:
@@ -83,12 +96,12 @@ def test_a_shard_is_reported_when_all_its_records_are_in_final_updates() -> None
     service, master = opened(task(1, 0, 6), task(2, 6, 12))
     given(service)
     trained(service)
-    assert service.final() == []
+    assert service.final(1) == []
     trained(service)
     assert master.reported == []
-    assert service.final() == [1]
+    assert service.final(1) == [1]
     trained(service)
-    assert service.final() == [2]
+    assert service.final(1) == [2]
     assert master.reported == [(1, 6), (2, 6)]
 
 
@@ -102,7 +115,7 @@ def test_a_rest_is_kept_until_it_may_be_used() -> None:
     assert service.ready
     assert given(service) == [[4, 5]]
     trained(service)
-    assert service.final() == [1]
+    assert service.final(1) == [1]
     assert (service.remains, service.held, master.held) == (False, 0, ())
 
 
@@ -119,7 +132,7 @@ def test_what_is_given_back_is_not_reported_even_if_a_loader_has_it_still() -> N
     service.give_back()
     assert service.in_loader
     trained(service)
-    assert (service.final(), master.reported) == ([], [])
+    assert (service.final(1), master.reported) == ([], [])
 
 
 def test_a_minibatch_that_was_never_given_is_refused() -> None:
@@ -142,5 +155,5 @@ def test_outstanding_shards_are_those_that_have_not_ended() -> None:
     given(service)
     assert service.outstanding() == 10
     trained(service)
-    service.final()
+    service.final(1)
     assert service.outstanding() == 9

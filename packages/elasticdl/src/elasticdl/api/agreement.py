@@ -36,6 +36,8 @@ class Row(NamedTuple):
     """Whether the master has said that the job has ended."""
     knows: bool = False
     """Whether it knows of a newer generation."""
+    enough: bool = False
+    """Whether its script has said that the training is to end."""
 
 
 class Kind(Enum):
@@ -67,6 +69,8 @@ def decide(rows: Sequence[Row], *, batches: int, turn: int) -> Decision:
         batches: Minibatches of an update.
         turn: A number that grows with each update, so that with more workers than minibatches each gets its turn.
     """
+    if any(row.enough for row in rows):
+        return Decision(Kind.FINISH)
     if all(row.knows for row in rows):
         return Decision(Kind.MOVE)
     missing = batches - sum(row.passes for row in rows)

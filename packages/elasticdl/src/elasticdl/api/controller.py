@@ -106,6 +106,7 @@ def create_elastic_controller(
             every = Every(found.args.num_workers, found.args.log_loss_steps)
             controller = ElasticController(session, ShardService(master, data), optimizer, every)
             yield controller
+            controller.end()
     except Left:
         log.info("This worker leaves after SIGTERM; its shards go to others")
         raise SystemExit(exit_codes.LEFT) from None
@@ -144,6 +145,7 @@ class ElasticController:
         self._contributing = False
         """Whether this worker has contributed what it has collected, without knowing whether all have."""
         self._met = False
+        self._enough = False
         self._finished = False
         self._losses = Losses(every.log_loss_steps, log.info)
         self.rank, self.world_size = 0, 1
@@ -168,7 +170,19 @@ class ElasticController:
             self._until_there_is_something()
             if self._finished:
                 return
-            yield from loader
+            for given in loader:
+                yield given
+                if self._finished:
+                    return
+
+    def stop(self) -> None:
+        """End the training of all workers before all data is used: `batches` ends in all of them after one update."""
+        self._enough = True
+
+    def end(self) -> None:
+        """Tell the master if the script's loop has ended before the job: no other worker comes in place of this one."""
+        if not self._service.stopped and (self._enough or not self._finished):
+            self._service.end_early(everyone=self._enough)
 
     def elastic_run(self, function: Callable[P, R]) -> Callable[P, R]:
         """Return a function that does the same with one minibatch, as a part of the global batch.
@@ -261,6 +275,7 @@ class ElasticController:
                 self._met = False
             case Kind.FINISH:
                 self._finished = True
+                self._enough = self._enough or any(row.enough for row in rows)
                 self._losses.tell()
 
     def _row(self) -> Row:
@@ -275,6 +290,7 @@ class ElasticController:
             outstanding=service.outstanding() if asks else -1,
             stopped=service.stopped,
             knows=self._session.knows(),
+            enough=self._enough,
         )
 
     def _meet(self) -> None:
@@ -284,6 +300,7 @@ class ElasticController:
             self._leave()
         self.rank, self.world_size = met.rank, met.size
         self._quota, self._met = 0, True
+        self._service.begin_from(self.step)
         if met.replaced and met.included and self._contributing:
             self._applied()
         elif met.replaced:
@@ -321,7 +338,7 @@ class ElasticController:
 
     def _report_final(self) -> None:
         """Report each shard as done once all of its records are in final updates."""
-        for task in self._service.final():
+        for task in self._service.final(self.step):
             log.info("Shard %d is done", task)
 
 
@@ -330,8 +347,8 @@ def _numbers(row: Row) -> tuple[float, ...]:
 
 
 def _row(numbers: list[float]) -> Row:
-    passes, records, full, remains, held, outstanding, stopped, knows = map(round, numbers)
-    return Row(passes, records, bool(full), bool(remains), held, outstanding, bool(stopped), bool(knows))
+    passes, records, full, remains, held, outstanding, *rest = map(round, numbers)
+    return Row(passes, records, bool(full), bool(remains), held, outstanding, *map(bool, rest))
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 with Master(address, Identity("elasticdl-mnist-worker-0", process), patience_seconds=300, say=log.info) as master:
     job = master.job(pb.JobRequest(records=60000))
     task = master.task()                 # TRAINING, WAIT or STOP
-    master.done(task)
+    master.done(task.id, records=4096, version=17)
 """
 
 from __future__ import annotations
@@ -70,9 +70,14 @@ class Master:
             self.held = (*self.held, task.id)
         return task
 
-    def done(self, task: int, records: int) -> bool:
-        """Report a task as done; return whether it was counted as this worker's."""
-        return self._report(pb.TaskReport(task=task, records=records))
+    def done(self, task: int, records: int, version: int) -> bool:
+        """Report a task as done, with the update of the model; return whether it was counted as this worker's."""
+        return self._report(pb.TaskReport(task=task, records=records, version=version))
+
+    def ended(self, *, everyone: bool) -> None:
+        """Say that this worker's loop has ended before the job, and whether the training is to end for all workers."""
+        report = pb.EndReport(worker=self._me.worker, process=self._me.process, everyone=everyone)
+        self._patiently(lambda: self._stub.ReportEnd(report, timeout=channels.CALL_SECONDS))
 
     def give_back(self) -> None:
         """Give all tasks that are held to others."""

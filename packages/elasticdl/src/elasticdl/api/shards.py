@@ -3,7 +3,7 @@
     service = ShardService(master, Data(60000, epochs=3), args)
     for keys in service.batch_sampler: ...        # the keys of a minibatch, for torch's DataLoader
     batch = service.begin(); …; service.end(batch)
-    service.final()                               # the update with these records can't be undone: report whole shards
+    service.final(version=17)                     # the update with these records can't be undone: report whole shards
 
 A minibatch continues in the next shard, so all have the same size; only when the master has no more shards, a rest may
 be left, which is kept until nothing else is left in any worker. A key is the number of a record. Of data that the
@@ -62,8 +62,12 @@ class Tasks(Protocol):
         """Return another task, or what to do without one."""
         ...
 
-    def done(self, task: int, records: int) -> bool:
-        """Report a task as done; return whether it was counted as this worker's."""
+    def done(self, task: int, records: int, version: int) -> bool:
+        """Report a task as done, with the update of the model; return whether it was counted as this worker's."""
+        ...
+
+    def ended(self, *, everyone: bool) -> None:
+        """Say that this worker's loop has ended before the job, and whether the training is to end for all workers."""
         ...
 
     def give_back(self) -> None:
@@ -139,6 +143,23 @@ class ShardService:
         """Return whether all shards are done, as the master says."""
         return self.stopped or self.outstanding() == 0
 
+    def begin_from(self, version: int) -> None:
+        """Say how many updates the model has had: the tasks that it has not seen are then to be done again.
+
+        Raise ElasticDLError if the job has ended with another model.
+        """
+        job = self._master.job(pb.JobRequest(version=version))
+        if job.version > version:
+            raise ElasticDLError(
+                f"the job has ended with a model of {job.version} updates, and this worker begins with {version}",
+                "All workers with the trained model were lost before they ended: submit the job again.",
+            )
+
+    def end_early(self, *, everyone: bool) -> None:
+        """Give everything to other workers, and say that this worker's loop has ended before the job."""
+        self.give_back()
+        self._master.ended(everyone=everyone)
+
     def fetch(self) -> None:
         """Take shards until there is a whole minibatch, or the master has no shard now.
 
@@ -188,12 +209,16 @@ class ShardService:
             if task in self._sizes:  # otherwise it was given back while a loader had this minibatch
                 self._used[task] += records
 
-    def final(self) -> list[int]:
-        """Report each task as done once all of its records are in final updates; return the tasks that were counted."""
+    def final(self, version: int) -> list[int]:
+        """Report each task as done once all of its records are in final updates; return the tasks that were counted.
+
+        Args:
+            version: Number of final updates.
+        """
         whole = [task for task, used in self._used.items() if used == self._sizes[task]]
         for task in whole:
             del self._used[task]
-        return [task for task in whole if self._master.done(task, self._sizes.pop(task))]
+        return [task for task in whole if self._master.done(task, self._sizes.pop(task), version)]
 
     def give_back(self) -> None:
         """Give everything that is not done to other workers, and forget it."""

@@ -104,6 +104,8 @@ class Coordinator:
         """A process may have two for a moment, in any order: it opens another one before it is known that one broke."""
         self._leaving: set[Owner] = set()
         self._failing = Failing()
+        self._ended: set[Owner] = set()
+        """Processes of a script that take no more part, and end with success: no other ones come in their place."""
         self._expected = _known(state)
         """Processes that another master knew and this one has not yet seen."""
         self._rejoin_until = clock() + REJOIN_SECONDS
@@ -155,6 +157,9 @@ class Coordinator:
             if tasks:
                 log.warning("%s is gone; its tasks %s are given to others", owner.worker, tasks)
             self._commit(transitions.lost(self._state, self.rules, owner, left=left))
+            if owner in self._ended and not self._streams:
+                remedy = "Take all minibatches from controller.batches(…), or call controller.stop()."
+                self.fail(InputError(f"all workers have ended, and {self._state.work.todo} tasks are not done", remedy))
 
     def hand_out(self, owner: Owner, holding: Collection[int]) -> Assignment:
         """Return a task, or what to do without one."""
@@ -207,6 +212,24 @@ class Coordinator:
                 self._commit(state)
             else:
                 self._keep(state)  # a version alone is reported again soon enough
+
+    def ended(self, owner: Owner, *, everyone: bool) -> None:
+        """Take in that the loop of a script has ended, and whether that is to end the training of all workers."""
+        with self._changed:
+            if everyone:
+                self._commit(transitions.enough(self._state, self.rules))
+            self._ended.add(owner)
+
+    def begun_from(self, version: int) -> None:
+        """Take in how many updates the model of a script's workers has had."""
+        with self._changed:
+            before, state = self._state, transitions.begun_from(self._state, self.rules, version)
+            if state is not before:
+                again = before.work.done - state.work.done
+                log.warning(
+                    "All workers were lost. The model is that of update %d; %d tasks begin anew", version, again
+                )
+                self._commit(state)
 
     def describe(self, script: Script | None) -> Plan | None:
         """Return the plan of the work; None if no script has said how many records there are.

@@ -96,6 +96,7 @@ class MasterService(services.MasterServicer):
             task=request.task,
             owner=_owner(request),
             records=request.records,
+            version=request.version,
             error=request.error,
             given_back=request.given_back,
         )
@@ -117,16 +118,25 @@ class MasterService(services.MasterServicer):
         """Tell a script about the job; take in what it says about its data."""
         with _told(context):
             plan = self._coordinator.describe(self._script(request))
+            if request.HasField("version"):
+                self._coordinator.begun_from(request.version)
         state = self._coordinator.state
-        script = state.script
+        script, tasks = state.script, len(plan.tasks) if plan else 0
         return pb.Job(
             name=self._args.job_name,
             epochs=script.epochs if script else self._args.num_epochs,
             records=plan.records if plan else 0,
             minibatch_size=script.minibatch_size if script else self._args.minibatch_size,
-            tasks=len(plan.tasks) if plan else 0,
-            ended=state.work.done + len(state.work.left_out),
+            tasks=tasks,
+            ended=tasks - state.work.todo - len(state.work.doing) if plan else 0,
+            version=state.version,
         )
+
+    def ReportEnd(self, request: pb.EndReport, context: grpc.ServicerContext) -> pb.Nothing:  # noqa: N802
+        """Take in that the loop of a script has ended before the job has."""
+        with _told(context):
+            self._coordinator.ended(_owner(request), everyone=request.everyone)
+            return pb.Nothing()
 
     def stop(self) -> None:
         """Tell all workers, those that come later too, that the job has ended."""
@@ -219,5 +229,5 @@ def serve(service: MasterService, address: str, *, workers: int) -> grpc.Server:
     return server
 
 
-def _owner(message: pb.Presence | pb.GetTaskRequest | pb.TaskReport) -> Owner:
+def _owner(message: pb.Presence | pb.GetTaskRequest | pb.TaskReport | pb.EndReport) -> Owner:
     return Owner(message.worker, message.process)

@@ -57,6 +57,8 @@ class Rules:
     retries: int = 3
     goes_on_without: bool = False
     """Whether a task that has failed too often is left out, or the job fails."""
+    has_checkpoints: bool = False
+    """Whether the workers of a script begin with a checkpoint when all of them were lost, or anew."""
 
 
 @dataclass(frozen=True)
@@ -124,6 +126,10 @@ class JobState:
     """Version of the last checkpoint."""
     slowest: Mapping[str, float] = dataclasses.field(default_factory=dict)
     """Seconds of the slowest task that was done, by type."""
+    seen: Mapping[int, int] = dataclasses.field(default_factory=dict)
+    """Of a script with checkpoints: the update with which each of the last tasks was final."""
+    seen_before: int = 0
+    """The same of those tasks that are no longer in `seen`: the newest one."""
     credited: Mapping[str, int] = dataclasses.field(default_factory=dict)
     """The last task that was counted for a process, so that the same report again gets the same answer."""
 
@@ -135,6 +141,7 @@ class JobState:
     def to_fields(self) -> dict[str, Any]:
         """Return the state as JSON can hold it. When a task was begun is not in it: clocks of two processes differ."""
         fields = dataclasses.asdict(dataclasses.replace(self, work=_NONE, export=_NONE, evaluation=None))
+        fields["seen"] = sorted(self.seen.items())  # keys of JSON are texts
         fields["work"], fields["export"] = _queue_fields(self.work), _queue_fields(self.export)
         if self.evaluation:
             evaluation = dataclasses.asdict(dataclasses.replace(self.evaluation, queue=_NONE))
@@ -150,7 +157,7 @@ class JobState:
         """
         try:
             given = dict(fields)
-            evaluation, script = given.pop("evaluation"), given.pop("script")
+            evaluation, script, seen = given.pop("evaluation"), given.pop("script"), dict(given.pop("seen"))
             work, export = _queue(given.pop("work"), now), _queue(given.pop("export"), now)
             if evaluation:
                 queue, servers = _queue(evaluation["queue"], now), tuple(evaluation["servers"])
@@ -160,6 +167,7 @@ class JobState:
                 work=work,
                 export=export,
                 evaluation=evaluation,
+                seen=seen,
                 script=Script(**script) if script else None,
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:

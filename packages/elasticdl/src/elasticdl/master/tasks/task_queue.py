@@ -174,6 +174,12 @@ class Queue:
         doing = {task: held for task, held in self.doing.items() if task not in back}
         return dataclasses.replace(self, returned=back + self.returned, doing=doing)
 
+    def again(self, tasks: Collection[int]) -> Queue:
+        """Return the queue in which these tasks, which were done, and those under way are to do."""
+        kept = tuple(task for task in self.returned if task not in self.doing)
+        back = sorted({*kept, *self.doing, *tasks})
+        return dataclasses.replace(self, returned=tuple(back), doing={})
+
     def lose(self, tasks: Iterable[int]) -> Queue:
         """Put tasks back after their process died or took too long; leave out those that were lost too often."""
         lost = [task for task in tasks if task in self.doing]

@@ -22,6 +22,8 @@ LEAST_LIMIT_SECONDS = 300.0
 SLOWER = 3
 """A task is late after `LEAST_LIMIT_SECONDS`, or after so many times the seconds of the slowest one of its type."""
 KEPT_CREDITS = 256
+KEPT_SEEN = 4096
+ENOUGH = "a script has said that it is enough"
 WORK, EVALUATION, EXPORT = "work", "evaluation", "export"
 
 
@@ -32,6 +34,8 @@ class Outcome:
     task: int
     owner: Owner
     records: int = 0
+    version: int = 0
+    """Of a script: updates of the model with which the task is final."""
     error: str = ""
     given_back: bool = False
 
@@ -95,7 +99,46 @@ def report(state: JobState, rules: Rules, outcome: Outcome, *, now: float) -> tu
         slowest={**state.slowest, kind: max(seconds, state.slowest.get(kind, 0.0))},
         credited=credited,
     )
-    return settle(counted, rules), True
+    return settle(_seen(counted, rules, outcome), rules), True
+
+
+def _seen(state: JobState, rules: Rules, outcome: Outcome) -> JobState:
+    """Remember with which update a task of a script was final."""
+    if not outcome.version:
+        return state
+    state = dataclasses.replace(state, version=max(state.version, outcome.version))
+    if not rules.has_checkpoints:
+        return state
+    seen = sorted({**state.seen, outcome.task: outcome.version}.items(), key=lambda item: item[1])
+    before = max([state.seen_before, *(version for _, version in seen[:-KEPT_SEEN])])
+    return dataclasses.replace(state, seen=dict(seen[-KEPT_SEEN:]), seen_before=before)
+
+
+def begun_from(state: JobState, rules: Rules, version: int) -> JobState:
+    """Take in that the model of a script's workers has had so many updates.
+
+    If it had more when the last task was reported, then all workers were lost. What the model has not seen is to do
+    again. If that is not known, the job fails.
+    """
+    if state.ended or version >= state.version:
+        return state
+    if version == 0:
+        work, records = Queue.of(range(state.work.first, state.work.end)), 0
+    elif version >= state.seen_before:
+        unseen = [task for task, last in state.seen.items() if last > version]
+        work, records = state.work.again(unseen), state.records
+    else:
+        why = f"all workers were lost, and the last checkpoint, of update {version}, is older than the last {KEPT_SEEN}"
+        return failed(state, f"{why} tasks: what the model has not seen is not known. Set a smaller --checkpoint_steps")
+    seen = {task: last for task, last in state.seen.items() if last <= version}
+    before = min(state.seen_before, version)
+    state = dataclasses.replace(state, work=work, records=records, version=version, seen=seen, seen_before=before)
+    return settle(state, rules)
+
+
+def enough(state: JobState, rules: Rules) -> JobState:
+    """Take in that a script wants no more tasks."""
+    return settle(dataclasses.replace(state, stopped=state.stopped or ENOUGH), rules)
 
 
 def attend(state: JobState, rules: Rules, owner: Owner, tasks: Collection[int], *, now: float) -> JobState:
