@@ -31,6 +31,11 @@ class ElasticDLError(Exception):
         return f"{self.message}\n{self.remedy}" if self.remedy else self.message
 
 
+def in_one_line(error: ElasticDLError | str) -> str:
+    """Return an error as the last line of a log: what the condition of a job shows of a pod that has failed."""
+    return str(error).replace("\n", ". ")
+
+
 class InputError(ElasticDLError):
     """A flag, a file or a value is wrong."""
 

@@ -8,9 +8,11 @@ import re
 from collections.abc import Iterator
 
 import pytest
+from elasticdl.errors import ElasticDLError
 from elasticdl.master.coordinator import Progress
-from elasticdl.master.progress_log import EVERY_SECONDS, Teller, log_to
-from elasticdl.master.tasks.state import Stage
+from elasticdl.master.progress_log import EVERY_SECONDS, Teller, log_to, tell_end
+from elasticdl.master.tasks import transitions
+from elasticdl.master.tasks.state import Rules, Stage, begin
 
 
 @pytest.fixture
@@ -52,3 +54,9 @@ def test_progress_is_told_every_so_often_and_only_if_there_is_some(stream: io.St
     progress = Progress(Stage.EVALUATE, 20, 20, 1, 2000, 99, 2)
     (line,) = told()
     assert line.endswith("Progress: 20 of 20 tasks done, now: evaluate")
+
+
+def test_the_last_line_of_a_job_that_has_failed_has_the_reason_and_the_remedy(stream: io.StringIO) -> None:
+    state = transitions.failed(begin(Rules(), range(1, 2)), str(ElasticDLError("the loss is nan", "lower the rate")))
+    tell_end(state)
+    assert stream.getvalue().splitlines()[-1].endswith("Job failed: the loss is nan. lower the rate")

@@ -12,10 +12,11 @@ import re
 import pytest
 
 from tests.e2e.checkout import Checkout, wait_until
-from tests.e2e.elasticjob import NAMESPACE, Job, apply, example, make_room
+from tests.e2e.elasticjob import Job, make_room
 from tests.e2e.nodegroup.with_elasticdl.tutorial import (
     ALLREDUCE,
     COMMAND,
+    DEPLOYMENT,
     EVALUATE,
     MASTER,
     NAME,
@@ -110,12 +111,8 @@ def test_a_killed_server_comes_back_from_its_checkpoint(tutorial: Tutorial) -> N
 
 def test_a_deployment_of_high_priority_takes_the_room_of_workers(tutorial: Tutorial) -> None:
     before = tutorial.uids()
-    apply(tutorial, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
-    (nginx,) = example("nginx.yaml")
-    pod = nginx["spec"]["template"]["spec"]
-    pod |= {"terminationGracePeriodSeconds": 1, "containers": [{**pod["containers"][0], "command": ["sleep", "1h"]}]}
-    apply(tutorial, nginx)
-    tutorial.run(f"kubectl rollout status deployment/test-nginx -n {NAMESPACE} --timeout=300s")
+    tutorial.run(DEPLOYMENT)
+    tutorial.run("kubectl rollout status deployment/test-nginx --timeout=300s")
     wait_until("one worker", lambda: len(tutorial.running()) == 1)
     (left,) = tutorial.running()
     tutorial.await_training_by(left)
@@ -130,7 +127,7 @@ def test_a_deployment_of_high_priority_takes_the_room_of_workers(tutorial: Tutor
 
 def test_workers_take_the_room_back(tutorial: Tutorial) -> None:
     (left,) = tutorial.running()
-    tutorial.run(f"kubectl scale deployment.v1.apps/test-nginx -n {NAMESPACE} --replicas=1")
+    tutorial.run("kubectl scale deployment.v1.apps/test-nginx --replicas=1")
     workers = {left, *(f"{WORKER}-{number}" for number in (5, 6, 7))}
     wait_until("four workers", lambda: tutorial.running() == workers)
     tutorial.await_training_by(*workers)
@@ -146,8 +143,9 @@ def test_the_job_ends_with_the_accuracy_of_one_process(tutorial: Tutorial) -> No
     assert not tutorial.grep(MASTER, "ERROR")
     assert tutorial.grep(MASTER, f"Job done: .* {EPOCHS * RECORDS} records"), tutorial.run(f"kubectl logs {MASTER}")
     wait_until("servers and workers to have left", lambda: not tutorial.running("worker") | tutorial.running("ps"))
+    assert tutorial.grep(f"{WORKER}-7", "Loss"), "the logs of workers stay"
     tutorial.run(f"kubectl delete {tutorial.named}")
-    tutorial.run(f"kubectl delete deployment/test-nginx -n {NAMESPACE}")
+    tutorial.run("kubectl delete deployment/test-nginx")
 
 
 def test_all_reduce_trains_with_half_of_the_workers_at_high_priority(tutorial: Tutorial) -> None:

@@ -58,6 +58,11 @@ COMMAND = """elasticdl train \\
 """The tutorial's command. Other than there: sizes that fit the nodes, this cluster's claim, an image that no registry
 has, and the last line."""
 
+DEPLOYMENT = (
+    'sed "s|IMAGE|$(kubectl get configmap tidewater -o jsonpath={.data.image})|" examples/elasticdl/nginx.yaml'
+    " | kubectl create -f -"
+)
+"""As the documentation has it."""
 
 SMALL = " ".join(
     f'--{kind}_resource_request="cpu=50m,memory=512Mi" --{kind}_resource_limit="cpu=1,memory=1024Mi"'

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 from torch.utils.data import Sampler
 
-from elasticdl.errors import ElasticDLError
+from elasticdl.errors import ElasticDLError, in_one_line
 from elasticdl.rpc import elasticdl_pb2 as pb
 
 Key = int | tuple[str, int]
@@ -173,7 +173,7 @@ class ShardService:
             if task.type == pb.STOP:
                 self.stopped = True
                 if task.reason:
-                    raise ElasticDLError(f"the job has failed: {task.reason}", "See the log of the master.")
+                    raise ElasticDLError(f"the job has failed: {in_one_line(task.reason)}")
             if not task.id:
                 return
             keys = list(task.indices) or range(task.start, task.end)

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
-from elasticdl.errors import ElasticDLError, InputError
+from elasticdl.errors import ElasticDLError, InputError, in_one_line
 from elasticdl.job import JobArgs
 from elasticdl.master.coordinator import Coordinator
 from elasticdl.master.executor import Actor, Checkpoints
@@ -63,6 +63,8 @@ class Place:
     name: str
     """The same for a master that is started again; another one for another pod."""
     servers: tuple[str, ...] = ()
+    settle_seconds: float = 0.0
+    """How long it stays after the last worker."""
     process: str = field(default_factory=lambda: secrets.token_hex(8))
 
 
@@ -72,10 +74,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         args = JobArgs.from_json(given.job_args)
         log_to(sys.stdout, args.log_level)
-        place = Place(f"{given.host}:{given.port}", given.name or socket.gethostname(), _parts(given.ps_addrs))
+        name, servers = given.name or socket.gethostname(), _parts(given.ps_addrs)
+        place = Place(f"{given.host}:{given.port}", name, servers, given.settle_seconds)
         store = EtcdStore(_parts(given.etcd), access=_access(given)) if given.etcd else None
         return run(args, place, store)
-    except (InputError, ConfigError) as error:
+    except InputError as error:
+        log.error("%s", in_one_line(error))
+        return exit_codes.USAGE
+    except ConfigError as error:
         log.error("%s", error)
         return exit_codes.USAGE
 
@@ -108,7 +114,7 @@ def run(args: JobArgs, place: Place, etcd: Store | None) -> int:
         except InputError:
             raise
         except ElasticDLError as error:
-            log.error("%s", error)
+            log.error("%s", in_one_line(error))
             return exit_codes.FAILED
 
 
@@ -140,8 +146,9 @@ def _lead(args: JobArgs, place: Place, job: Job, store: StateStore, watch: Watch
         Actor(coordinator, store, servers, job.setup.scores, checkpoints).run()
         service.stop()
         coordinator.wait_until_all_are_gone(time.monotonic() + LINGER_SECONDS)
-        tell_end(coordinator.state)
-        return exit_codes.FAILED if coordinator.state.stage is Stage.FAILED else exit_codes.FINISHED
+        time.sleep(place.settle_seconds)
+    tell_end(coordinator.state)
+    return exit_codes.FAILED if coordinator.state.stage is Stage.FAILED else exit_codes.FINISHED
 
 
 @contextlib.contextmanager
@@ -199,6 +206,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--host", default="[::]", help="address on which to listen; default: all")
     parser.add_argument("--port", type=int, default=50001)
     parser.add_argument("--ps_addrs", default="", help="host:port of each parameter server, in their order")
+    parser.add_argument("--settle_seconds", type=float, default=0.0, help="how long to stay after the last worker")
     parser.add_argument("--job_args", required=True, help="JSON of elasticdl.job.JobArgs")
     parser.add_argument("--etcd", default=os.environ.get(env.ETCD, ""), help="client URLs")
     for name, variable in (

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from typing import TextIO
 
+from elasticdl.errors import in_one_line
 from elasticdl.master.coordinator import Progress
 from elasticdl.master.tasks.state import JobState, Stage
 
@@ -49,7 +50,7 @@ def tell_end(state: JobState) -> None:
         if reason != state.stopped:
             log.warning("The job went on without task %d: %s", task, reason)
     if state.stage is Stage.FAILED:
-        log.error("Job failed: %s", state.reason)
+        log.error("Job failed: %s", in_one_line(state.reason))
     else:
         log.info("Job done: %d tasks, %d records, version %d", state.work.done, state.records, state.version)
 

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import torch
 
-from elasticdl.errors import ElasticDLError, InputError
+from elasticdl.errors import ElasticDLError, InputError, in_one_line
 from elasticdl.job import JobArgs, Strategy
 from elasticdl.ps.client import PsClient
 from elasticdl.worker import assembly
@@ -56,7 +56,7 @@ def main(argv: Sequence[str]) -> int:
         log.info("This worker leaves after SIGTERM; it has given its task back")
         return exit_codes.LEFT
     except ElasticDLError as error:
-        log.error("%s", error)
+        log.error("%s", in_one_line(error))
         return error.exit_code
 
 
@@ -109,7 +109,7 @@ def run(job: JobArgs, given: argparse.Namespace) -> int:
             master.leave()
             raise
     if reason:
-        log.error("The job has failed: %s", reason)
+        log.error("The job has failed: %s", in_one_line(reason))
     return exit_codes.FAILED if reason else exit_codes.FINISHED
 
 

@@ -43,6 +43,10 @@ SERVER_FAILURES = 5
 """Failures for each parameter server after which the job fails, if no worker is replaced after a failure. Otherwise
 servers count as workers do. A lost or deleted pod is no failure."""
 
+SETTLE_SECONDS = 5
+"""For which the master stays after the last worker. Pods that still count as running when the job has ended are deleted
+with the servers, and their logs with them."""
+
 MASTER_ADDR, JOB_ARGS, JOB_NAME = "ELASTICDL_MASTER_ADDR", "ELASTICDL_JOB_ARGS", "ELASTICDL_JOB_NAME"
 """A user's own script finds its master with these variables: `elasticdl.api.environment` reads them."""
 
@@ -178,6 +182,7 @@ def _master_process(asked: Asked, place: Place) -> Process:
     args = asked.args
     state = etcd(asked, place)
     more = [*(["--etcd", state] if state else []), *_ps_addrs(args), *_job_args(args)]
+    more = ["--settle_seconds", str(SETTLE_SECONDS), *more]
     return Process([*_module("master"), "--job", args.job_name, "--port", str(MASTER_PORT), *more])
 
 
