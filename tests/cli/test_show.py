@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidewater.cli.show import age, columns, yaml_of
+from tidewater.cli.show import Output, age, columns, dumped, listed, yaml_of
 
 
 @pytest.mark.parametrize(
@@ -33,6 +33,12 @@ def test_columns_are_as_wide_as_their_content() -> None:
 def test_states_are_coloured() -> None:
     found = columns(["State"], [["Failed"], ["other"]])
     assert [span.style for span in found.spans] == ["bold red"]
+
+
+def test_managed_fields_are_left_out_of_objects_and_of_lists() -> None:
+    found = {"metadata": {"name": "a", "managedFields": [{"manager": "m"}]}}
+    assert "manage" not in dumped(found, Output.JSON)
+    assert "manage" not in dumped(listed([found], "ElasticJob", "v1"), Output.YAML)
 
 
 def test_yaml_quotes_the_strings_that_kubectl_would_read_as_numbers() -> None:

@@ -3,26 +3,27 @@
     python -m tidewater.cli job list        # the console script `tidewater` runs the same `main`
 
 Exit codes: 0 done; 1 the cluster can't be asked, or refuses, what was waited for can't come any more, or `doctor` found
-a problem; 2 wrong usage; 3 the timeout of `job wait`, `job delete` or `job scale --wait` has passed; 4 the job that
-`job wait` or `job scale --wait` waited for has failed; 130 interrupted.
+a problem or could not check something; 2 wrong usage; 3 the timeout of `job wait`, `job delete` or `job scale --wait`
+has passed; 4 the job that `job wait` or `job scale --wait` waited for has failed; 130 interrupted.
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib.metadata
 import os
 import sys
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.text import Text
-from typer.core import TyperGroup
 
 from tidewater.cli.doctor import app as doctor
 from tidewater.cli.errors import UsageError, exit_code
 from tidewater.cli.job import commands
-from tidewater.cli.options import command
+from tidewater.cli.options import Group, command
 from tidewater.cli.run import app as run
 from tidewater.cli.show import yaml_of
 from tidewater.cli.top import app as top
@@ -33,7 +34,7 @@ from tidewater.kube.errors import ErrorWithRemedy
 HELP = {"help_option_names": ["-h", "--help"]}
 
 
-class Root(TyperGroup):
+class Root(Group):
     """The root command. It prints an ErrorWithRemedy as a sentence, and ends quietly when its output is closed."""
 
     def invoke(self, ctx: Any) -> Any:
@@ -62,9 +63,24 @@ doctor.register(app)
 run.register(app)
 
 
+def print_version(wanted: bool) -> None:
+    """Print the version that pip has installed, or the folder of a checkout that is not installed; then end."""
+    if wanted:
+        try:
+            found = importlib.metadata.version("tidewater")
+        except importlib.metadata.PackageNotFoundError:
+            found = f"from the checkout {Path(__file__).parents[2]}"
+        typer.echo(f"tidewater {found}")
+        raise typer.Exit
+
+
 @app.callback()
-def tidewater() -> None:
-    """Make the root a group, also if it had one command only."""
+def tidewater(
+    version: Annotated[
+        bool, typer.Option("--version", callback=print_version, is_eager=True, help="Print the version and end.")
+    ] = False,
+) -> None:
+    """Read the flags before the command. `--version` has ended the program in its callback."""
 
 
 @command(app, "install")

@@ -17,10 +17,32 @@ from collections.abc import Callable
 from typing import Any, get_type_hints
 
 import typer
+from typer.core import TyperGroup
 
+from tidewater.cli.errors import UsageError
 from tidewater.cli.session import Session, Target, Tools
 
 Function = Callable[..., None]
+
+_LIST, _DESCRIBE, _DELETE = "job list", "job describe NAME", "job delete NAME"
+OTHER_WORDS = {
+    "ls": _LIST,
+    "ps": _LIST,
+    "get": f"{_LIST}, or for one job: tidewater {_DESCRIBE}",
+    "status": _DESCRIBE,
+    "show": _DESCRIBE,
+    "create": "job submit",
+    "apply": "job submit -f FILE",
+    "rm": _DELETE,
+    "kill": _DELETE,
+    "cancel": _DELETE,
+    "stop": "job suspend NAME",
+    "pause": "job suspend NAME",
+    "start": "job resume NAME",
+    "resize": "job scale NAME WORKERS",
+    "version": "--version",
+}
+"""The words of kubectl, docker and others, and what to say here."""
 
 
 def command(app: typer.Typer, name: str, **settings: Any) -> Callable[[Function], Function]:
@@ -31,6 +53,24 @@ def command(app: typer.Typer, name: str, **settings: Any) -> Callable[[Function]
         return function
 
     return register
+
+
+class Group(TyperGroup):
+    """A group of commands that answers the words of other programs, `ls` or `rm`, with its own."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command that the first word names.
+
+        Raises:
+            UsageError: another command, or one of another group, does what the word asks for.
+        """
+        word = args[0]
+        if self.get_command(ctx, word) is None and not ctx.resilient_parsing:
+            groups = {"": ctx.find_root().command, **ctx.find_root().command.commands}
+            homes = [name for name, each in groups.items() if word in getattr(each, "commands", {})]
+            if meant := OTHER_WORDS.get(word) or (" ".join([*homes[0].split(), word]) if homes else ""):
+                raise UsageError(f"there is no command {ctx.command_path} {word}", f"Use: tidewater {meant}")
+        return super().resolve_command(ctx, args)
 
 
 def flat(function: Function) -> Function:

@@ -9,6 +9,7 @@ The cluster is connected to when it is first used, so that `--help`, `--dry-run`
 from __future__ import annotations
 
 import os
+import shlex
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -138,6 +139,12 @@ class Target:
     def access(self) -> Access:
         """Return the flags as `connect` takes them."""
         return Access(kubeconfig=self.kubeconfig, context=self.context, namespace=self.namespace)
+
+    @property
+    def repeated(self) -> str:
+        """Return the flags that were given, each after a space, for a command in a hint; kubectl has the same ones."""
+        given = {"-n": self.namespace, "--context": self.context, "--kubeconfig": self.kubeconfig}
+        return "".join(f" {flag} {shlex.quote(value)}" for flag, value in given.items() if value)
 
 
 def cluster_of(context: typer.Context) -> Cluster:

@@ -40,7 +40,8 @@ class Output(StrEnum):
 
 
 OutputOption = Annotated[
-    Output | None, typer.Option("--output", "-o", help="Print the objects as the API server has them.")
+    Output | None,
+    typer.Option("--output", "-o", help="Print the objects as the API server has them, without managedFields."),
 ]
 
 
@@ -49,11 +50,19 @@ def style(word: str) -> str:
     return _STYLES.get(word, "")
 
 
-def dumped(value: Any, output: Output) -> str:
-    """Return a value as JSON or YAML, without an end of line."""
+def dumped(value: Mapping[str, Any], output: Output) -> str:
+    """Return an object or a `List` as JSON or YAML, without managedFields and without an end of line."""
+    value = _for_people(value)
     if output is Output.JSON:
         return json.dumps(value, indent=2, ensure_ascii=False)
     return yaml_of(value)
+
+
+def _for_people(object: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an object without managedFields, which are many lines for programs only; kubectl leaves them out too."""
+    metadata = {key: value for key, value in object["metadata"].items() if key != "managedFields"}
+    items = {"items": [_for_people(each) for each in object["items"]]} if "items" in object else {}
+    return {**object, "metadata": metadata, **items}
 
 
 def yaml_of(value: Any) -> str:

@@ -15,7 +15,8 @@ from tidewater.contract import labels
 
 
 def service(name: str = "etcd", namespace: str = "training", **own: str) -> dict[str, Any]:
-    return {"metadata": {"name": name, "namespace": namespace, "labels": own}}
+    metadata = {"name": name, "namespace": namespace, "labels": own}
+    return {"metadata": metadata, "spec": {"selector": {"app": "etcd"}}}
 
 
 def endpoints(ready: bool | None, namespace: str = "training") -> dict[str, Any]:
@@ -45,11 +46,34 @@ def test_the_etcd_of_a_job_must_be_a_service_with_ready_pods(here: Surroundings,
         assert (missing.outcome, "no Service training/etcd" in missing.text) == (Outcome.FIX, True)
     here.cluster.objects |= {"services": [service()], "endpointslices": [endpoints(ready=False)]}
     assert "no ready pod" in jobs.etcd(here.place).text
-    here.cluster.objects["endpointslices"].append(endpoints(ready=None))
+    here.cluster.objects["endpointslices"] = [endpoints(ready=None)]
     assert (jobs.etcd(here.place).outcome, jobs.etcd(here.place).text) == (
         Outcome.FINE,
         "training/etcd: 1 ready endpoint",
     )
+
+
+@pytest.mark.parametrize(
+    ("ready", "text"),
+    [
+        (2, "has 2 of 3 members ready: after the loss of 1 more no worker can join"),
+        (1, "has 1 of 3 members ready, which is no majority: training goes on, but no worker can join"),
+    ],
+)
+def test_members_of_etcd_that_are_down_must_be_fixed(here: Surroundings, ready: int, text: str) -> None:
+    template = {"metadata": {"labels": {"app": "etcd", "version": "3"}}}
+    members = {"metadata": {"name": "etcd", "namespace": "training"}, "spec": {"replicas": 3, "template": template}}
+    here.cluster.objects |= {
+        "elasticjobs": [with_endpoint("etcd:2379")],
+        "services": [service()],
+        "endpointslices": [endpoints(ready=True) for _ in range(ready)],
+        "statefulsets": [members],
+    }
+    found = jobs.etcd(here.place)
+    assert (found.outcome, found.text) == (Outcome.FIX, f"job training/digits: its etcd training/etcd {text}")
+    here.cluster.refused["statefulsets"] = forbidden("statefulsets")
+    here.cluster.objects["endpointslices"] += [endpoints(ready=False)] * (3 - ready)
+    assert f"has {ready} of 3 members ready" in jobs.etcd(here.place).text
 
 
 @pytest.mark.parametrize("endpoint", ["10.0.0.7:2379", "[fd00::7]:2379", "etcd.example.com:2379"])

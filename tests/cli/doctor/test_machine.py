@@ -76,7 +76,7 @@ def test_the_region_is_that_of_the_environment_or_of_the_configuration(here: Sur
 
 def test_an_account_without_gpu_instances_is_told_how_to_ask_for_them(here: Surroundings) -> None:
     quota = "aws service-quotas get-service-quota --service-code ec2 --quota-code {} --query Quota.Value --output text"
-    assert account.quotas(here.place).outcome is Outcome.SKIPPED
+    assert account.quotas(here.place).outcome is Outcome.UNCHECKED
     here.answers |= {quota.format(code): "0.0\n" for code in account.QUOTAS}
     none = account.quotas(here.place)
     assert (none.outcome, "request-service-quota-increase" in none.remedy) == (Outcome.NOTE, True)

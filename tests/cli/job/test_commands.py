@@ -76,12 +76,6 @@ def test_list_of_all_namespaces_says_which(run: Run, cluster: FakeCluster) -> No
     assert row.startswith("other       digits")
 
 
-def test_an_empty_list_says_where_it_looked(run: Run) -> None:
-    result = run("job", "list")
-    assert (result.exit_code, result.stdout) == (0, "")
-    assert result.stderr == "There are no jobs in namespace training.\n"
-
-
 def test_list_as_json_has_the_objects(run: Run, cluster: FakeCluster) -> None:
     cluster.put(JOBS, job("digits"))
     found = json.loads(run("job", "list", "-o", "json").stdout)
@@ -104,6 +98,19 @@ def test_describe_shows_conditions_pods_and_events(run: Run, cluster: FakeCluste
     assert "  digits-worker-0   core    Running   node-0   0          0s\n" in shown
     assert "  digits-worker-1   surge   Running   node-1   0          0s\n" in shown
     assert "  Normal   SuccessfulCreatePod   0s (x3)   Created pod: a\n" in shown
+
+
+def test_describe_shows_what_has_happened_to_the_pods(run: Run, cluster: FakeCluster) -> None:
+    cluster.put(JOBS, job("digits", **running()))
+    mine, other = cluster.put(PODS, pod(0)), cluster.put(PODS, pod(0, owner="other"))
+    for each in (mine, other):
+        about = {"kind": "Pod", "name": each["metadata"]["name"], "uid": each["metadata"]["uid"]}
+        event = {"involvedObject": about, "type": "Warning", "reason": "FailedMount", "message": 'no secret "s"'}
+        cluster.put(EVENTS, {"metadata": {"name": about["name"]}, "lastTimestamp": START.isoformat(), **event})
+    shown = run("job", "describe", "digits").stdout
+    assert "Pods' Events:\n" in shown
+    assert '  digits-worker-0   Warning   FailedMount   0s    no secret "s"\n' in shown
+    assert "other-worker-0" not in shown
 
 
 def test_describe_shows_the_tier_that_a_successor_has(run: Run, cluster: FakeCluster) -> None:

@@ -38,6 +38,14 @@ def test_all_jobs_of_the_namespace_have_their_own_pods_and_events() -> None:
     assert [note.reason for note in other.notes] == ["ElasticJobRunning"]
 
 
+def test_without_jobs_it_is_said_where_there_are_some() -> None:
+    assert look(cluster(), Wanted(), NOW).none == ""
+    elsewhere = cluster()
+    elsewhere.namespace = "empty"
+    found = look(elsewhere, Wanted(namespace="empty"), NOW)
+    assert found.none.startswith("There are no jobs in namespace empty. There are in training (2)")
+
+
 def test_a_worker_that_does_not_answer_is_shown_with_the_reason() -> None:
     digits, other = look(cluster(), Wanted(), NOW).jobs
     first, second = digits.workers

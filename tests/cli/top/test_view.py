@@ -165,7 +165,7 @@ def test_what_is_wrong_with_the_api_server_is_shown_with_the_age_of_the_numbers(
 
 
 def test_no_jobs_is_said() -> None:
-    assert "There are no jobs here." in printed(Model(NOW, ()))
+    assert "There are no jobs in any namespace." in printed(Model(NOW, (), none="There are no jobs in any namespace."))
 
 
 @pytest.mark.parametrize(

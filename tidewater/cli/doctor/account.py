@@ -11,7 +11,7 @@ from functools import partial
 
 from tidewater.cli.doctor.machine import logs_in_with_aws
 from tidewater.cli.doctor.place import Ended, Place
-from tidewater.cli.doctor.results import Result, fine, fix, note, skipped
+from tidewater.cli.doctor.results import Result, fine, fix, note, skipped, unchecked
 from tidewater.cli.parallel import at_once
 
 QUOTAS = {
@@ -32,7 +32,7 @@ def credentials(place: Place) -> Result:
     if not _used(place):
         return skipped(_NOT_USED)
     if not place.tools.has("aws"):
-        return skipped("the AWS CLI is not installed")
+        return unchecked("the AWS CLI is not installed")
     ended = place.tools.run("aws", "sts", "get-caller-identity", "--output", "json")
     if ended.code != 0:
         return fix(
@@ -64,7 +64,7 @@ def quotas(place: Place) -> Result:
 def quota_result(vcpus: Mapping[str, int]) -> Result:
     """Return what quotas mean; `vcpus` are those that could be read, by code."""
     if not vcpus:
-        return skipped("the quotas for GPU instances could not be read")
+        return unchecked("the quotas for GPU instances could not be read")
     text = ", ".join(f"{QUOTAS[code]}: {count} vCPUs" for code, count in vcpus.items())
     if any(vcpus.values()):
         return fine(text)

@@ -1,6 +1,6 @@
 """`tidewater doctor`: runs the checks and prints what they say.
 
-Exit code 1 if something must be fixed, else 0; also if a check could not be done.
+Exit code 1 if something must be fixed, or could not be checked; else 0.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rich.text import Text
 
 from tidewater.cli.doctor import account, cluster, jobs, machine, operator
 from tidewater.cli.doctor.place import Place, RealTools
-from tidewater.cli.doctor.results import Check, Outcome, Result, fix, skipped
+from tidewater.cli.doctor.results import Check, Outcome, Result, fix, skipped, unchecked
 from tidewater.cli.errors import EXIT_ERROR, TimeoutReached
 from tidewater.cli.options import command
 from tidewater.cli.parallel import at_once
@@ -31,8 +31,9 @@ _MARKS = {
     Outcome.NOTE: ("!", "yellow"),
     Outcome.FIX: ("✗", "bold red"),
     Outcome.SKIPPED: ("-", "dim"),
+    Outcome.UNCHECKED: ("?", "yellow"),
 }
-_TEXT_STYLES = {Outcome.FINE: "", Outcome.NOTE: "", Outcome.FIX: "bold", Outcome.SKIPPED: "dim"}
+_TEXT_STYLES = {Outcome.FIX: "bold", Outcome.SKIPPED: "dim"}
 _NAME_COLUMNS = 13
 MACHINE, ACCOUNT, CLUSTER, ELASTICJOB = "This machine", "This AWS account", "This cluster", "ElasticJob"
 
@@ -67,7 +68,7 @@ def register(app: typer.Typer) -> None:
 def doctor(session: Session) -> None:
     """Say what is missing or wrong on this machine, in this account and on this cluster, and how to fix it.
 
-    It changes nothing. Exit code 1: something must be fixed.
+    It changes nothing. Exit code 1: something must be fixed, or could not be checked.
     """
     place = Place(
         tools=RealTools(),
@@ -86,7 +87,7 @@ def doctor(session: Session) -> None:
             section = check.section
         session.out.print(entry(check, result))
     session.out.print(Text(summary(found)))
-    if any(result.outcome is Outcome.FIX for result in found):
+    if any(result.outcome in (Outcome.FIX, Outcome.UNCHECKED) for result in found):
         raise typer.Exit(EXIT_ERROR)
 
 
@@ -110,7 +111,9 @@ def entry(check: Check, result: Result) -> Text:
     mark, style = _MARKS[result.outcome]
     first, *more = result.text.splitlines() or [""]
     remedies = [f"→ {line}" for line in result.remedy.splitlines()]
-    text = Text.assemble("  ", (mark, style), f" {check.name:<{_NAME_COLUMNS}}", (first, _TEXT_STYLES[result.outcome]))
+    text = Text.assemble(
+        "  ", (mark, style), f" {check.name:<{_NAME_COLUMNS}}", (first, _TEXT_STYLES.get(result.outcome, ""))
+    )
     for line in [*more, *remedies]:
         text.append(f"\n{'':<{_NAME_COLUMNS + 4}}{line}")
     return text
@@ -119,9 +122,9 @@ def entry(check: Check, result: Result) -> Text:
 def summary(results: Sequence[Result]) -> str:
     """Return the last line."""
     counts = Counter(result.outcome for result in results)
-    if counts[Outcome.FIX]:
-        return f"{plural(counts[Outcome.FIX], 'thing')} to fix, {counts[Outcome.NOTE]} worth knowing."
-    return f"Nothing to fix, {plural(counts[Outcome.NOTE], 'thing')} worth knowing."
+    fixes = plural(counts[Outcome.FIX], "thing") if counts[Outcome.FIX] else "Nothing"
+    unchecked = f", {counts[Outcome.UNCHECKED]} not checked" if counts[Outcome.UNCHECKED] else ""
+    return f"{fixes} to fix, {counts[Outcome.NOTE]} worth knowing{unchecked}."
 
 
 def results_of(checks: Sequence[Check], place: Place) -> Iterator[tuple[Check, Result]]:
@@ -139,8 +142,11 @@ def results_of(checks: Sequence[Check], place: Place) -> Iterator[tuple[Check, R
 
 def _end(check: Check, place: Place, ends: Ends) -> None:
     try:
-        if check.needs and ends[check.needs].result().outcome in (Outcome.FIX, Outcome.SKIPPED):
-            ends[check.name].set_result(skipped(f"not checked, see {check.needs}"))
+        needed = ends[check.needs].result().outcome if check.needs else Outcome.FINE
+        if needed is Outcome.SKIPPED:
+            ends[check.name].set_result(skipped(f"not needed, see {check.needs}"))
+        elif needed in (Outcome.FIX, Outcome.UNCHECKED):
+            ends[check.name].set_result(unchecked(f"not checked, see {check.needs}"))
         else:
             ends[check.name].set_result(_limited(check, place))
     except Exception as error:
@@ -151,9 +157,9 @@ def _limited(check: Check, place: Place) -> Result:
     """Return the result of a check within its time limit."""
     (found,) = at_once([lambda: check.run(place)], seconds=check.seconds)
     if isinstance(found, TimeoutReached):
-        return skipped(f"could not be checked within {check.seconds:g} s")
+        return unchecked(f"could not be checked within {check.seconds:g} s")
     if isinstance(found, Forbidden):
-        return skipped(f"could not be checked: {found.message}")
+        return unchecked(f"could not be checked: {found.message}")
     if isinstance(found, ErrorWithRemedy):
         return fix(found.message, found.remedy)
     return found

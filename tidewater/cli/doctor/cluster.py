@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from tidewater.cli.doctor.place import Place
-from tidewater.cli.doctor.results import Result, fine, fix, note, skipped
+from tidewater.cli.doctor.results import Result, fine, fix, note, skipped, unchecked
 from tidewater.cli.parallel import at_once
 from tidewater.cli.show import plural
 from tidewater.elasticjob import names
@@ -105,7 +105,7 @@ def rights(place: Place) -> Result:
             f"Ask the cluster's administrator for a RoleBinding in {namespace} to a role with these rights.",
         )
     if unknown:
-        return skipped(f"could not be checked: {unknown[0].message}")
+        return unchecked(f"could not be checked: {unknown[0].message}")
     return fine(f"all that the commands need in namespace {namespace}")
 
 

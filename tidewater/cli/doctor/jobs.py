@@ -18,10 +18,11 @@ from tidewater.elasticjob import names
 from tidewater.elasticjob.model import Launcher, State
 from tidewater.elasticjob.names import JOBS
 from tidewater.kube.cluster import Object, Selection
-from tidewater.kube.errors import NotFound
+from tidewater.kube.errors import Forbidden, NotFound
 from tidewater.kube.kinds import PODS, SERVICES, Kind
 
 SLICES = Kind("discovery.k8s.io/v1", "EndpointSlice", "endpointslices")
+STATEFUL_SETS = Kind("apps/v1", "StatefulSet", "statefulsets")
 _SLICES_OF = "kubernetes.io/service-name"
 _ADDRESS = re.compile(r"(?:\w+://)?(?P<host>\[[^\]]+\]|[^:/,]+)(?::\d+)?/?")
 
@@ -106,7 +107,7 @@ def _etcd_service(place: Place, namespace: str, host: str, *, job: str) -> Findi
     owner, name = where
     of_job = f"job {namespace}/{job}: " if job else ""
     try:
-        place.cluster.get(SERVICES, name, owner)
+        service = place.cluster.get(SERVICES, name, owner)
     except NotFound:
         if "." in host and not is_cluster_name(host):
             return None
@@ -117,14 +118,30 @@ def _etcd_service(place: Place, namespace: str, host: str, *, job: str) -> Findi
             "it with another rdzvEndpoint.",
         )
     slices = place.cluster.list(SLICES, Selection(owner, labels=f"{_SLICES_OF}={name}")).items
-    ready = sum(is_ready(endpoint) for each in slices for endpoint in each.get("endpoints") or [])
+    endpoints = [endpoint for each in slices for endpoint in each.get("endpoints") or []]
+    ready, wanted = sum(map(is_ready, endpoints)), max(len(endpoints), _members(place, owner, service))
+    if ready == wanted > 0:
+        return Finding(Outcome.FINE, f"{owner}/{name}: {plural(ready, 'ready endpoint')}", "")
+    remedy = f"`kubectl get pods -n {owner}` shows its pods, `kubectl describe pod` why they are not ready."
     if ready == 0:
-        return Finding(
-            Outcome.FIX,
-            f"{of_job}its etcd {owner}/{name} has no ready pod: training goes on, but nobody can join",
-            f"`kubectl get pods -n {owner}` shows its pods, `kubectl describe pod` why they are not ready.",
-        )
-    return Finding(Outcome.FINE, f"{owner}/{name}: {plural(ready, 'ready endpoint')}", "")
+        text = "has no ready pod: training goes on, but no worker can join"
+    elif ready <= wanted // 2:
+        text = f"has {ready} of {wanted} members ready, which is no majority: training goes on, but no worker can join"
+    else:
+        text = f"has {ready} of {wanted} members ready: after the loss of {ready - wanted // 2} more no worker can join"
+    return Finding(Outcome.FIX, f"{of_job}its etcd {owner}/{name} {text}", remedy)
+
+
+def _members(place: Place, namespace: str, service: Object) -> int:
+    """Return how many pods a Service's StatefulSets want: one without an address is in no EndpointSlice."""
+    selector = service["spec"].get("selector") or {}
+    try:
+        sets = place.cluster.list(STATEFUL_SETS, Selection(namespace)).items
+    except Forbidden:
+        return 0
+    spec = [each["spec"] for each in sets]
+    own = [each for each in spec if selector and selector.items() <= each["template"]["metadata"]["labels"].items()]
+    return sum(int(each.get("replicas", 1)) for each in own)
 
 
 def is_ready(endpoint: Object) -> bool:

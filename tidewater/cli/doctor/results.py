@@ -21,7 +21,9 @@ class Outcome(Enum):
     FIX = "fix"
     """It must be fixed. The command's exit code is 1."""
     SKIPPED = "skipped"
-    """Not needed here, or it could not be checked."""
+    """Not needed here."""
+    UNCHECKED = "unchecked"
+    """It could not be checked. The command's exit code is 1."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +51,13 @@ def fix(text: str, remedy: str) -> Result:
 
 
 def skipped(text: str) -> Result:
-    """Return why there is nothing to say."""
+    """Return why nothing needs to be checked."""
     return Result(Outcome.SKIPPED, text)
+
+
+def unchecked(text: str) -> Result:
+    """Return why it could not be checked."""
+    return Result(Outcome.UNCHECKED, text)
 
 
 @dataclass(frozen=True)

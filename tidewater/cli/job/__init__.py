@@ -4,6 +4,7 @@ commands   the commands: thin, one function each
 actions    what several of them do
 manifest   flags or a file become the ElasticJob that is sent
 lookup     a job by its name, the names that are close to a wrong one, completion
+listing    what `list` prints, once or with every change
 describe   what `describe` prints
 changes    an object now, and after each of its changes
 waiting    when what is waited for has come, or cannot come any more

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Annotated
 
@@ -18,6 +18,7 @@ from tidewater.cli.job.waiting import Goal, Verdict
 from tidewater.cli.session import Session
 from tidewater.cli.show import plural
 from tidewater.elasticjob.names import JOBS
+from tidewater.kube.cluster import Object
 from tidewater.kube.errors import ApiError, ErrorWithRemedy, Forbidden, NotFound
 from tidewater.kube.kinds import PODS
 
@@ -52,11 +53,17 @@ class LogFlags:
     timestamps: Annotated[bool, typer.Option("--timestamps", help="The time before each line.")] = False
 
 
-def already(name: str) -> str:
-    """Return what to do about a name that is taken."""
+def flags_of(session: Session, job: Object) -> str:
+    """Return the flags with which a command finds a job that is submitted: a manifest may name its namespace."""
+    return replace(session.target, namespace=job["metadata"].get("namespace", "")).repeated
+
+
+def already(session: Session, job: Object) -> str:
+    """Return what to do about a job with a name that is taken."""
+    name, flags = job["metadata"]["name"], flags_of(session, job)
     return (
-        f"Choose another name, or delete the job: tidewater job delete {name}. "
-        f"To change its size: tidewater job scale {name} WORKERS"
+        f"Choose another name, or delete the job: tidewater job delete {name}{flags}. "
+        f"To change its size: tidewater job scale {name} WORKERS{flags}"
     )
 
 
@@ -94,11 +101,11 @@ def wait_for(session: Session, name: str, goal: Goal, timeout: timedelta | None)
             if verdict.reached:
                 return verdict
             if verdict.hopeless:
-                raise _hopeless(name, goal, verdict)
+                raise _hopeless(session, name, goal, verdict)
             show(f"{name} {waiting.MISSED[goal]} yet: {verdict.seen}")
     raise TimeoutReached(
         f"{name} {waiting.MISSED[goal]} after {durations.spoken(timeout or timedelta())}: {verdict.seen}",
-        f"See why: tidewater job describe {name}",
+        f"See why: tidewater job describe {name}{session.target.repeated}",
     )
 
 
@@ -141,7 +148,7 @@ def wait_until_gone(session: Session, jobs: Sequence[str], timeout: timedelta | 
         verb, rest = ("is", "It will go on by itself") if len(late) == 1 else ("are", "They will go on by themselves")
         raise TimeoutReached(
             f"{', '.join(late)} {verb} not gone after {durations.spoken(timeout or timedelta())}",
-            f"{rest}. See: kubectl get pods -l 'job-name in ({', '.join(late)})'",
+            f"{rest}. See: kubectl get pods -l 'job-name in ({', '.join(late)})'{session.target.repeated}",
         )
 
 
@@ -166,8 +173,8 @@ def together(errors: Sequence[ErrorWithRemedy]) -> ErrorWithRemedy:
     return kind("; ".join(each.message for each in errors), "\n".join(each.remedy for each in errors if each.remedy))
 
 
-def _hopeless(name: str, goal: Goal, verdict: Verdict) -> ErrorWithRemedy:
-    remedy = f"See: tidewater job describe {name}"
+def _hopeless(session: Session, name: str, goal: Goal, verdict: Verdict) -> ErrorWithRemedy:
+    remedy = f"{verdict.advice}: tidewater job {verdict.command} {name}{session.target.repeated}"
     if verdict.failed:
         return JobFailed(f"{name} has failed: {verdict.hopeless}", remedy)
     return CliError(f"{name} {waiting.MISSED[goal]} and can't any more: {verdict.hopeless}", remedy)

@@ -13,20 +13,20 @@ from rich.text import Text
 
 from tidewater.cli import durations, naming
 from tidewater.cli.errors import TimeoutReached, UsageError
-from tidewater.cli.job import actions, manifest, waiting
+from tidewater.cli.job import actions, listing, manifest, waiting
 from tidewater.cli.job.describe import View, described
 from tidewater.cli.job.logs import Wanted, followed, printed, printed_before
-from tidewater.cli.job.lookup import complete_job, job_events, job_named, job_pods
+from tidewater.cli.job.lookup import complete_job, job_events, job_named, job_pods, pod_events
 from tidewater.cli.job.printer import Printer, layout
 from tidewater.cli.job.waiting import Goal
-from tidewater.cli.options import command
+from tidewater.cli.options import Group, command
 from tidewater.cli.session import Session
-from tidewater.cli.show import OutputOption, columns, dumped, listed, yaml_of
+from tidewater.cli.show import OutputOption, dumped, listed, yaml_of
 from tidewater.elasticjob.names import JOBS
 from tidewater.kube.cluster import ALL_NAMESPACES, Object, Selection
 from tidewater.kube.errors import ClusterError, Exists
 
-app = typer.Typer(help="Submit, watch and resize elastic jobs.", no_args_is_help=True)
+app = typer.Typer(cls=Group, help="Submit, watch and resize elastic jobs.", no_args_is_help=True)
 
 Name = Annotated[
     str,
@@ -67,10 +67,10 @@ def submit(
         try:
             made = session.cluster.create(JOBS, job)
         except Exists as error:
-            error.remedy = actions.already(own)
+            error.remedy = actions.already(session, job)
             raise
         session.out.print(f"{own} created in namespace {made['metadata'].get('namespace', session.cluster.namespace)}")
-        session.note(f"follow it: tidewater job logs {own} -f")
+        session.note(f"follow it: tidewater job logs {own} -f{actions.flags_of(session, job)}")
 
 
 def requested(session: Session, flags: manifest.Flags, name: str, words: list[str], file: str) -> list[Object]:
@@ -94,24 +94,20 @@ def requested(session: Session, flags: manifest.Flags, name: str, words: list[st
 def list_jobs(
     session: Session,
     all_namespaces: Annotated[bool, typer.Option("--all-namespaces", "-A", help="Jobs of all namespaces.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Then print each job that changes.")] = False,
     output: OutputOption = None,
 ) -> None:
     """List jobs as `kubectl get ej` does, with their states in colour."""
     selection = Selection(ALL_NAMESPACES if all_namespaces else "")
-    if output:
+    if watch and output:
+        raise UsageError("--watch can't be used with --output", "Leave out one of the two.")
+    if watch:
+        listing.watched(session, selection)
+    elif output:
         items = session.cluster.list(JOBS, selection).items
         session.out.print(dumped(listed(items, JOBS.kind, JOBS.api_version), output))
-        return
-    table = session.cluster.table(JOBS, selection)
-    if not table.rows:
-        where = "any namespace" if all_namespaces else f"namespace {session.cluster.namespace}"
-        session.note(f"There are no jobs in {where}.")
-        return
-    heads, rows = list(table.columns), [list(row) for row in table.rows]
-    if all_namespaces:
-        heads.insert(0, "Namespace")
-        rows = [[namespace, *row] for (namespace, _), row in zip(table.names, rows, strict=True)]
-    session.out.print(columns(heads, rows))
+    else:
+        listing.printed(session, selection)
 
 
 @command(app, "describe")
@@ -123,6 +119,7 @@ def describe(session: Session, name: Name, output: OutputOption = None) -> None:
         return
     pods: list[Object] | str
     events: list[Object] | str
+    of_pods: list[Object] | str
     try:
         pods = job_pods(session.cluster, name)
     except ClusterError as error:
@@ -131,7 +128,12 @@ def describe(session: Session, name: Name, output: OutputOption = None) -> None:
         events = job_events(session.cluster, job)
     except ClusterError as error:
         events = error.message
-    session.out.print(described(View(job, pods, events), session.clock.now()))
+    try:
+        of_pods = [] if isinstance(pods, str) else pod_events(session.cluster, pods)
+    except ClusterError as error:
+        of_pods = error.message
+    resume = f"tidewater job resume {name}{session.target.repeated}"
+    session.out.print(described(View(job, pods, events, of_pods, resume), session.clock.now()))
 
 
 @command(app, "scale")

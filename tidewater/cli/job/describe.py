@@ -26,20 +26,24 @@ _LABEL_WIDTH = 18
 
 @dataclass(frozen=True)
 class View:
-    """A job with its pods and its events. Text instead of a list: why they can't be read."""
+    """A job with its pods and the events about it and about them. Text instead of a list: why they can't be read."""
 
     job: Object
     pods: Sequence[Object] | str
     events: Sequence[Object] | str
+    pod_events: Sequence[Object] | str = ()
+    resume: str = ""
+    """The command that starts the job again."""
 
 
 def described(view: View, now: datetime) -> Text:
     """Return everything as one text."""
     blocks = [
-        Text("\n").join(_head(view.job, now)),
+        Text("\n").join(_head(view, now)),
         _block("Conditions:", _conditions(view.job, now)),
         _block("Replica Statuses:", _replicas(view.job)),
         _block("Pods:", _unreadable(view.pods) or _pods(view, now)),
+        _block("Pods' Events:", _unreadable(view.pod_events) or _pod_events(view.pod_events, now)),
         _block("Events:", _unreadable(view.events) or _events(view.events, now)),
     ]
     return Text("\n").join(blocks)
@@ -65,7 +69,8 @@ def pod_state(pod: Mapping[str, Any]) -> str:
     return str(status.get("phase") or "Unknown")
 
 
-def _head(job: Object, now: datetime) -> Iterator[Text]:
+def _head(view: View, now: datetime) -> Iterator[Text]:
+    job = view.job
     metadata, spec, status = job["metadata"], job["spec"], waiting.status_of(job)
     low, high = waiting.bounds(job)
     state = waiting.state_of(job)
@@ -81,6 +86,8 @@ def _head(job: Object, now: datetime) -> Iterator[Text]:
     launcher = spec.get("launcher") or (metadata.get("annotations") or {}).get(names.ANNOTATION_LAUNCHER)
     yield _line("Launcher:", str(launcher or Launcher.TORCHELASTIC))
     yield _line("Rendezvous:", str(spec.get("rdzvEndpoint", _NONE)))
+    if spec.get("suspend"):
+        yield _line("Suspended:", f"`{view.resume}` starts it again")
     yield from _policies(spec)
     yield _line("Restarts:", f"{status.get('restarts', 0)} of at most {spec.get('backoffLimit', 20)}")
     if status.get("startTime"):
@@ -93,8 +100,6 @@ def _head(job: Object, now: datetime) -> Iterator[Text]:
 
 def _policies(spec: Mapping[str, Any]) -> Iterator[Text]:
     """Yield lines of what only some jobs have."""
-    if spec.get("suspend"):
-        yield _line("Suspended:", "`tidewater job resume` starts it again")
     if spec.get("autoscale"):
         yield _line("Autoscale:", f"towards {spec.get('maxReplicas', _NONE)} while there is room")
     policy = spec.get("schedulingPolicy") or {}
@@ -152,21 +157,25 @@ def _pod_row(pod: Object, low: int, now: datetime) -> list[str]:
 
 
 def _events(events: Sequence[Object] | str, now: datetime) -> Text | None:
-    rows = []
-    for each in events[-MOST_EVENTS:]:
-        if isinstance(each, str):
-            continue
-        count = int((each.get("series") or {}).get("count") or each.get("count") or 1)
-        often = f" (x{count})" if count > 1 else ""
-        rows.append(
-            [
-                str(each.get("type", "")),
-                str(each.get("reason", "")),
-                f"{since(last_seen(each), now)}{often}",
-                str(each.get("message") or each.get("note") or "").strip().replace("\n", " "),
-            ]
-        )
+    rows = [_event_row(each, now) for each in events[-MOST_EVENTS:] if not isinstance(each, str)]
     return columns(["Type", "Reason", "Age", "Message"], rows, "  ") if rows else None
+
+
+def _pod_events(events: Sequence[Object] | str, now: datetime) -> Text | None:
+    newest = [each for each in events[-MOST_EVENTS:] if not isinstance(each, str)]
+    rows = [[str(each["involvedObject"].get("name", "")), *_event_row(each, now)] for each in newest]
+    return columns(["Pod", "Type", "Reason", "Age", "Message"], rows, "  ") if rows else None
+
+
+def _event_row(event: Object, now: datetime) -> list[str]:
+    count = int((event.get("series") or {}).get("count") or event.get("count") or 1)
+    often = f" (x{count})" if count > 1 else ""
+    return [
+        str(event.get("type", "")),
+        str(event.get("reason", "")),
+        f"{since(last_seen(event), now)}{often}",
+        str(event.get("message") or event.get("note") or "").strip().replace("\n", " "),
+    ]
 
 
 def _block(title: str, content: Text | None) -> Text:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+from collections import Counter
+from collections.abc import Sequence
 
 import typer
 
@@ -10,7 +12,7 @@ from tidewater.cli.session import cluster_of
 from tidewater.contract import labels
 from tidewater.elasticjob import names
 from tidewater.elasticjob.names import JOBS
-from tidewater.kube.cluster import Cluster, Object, Selection
+from tidewater.kube.cluster import ALL_NAMESPACES, Cluster, Object, Selection
 from tidewater.kube.errors import ClusterError, ErrorWithRemedy, NotFound
 from tidewater.kube.kinds import EVENTS, PODS
 
@@ -36,14 +38,29 @@ def remedy(cluster: Cluster, name: str) -> str:
         existing = [str(each["metadata"]["name"]) for each in cluster.list(JOBS).items]
     except ClusterError:
         return ""
-    where = f"namespace {cluster.namespace}"
     if not existing:
-        return f"There are no jobs in {where}; `tidewater job list -A` shows those of all namespaces."
+        return none(cluster)
     near = difflib.get_close_matches(name, existing, n=_MOST_NAMES)
     if near:
         return f"Did you mean {' or '.join(near)}?"
     more = ", …" if len(existing) > _MOST_NAMES else ""
-    return f"There are in {where}: {', '.join(existing[:_MOST_NAMES])}{more}"
+    return f"There are in namespace {cluster.namespace}: {', '.join(existing[:_MOST_NAMES])}{more}"
+
+
+def none(cluster: Cluster, namespace: str = "") -> str:
+    """Return that a namespace has no jobs, and which other ones have some, as far as the user may see that."""
+    if namespace == ALL_NAMESPACES:
+        return "There are no jobs in any namespace."
+    here = f"There are no jobs in namespace {cluster.namespace}"
+    try:
+        found = Counter(namespace for namespace, _ in cluster.table(JOBS, Selection(ALL_NAMESPACES)).names)
+    except ClusterError:
+        return f"{here}. Choose another one with -n."
+    if not found:
+        return f"{here}, nor in any other."
+    others = [f"{namespace} ({count})" for namespace, count in found.most_common()]
+    more = ", …" if len(others) > _MOST_NAMES else ""
+    return f"{here}. There are in {', '.join(others[:_MOST_NAMES])}{more}: choose one with -n, or list all with -A."
 
 
 def pods_of(job: str, namespace: str = "") -> Selection:
@@ -60,6 +77,13 @@ def job_events(cluster: Cluster, job: Object) -> list[Object]:
     """Return the events about a job, oldest first."""
     chosen = f"involvedObject.kind={names.KIND},involvedObject.uid={job['metadata'].get('uid', '')}"
     return sorted(cluster.list(EVENTS, Selection(fields=chosen)).items, key=last_seen)
+
+
+def pod_events(cluster: Cluster, pods: Sequence[Object]) -> list[Object]:
+    """Return the events about these pods, oldest first."""
+    uids = {each["metadata"].get("uid") for each in pods}
+    found = cluster.list(EVENTS, Selection(fields=f"involvedObject.kind={PODS.kind}")).items if uids else ()
+    return sorted((each for each in found if each["involvedObject"].get("uid") in uids), key=last_seen)
 
 
 def last_seen(event: Object) -> str:

@@ -51,6 +51,9 @@ class Verdict:
     """Why the goal cannot be reached any more; empty while it can."""
     failed: bool = False
     """Whether the job itself has failed."""
+    advice: str = "See"
+    command: str = "describe"
+    """What helps if it can't be reached any more, and the job command for that."""
 
 
 def judge(goal: Goal, job: Object | None) -> Verdict:
@@ -68,7 +71,7 @@ def judge(goal: Goal, job: Object | None) -> Verdict:
         why = "" if reached else told(job) or f"the job has {state.lower()}"
         return Verdict(reached, seen, why, failed=state == State.FAILED)
     if goal is Goal.SIZE and state == State.SUSPENDED and job["spec"].get("suspend") and not settled(job):
-        return Verdict(False, seen, f"the job is suspended: tidewater job resume {job['metadata']['name']}")
+        return Verdict(False, seen, "the job is suspended", advice="Start it again", command="resume")
     reached = {
         Goal.SUCCEEDED: False,
         Goal.FAILED: False,

@@ -82,6 +82,8 @@ class Model:
     """Whether anything has happened since the last sample but progress."""
     trouble: str = ""
     """Why the sample is old: the API server's answer, or that there was none."""
+    none: str = ""
+    """If there are no jobs: where there are some."""
 
     @property
     def lines(self) -> tuple[Line, ...]:
@@ -96,7 +98,8 @@ def advance(model: Model | None, sample: Sample) -> Model:
     old = {(key, line) for key, each in before.items() for line in each.lines}
     new = any((each.job.key, line) not in old for each in jobs for line in each.lines)
     gone = before.keys() - {job.key for job in sample.jobs}
-    return Model(sample.at, jobs, changed=model is None or new or bool(gone) or len(jobs) != len(before))
+    changed = model is None or new or bool(gone) or len(jobs) != len(before)
+    return Model(sample.at, jobs, changed=changed, none=sample.none)
 
 
 def _follow(before: Followed | None, job: Job, at: datetime) -> Followed:

@@ -16,7 +16,7 @@ from datetime import datetime
 from functools import partial
 
 from tidewater.cli.errors import TimeoutReached
-from tidewater.cli.job.lookup import job_named
+from tidewater.cli.job.lookup import job_named, none
 from tidewater.cli.parallel import at_once
 from tidewater.cli.top.samples import Metrics, Sample, job_sample
 from tidewater.cli.top.scrape import Reading, Scraped, metrics_ports, reading
@@ -60,7 +60,7 @@ def look(cluster: Cluster, wanted: Wanted, at: datetime) -> Sample:
         job_sample(job, by_job.get(_key(job), ()), about[job["metadata"]["uid"]], metrics)
         for job in sorted(jobs, key=_key)
     )
-    return Sample(at, tuple(samples))
+    return Sample(at, tuple(samples), "" if jobs else none(cluster, wanted.namespace))
 
 
 def _lists(cluster: Cluster, wanted: Wanted) -> tuple[Sequence[Object], Sequence[Object], Sequence[Object]]:

@@ -87,6 +87,8 @@ class Sample:
 
     at: datetime
     jobs: tuple[Job, ...]
+    none: str = ""
+    """If there are no jobs: where there are some."""
 
 
 Metrics = Mapping[tuple[str, str], Scraped]

@@ -67,7 +67,7 @@ class Size:
 def screen(model: Model, size: Size) -> RenderableType:
     """Return everything that is shown."""
     if not model.jobs:
-        shown: list[RenderableType] = [Text("There are no jobs here.", style="yellow")]
+        shown: list[RenderableType] = [Text(model.none, style="yellow")]
     elif len(model.jobs) == 1:
         shown = _one_job(model.jobs[0], model.at, size)
     else:
