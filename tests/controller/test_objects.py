@@ -44,6 +44,15 @@ def test_a_bare_pod_name_is_a_host_name_in_every_pod_of_the_job() -> None:
     assert objects.owned_by(service, job.uid)
 
 
+def test_a_job_with_a_name_that_dns_does_not_take_has_pods_that_reach_each_other_all_the_same() -> None:
+    job = jobs.job(name="image.net")
+    pod, service = objects.pod(job, names.WORKER, 0, core=True), objects.service(job)
+    assert pod["metadata"]["name"] == "image.net-worker-0"
+    assert pod["spec"]["hostname"] == names.host_name("image.net", "-worker-0")
+    assert pod["spec"]["subdomain"] == service["metadata"]["name"] == names.service_name("image.net")
+    assert service["spec"]["selector"]["job-name"] == "image.net"
+
+
 def test_the_end_of_a_failed_containers_log_becomes_its_message_unless_the_user_chose_otherwise() -> None:
     """So that the job can say why a pod failed after that pod, and its log, are gone."""
     made = jobs.manifest()

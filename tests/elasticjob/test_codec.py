@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.elasticjob.manifests import ABSENT, ACCEPTED, WORKER, Manifest, job, replica
+from tests.elasticjob.manifests import ABSENT, ACCEPTED, POD, WORKER, Manifest, container, job, replica
 from tests.elasticjob.mistakes import MISTAKES, Mistake
 from tidewater.elasticjob import codec, names
 from tidewater.elasticjob.codec import InvalidJob
@@ -91,6 +91,23 @@ def test_what_is_absent_has_the_models_default() -> None:
     assert (found.spec.worker.pod_names, found.spec.worker.index_label) == (PodNames.INDEXED, None)
     assert found.spec.scheduling_policy == SchedulingPolicy()
     assert found.status == Status()
+
+
+def test_an_empty_choice_of_the_old_controller_is_the_default() -> None:
+    found = codec.job_of(job({f"{WORKER}/restartPolicy": "", "spec/cleanPodPolicy": ""}))
+    assert found.spec.worker.restart_policy is RestartPolicy.EXIT_CODE
+    assert found.spec.clean_pod_policy is CleanPodPolicy.NONE
+    assert path_of(job({"spec/successPolicy": ""})).path == "spec.successPolicy"
+
+
+@pytest.mark.parametrize(("launcher", "refused"), [("torchrun", True), ("tidewater", True), ("none", False)])
+def test_it_must_be_clear_which_container_trains_if_the_launcher_needs_it(launcher: str, refused: bool) -> None:
+    two = {f"{POD}/containers": [container("a"), container("b")]}
+    named = job({**two, "metadata/annotations": {names.ANNOTATION_LAUNCHER: launcher}})
+    if refused:
+        assert path_of(named).path == "spec.replicaSpecs[Worker].template.spec.containers"
+    else:
+        assert codec.job_of(named).launcher is Launcher.NONE
 
 
 def test_null_is_the_same_as_absent() -> None:

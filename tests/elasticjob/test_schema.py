@@ -100,7 +100,8 @@ def test_a_status_has_no_defaults() -> None:
 
 
 def test_an_enumeration_lists_its_members() -> None:
-    assert property_of(ReplicaSpec, "restartPolicy")["enum"] == ["Always", "OnFailure", "Never", "ExitCode"]
+    assert property_of(ReplicaSpec, "restartPolicy")["enum"] == ["Always", "OnFailure", "Never", "ExitCode", ""]
+    assert property_of(JobSpec, "restartScope")["enum"] == ["Pod", "Job"]
 
 
 def test_an_immutable_field_is_always_present_for_the_comparison() -> None:

@@ -164,7 +164,7 @@ def _pod_spec(job: ElasticJob, which: CreatePod, domain: str) -> Manifest:
         **({"priorityClassName": priority} if priority else {}),
         "containers": launched(containers, job) if which.type == names.WORKER else containers,
         "restartPolicy": _restart_policy(job, replica),
-        "hostname": job.pod_name(which.type, which.index),
+        "hostname": job.host_name(which.type, which.index),
         "subdomain": names.service_name(job.name),
         "dnsConfig": {**dns, "searches": [search, *(dns.get("searches") or ())]},
     }

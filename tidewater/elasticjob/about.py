@@ -32,6 +32,7 @@ class About:
         most: Most elements of a list or a map. The API server refuses rules over a list without it, for their cost.
         list_type: `set` or `map` (with `list_key`): how server-side apply merges the list. Its elements are distinct.
         list_key: The field that identifies an element of a list of type `map`.
+        blank: Whether an empty string means the default, as in manifests of the old controller.
         immutable: The value cannot change. The field must be required or have a default, since CEL compares only
             what is present before and after.
         schema: Returns the whole schema of a field, where its type says nothing.
@@ -46,6 +47,7 @@ class About:
     most: int | None = None
     list_type: str = ""
     list_key: str = ""
+    blank: bool = False
     immutable: bool = False
     schema: Callable[[], Mapping[str, object]] | None = field(default=None, repr=False)
 

@@ -78,9 +78,10 @@ def _check(spec: JobSpec, annotations: Mapping[str, str]) -> None:
             )
     if spec.bounds(names.WORKER)[0] < 1:
         raise InvalidJob(f"spec.replicaSpecs[{names.WORKER}].replicas", "must be at least 1")
-    pod_template.check(spec.worker.template, f"spec.replicaSpecs[{names.WORKER}].template")
-    if names.ANNOTATION_LAUNCHER in annotations:
-        _member(Launcher, annotations[names.ANNOTATION_LAUNCHER], f"metadata.annotations[{names.ANNOTATION_LAUNCHER}]")
+    annotated = annotations.get(names.ANNOTATION_LAUNCHER, Launcher.TORCHELASTIC)
+    launcher = spec.launcher or _member(Launcher, annotated, f"metadata.annotations[{names.ANNOTATION_LAUNCHER}]")
+    one_trains = launcher in (Launcher.TORCHRUN, Launcher.TIDEWATER)
+    pod_template.check(spec.worker.template, f"spec.replicaSpecs[{names.WORKER}].template", one_trains=one_trains)
 
 
 def _read(model: typing.Any, value: object, path: str) -> typing.Any:
@@ -89,6 +90,8 @@ def _read(model: typing.Any, value: object, path: str) -> typing.Any:
     found = {}
     for field in fields_of(model):
         given = data.get(field.key)
+        if given == "" and field.about.blank:
+            given = None
         if given is None and field.required:
             raise InvalidJob(f"{path}.{field.key}", "is required")
         if given is None:

@@ -114,7 +114,8 @@ class ReplicaSpec:
             "What happens after a container fails. Always and OnFailure: the kubelet restarts it in its pod. Never:"
             " its pod is not replaced. ExitCode: the pod is replaced if the exit code is 130, 137, 138, 143 or one of"
             " retryableExitCodes; any other non-zero code is permanent. A pod that was evicted, preempted or lost"
-            " with its node is always replaced. Overrides the template's own restartPolicy."
+            " with its node is always replaced. Overrides the template's own restartPolicy.",
+            blank=True,
         ),
     ] = RestartPolicy.EXIT_CODE
     retryable_exit_codes: Annotated[
@@ -131,7 +132,8 @@ class ReplicaSpec:
         Mapping[str, object],
         About(
             "The pods' template, as of a Deployment. The container that trains is named elasticjob-worker, or is the"
-            " only one. After a change of the template all pods are replaced.",
+            " only one; if there is neither, with launcher torchelastic or none, all containers train. After a change"
+            " of the template all pods are replaced.",
             schema=pod_template.schema,
         ),
     ]
@@ -145,8 +147,8 @@ class SchedulingPolicy:
         int | None,
         About(
             "Number of workers for which there must be room before a job of a queue starts. Defaults to"
-            " spec.minReplicas; at most spec.maxReplicas.",
-            minimum=1,
+            " spec.minReplicas; not more than replicaSpecs.Worker.replicas counts.",
+            minimum=0,
             maximum=MOST_REPLICAS,
         ),
     ] = None
@@ -269,7 +271,8 @@ class JobSpec:
         CleanPodPolicy,
         About(
             "Which pods a finished job loses. None: those that are Pending; if it has failed, also those that run."
-            " Running: those that are Pending or run. All: all."
+            " Running: those that are Pending or run. All: all.",
+            blank=True,
         ),
     ] = CleanPodPolicy.NONE
     ttl_seconds_after_finished: Annotated[
@@ -284,8 +287,8 @@ class JobSpec:
         int | None,
         About(
             "The job fails when it has run for this many seconds; the time in which it is suspended or waits in a"
-            " queue does not count. Default: never.",
-            minimum=1,
+            " queue does not count. Default: never, as with 0.",
+            minimum=0,
             maximum=LONGEST_SECONDS,
         ),
     ] = None
@@ -381,6 +384,13 @@ class ElasticJob:
 
     def pod_name(self, type: str, index: int) -> str:
         """Return the name of the pod of a replica type with this index."""
+        return self.name + self._suffix(type, index)
+
+    def host_name(self, type: str, index: int) -> str:
+        """Return the name under which the others of the job reach a pod: its own, if that can be one in DNS."""
+        return names.host_name(self.name, self._suffix(type, index))
+
+    def _suffix(self, type: str, index: int) -> str:
         if self.spec.replica_specs[type].pod_names is PodNames.SINGLE:
-            return names.single_pod_name(self.name, type)
-        return names.pod_name(self.name, type, index)
+            return names.single_pod_name("", type)
+        return names.pod_name("", type, index)

@@ -10,6 +10,7 @@ controller, since people's selectors, dashboards and scripts contain them.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from enum import StrEnum
 
@@ -67,11 +68,11 @@ JOBS = Kind(API_VERSION, KIND, PLURAL, install="Install it: tidewater install | 
 DNS_LABEL = kinds.DNS_LABEL
 
 LONGEST_NAME = kinds.LONGEST_LABEL
-"""Characters of a pod's name, which is also its host name and the value of a label (RFC 1123)."""
+"""Characters of a host name and of the value of a label (RFC 1123)."""
 
 SUCCESSIVE_DIGITS = 7
-"""Digits for which the name of a job leaves room if its pods are numbered on and on: a thousand workers that are each
-replaced ten thousand times."""
+"""Digits for which the name of a job leaves room, where it must be part of host names and its pods are numbered on and
+on: a thousand workers that are each replaced ten thousand times."""
 
 LABEL_KEY = (
     r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?"
@@ -144,8 +145,24 @@ def job_of_pod(name: str, type: str, index: int) -> str:
 
 
 def service_name(job: str) -> str:
-    """Return the name of the headless service that gives the job's pods their names in DNS."""
-    return job
+    """Return the name of the headless service that gives the job's pods their names in DNS: the job's if it can be.
+
+    The name of a service is a label of DNS that begins with a letter (RFC 1035).
+    """
+    return job if "." not in job and not job[0].isdigit() else f"job-{_abridged(job, LONGEST_NAME - len('job-'))}"
+
+
+def host_name(job: str, suffix: str) -> str:
+    """Return the host name of the pod with the name `job` + `suffix`: the same if it is a label of DNS."""
+    whole = job + suffix
+    fits = "." not in job and len(whole) <= LONGEST_NAME
+    return whole if fits else _abridged(job, LONGEST_NAME - len(suffix)) + suffix
+
+
+def _abridged(name: str, most: int) -> str:
+    """Return a label of DNS with at most so many characters that stands for no other name."""
+    digest = hashlib.sha256(name.encode()).hexdigest()[:8]
+    return f"{name.replace('.', '-')[: most - len(digest) - 1].rstrip('-')}-{digest}"
 
 
 def pod_labels(job: str, type: str, index: int) -> Mapping[str, str]:

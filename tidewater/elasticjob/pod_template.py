@@ -1,7 +1,7 @@
 """The schema of a pod template: what the API server validates when a job is written.
 
     pod_template.schema()                    # for the definition
-    pod_template.check(template, "spec.replicaSpecs[Worker].template")    # raises InvalidJob
+    pod_template.check(template, "spec.replicaSpecs[Worker].template", one_trains=True)    # raises InvalidJob
 
 Declared are the parts that the rules reason about and those that people mistype most. Everything else is kept as it
 is, and validated when the first pod is made. A template may also have the `apiVersion` and `kind` of a pod, as those
@@ -18,12 +18,14 @@ from tidewater.elasticjob.errors import InvalidJob
 MOST_CONTAINERS = 64
 
 
-def check(template: Mapping[str, object], path: str) -> None:
-    """Raise InvalidJob if it is not clear which container trains: the one named elasticjob-worker, or the only one.
+def check(template: Mapping[str, object], path: str, *, one_trains: bool) -> None:
+    """Raise InvalidJob for a template without containers, or if it must be clear which one trains and isn't.
 
     Args:
         template: The pod template.
         path: Where the template is, for the message.
+        one_trains: Whether it must be clear: the launcher adds something to that container alone. It is the one named
+            elasticjob-worker, or the only one.
     """
     spec = template.get("spec")
     containers = spec.get("containers") if isinstance(spec, Mapping) else None
@@ -35,7 +37,8 @@ def check(template: Mapping[str, object], path: str) -> None:
         if not isinstance(name, str) or not name:
             raise InvalidJob(f"{path}.spec.containers[{index}].name", "must be a text that is not empty")
         found.append(name)
-    if len(found) > 1 and found.count(names.WORKER_CONTAINER) != 1:
+    named = found.count(names.WORKER_CONTAINER)
+    if named > 1 or (one_trains and len(found) > 1 and not named):
         problem = f"exactly one must be named {names.WORKER_CONTAINER}, and these are {', '.join(found)}"
         raise InvalidJob(f"{path}.spec.containers", problem)
 
@@ -58,7 +61,7 @@ def _pod_spec() -> dict[str, object]:
             containers=containers,
             initContainers=_containers("Containers that run one after the other before the others start."),
             restartPolicy={
-                **_one_of("Always", "OnFailure", "Never"),
+                **_one_of("Always", "OnFailure", "Never", ""),
                 "description": "Ignored: the restartPolicy of the replica type applies.",
             },
             nodeSelector={"type": "object", "additionalProperties": _text()},
@@ -103,7 +106,7 @@ def _container() -> dict[str, object]:
             ports=_list_of(_port()),
             resources=_open("What the container requests and may use.", limits=_open(""), requests=_open("")),
             volumeMounts=_list_of(_mount()),
-            imagePullPolicy=_one_of("Always", "IfNotPresent", "Never"),
+            imagePullPolicy=_one_of("Always", "IfNotPresent", "Never", ""),
         ),
         "required": ["image", "name"],
     }

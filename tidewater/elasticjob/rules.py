@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from tidewater.contract import labels
 from tidewater.elasticjob import names
-from tidewater.elasticjob.choices import PodNames
+from tidewater.elasticjob.choices import Launcher, PodNames
 from tidewater.elasticjob.model import LONGEST_TYPE, JobSpec, ReplicaSpec
 
 
@@ -54,7 +54,7 @@ def of(model: type) -> list[dict[str, object]]:
 
 def of_object() -> list[dict[str, object]]:
     """Return the rules of the whole object."""
-    return [rule.manifest() for rule in (_NAME_IS_A_LABEL, _NAME_LEAVES_ROOM, _HOST_STAYS)]
+    return [rule.manifest() for rule in (_NAME_IS_A_LABEL, _HOST_STAYS)]
 
 
 def immutable(key: str) -> dict[str, object]:
@@ -156,9 +156,12 @@ _WORKERS_MAX_IS_THE_SPECS = Rule(
     f"{_PATH}.maxReplicas",
 )
 _ONE_TRAINS = Rule(
-    _with_worker(f"{_CONTAINERS}.size() == 1 || {_CONTAINERS}.exists_one(c, c.name == '{names.WORKER_CONTAINER}')"),
+    _with_worker(
+        f"!has(self.launcher) || !(self.launcher in {[Launcher.TORCHRUN.value, Launcher.TIDEWATER.value]})"
+        f" || {_CONTAINERS}.size() == 1 || {_CONTAINERS}.exists_one(c, c.name == '{names.WORKER_CONTAINER}')"
+    ),
     f"Exactly one of the containers in the template of {names.WORKER} must be named {names.WORKER_CONTAINER}, unless"
-    " there is only one.",
+    " there is only one, since the launcher adds something to it alone.",
     f"{_PATH}.template.spec.containers",
 )
 _SIZES_WITHIN_BOUNDS = Rule(
@@ -171,15 +174,6 @@ _SIZES_OR_STEPS = Rule(
     "!has(self.sizes) || !has(self.sizeStep)",
     "sizeStep and sizes exclude each other. Remove one of them.",
     ".sizeStep",
-)
-_AVAILABLE_WITHIN_MAX = Rule(
-    _with_worker(
-        "!has(self.schedulingPolicy) || !has(self.schedulingPolicy.minAvailable)"
-        f" || self.schedulingPolicy.minAvailable <= {_MAX}"
-    ),
-    "schedulingPolicy.minAvailable (%d) must not be above maxReplicas (%d), or the job never starts.",
-    ".schedulingPolicy.minAvailable",
-    ("self.schedulingPolicy.minAvailable", _MAX),
 )
 _SINGLE_WORKER = Rule(
     _with_worker(f"{_WORKER}.podNames != '{PodNames.SINGLE}' || !has(self.maxReplicas) || self.maxReplicas <= 1"),
@@ -249,7 +243,6 @@ _RULES: dict[type, tuple[Rule, ...]] = {
         _ONE_TRAINS,
         _SIZES_WITHIN_BOUNDS,
         _SIZES_OR_STEPS,
-        _AVAILABLE_WITHIN_MAX,
         _SINGLE_WORKER,
     ),
     ReplicaSpec: (
@@ -263,30 +256,9 @@ _RULES: dict[type, tuple[Rule, ...]] = {
     ),
 }
 
-# A job's name is its service's, which must be a label of DNS that begins with a letter (RFC 1035).
 _NAME_IS_A_LABEL = Rule(
-    "self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
-    "metadata.name must consist of lower-case letters, digits and '-', begin with a letter and end with a letter or a"
-    " digit, since it is the name of a service.",
-    ".metadata.name",
-)
-
-_MOST_OF_TYPE = (
-    f"(t == '{names.WORKER}' && has(self.spec.maxReplicas) ? self.spec.maxReplicas"
-    " : has(self.spec.replicaSpecs[t].maxReplicas) ? self.spec.replicaSpecs[t].maxReplicas"
-    " : self.spec.replicaSpecs[t].replicas)"
-)
-# Characters of a pod's name after the type: with Single none.
-_NUMBER = (
-    f"(self.spec.replicaSpecs[t].podNames == '{PodNames.SINGLE}' ? 0"
-    f" : self.spec.replicaSpecs[t].podNames == '{PodNames.SUCCESSIVE}' ? {1 + names.SUCCESSIVE_DIGITS}"
-    f" : 1 + size(string({_MOST_OF_TYPE} - 1)))"
-)
-_NAME_LEAVES_ROOM = Rule(
-    f"self.spec.replicaSpecs.all(t, size(self.metadata.name) + 1 + size(t) + {_NUMBER} <= {names.LONGEST_NAME})",
-    f"metadata.name is too long: the pods <name>-<type>-<index> may have names of {names.LONGEST_NAME} characters. The"
-    f" highest index is one below maxReplicas; with podNames {PodNames.SUCCESSIVE} it may have"
-    f" {names.SUCCESSIVE_DIGITS} digits.",
+    f"size(self.metadata.name) <= {names.LONGEST_NAME}",
+    f"metadata.name must have at most {names.LONGEST_NAME} characters, since it is the value of a label.",
     ".metadata.name",
 )
 _HOST_STAYS = Rule(

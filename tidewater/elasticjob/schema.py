@@ -72,7 +72,7 @@ def _type(type_: typing.Any, about: About, defaults: bool) -> dict[str, object]:
     if origin is not None:
         return _map(typing.get_args(type_)[1], about, defaults)
     if issubclass(type_, StrEnum):
-        return {"type": "string", "enum": [member.value for member in type_]}
+        return {"type": "string", "enum": [*(member.value for member in type_), *([""] if about.blank else [])]}
     return {**_SIMPLE[type_], **_bounds(type_, about)}
 
 

@@ -51,6 +51,11 @@ def test_a_deadline_is_looked_at_also_if_nothing_happens_until_then() -> None:
     assert decide(view(job(2, active_deadline_seconds=60)), NOW).again == later(60)
 
 
+def test_a_deadline_of_zero_is_none_as_the_old_controller_had_it() -> None:
+    ran = after(job(2, active_deadline_seconds=0), *running(0, 1), at=ago(9))
+    assert state(ran, *running(0, 1)) is State.RUNNING
+
+
 def test_only_what_was_reached_is_the_settled_size_of_a_failed_job() -> None:
     failed = decide(view(job(1), [pod(0, "Failed", exit_code=1)]), NOW).status
     assert (failed.state, failed.settled_replicas) == (State.FAILED, None)

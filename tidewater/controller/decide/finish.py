@@ -89,7 +89,7 @@ def _is_met(situation: Assessment, crews: Mapping[str, Crew]) -> bool:
 def deadline(situation: Assessment) -> datetime | None:
     """Return when the job will have been active for too long; None if it may be active for ever, or is not active."""
     start, seconds = situation.start_time, situation.job.spec.active_deadline_seconds
-    return None if start is None or seconds is None else start + timedelta(seconds=seconds)
+    return None if start is None or not seconds else start + timedelta(seconds=seconds)
 
 
 def cleaning(job: ElasticJob, crews: Iterable[Crew], failed: bool) -> tuple[DeletePod, ...]:
