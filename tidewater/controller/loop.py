@@ -241,28 +241,31 @@ class Controller:
 
 
 def invalid_status(manifest: Manifest, problem: str, now: datetime) -> Manifest:
-    """Return the status of a job that can't be read: its present one, with the condition that says what to correct."""
+    """Return the status of a job that can't be read: its present one, with conditions that say what to correct."""
     status = manifest.get("status") or {}
     conditions = [each for each in status.get("conditions") or () if isinstance(each, dict)]
-    before = next((each for each in conditions if each.get("type") == names.ConditionType.CREATED), {})
+    before = {each.get("type"): each for each in conditions}
     generation = manifest["metadata"].get("generation", 0)
-    told = {
-        "status": "False",
-        "reason": names.Reason.INVALID.value,
-        "message": problem,
-        "observedGeneration": generation,
-    }
-    if told.items() <= before.items():
-        return dict(status)
-    same = before.get("status") == "False"
-    condition = {
-        **told,
-        "type": names.ConditionType.CREATED.value,
-        "lastUpdateTime": stamp(now),
-        "lastTransitionTime": before.get("lastTransitionTime", stamp(now)) if same else stamp(now),
-    }
-    others = [each for each in conditions if each.get("type") != names.ConditionType.CREATED]
-    return {**status, "conditions": [condition, *others], "observedGeneration": generation}
+
+    def told(type: names.ConditionType, value: str) -> Manifest:
+        old = before.get(type.value, {})
+        new = {
+            "type": type.value,
+            "status": value,
+            "reason": names.Reason.INVALID.value,
+            "message": problem,
+            "observedGeneration": generation,
+        }
+        if new.items() <= old.items():
+            return old
+        turned = stamp(now) if old.get("status") != value else old.get("lastTransitionTime", stamp(now))
+        return {**new, "lastUpdateTime": stamp(now), "lastTransitionTime": turned}
+
+    type = names.ConditionType
+    values = {type.CREATED: "False", type.READY: "False", type.RECONCILING: "False", type.STALLED: "True"}
+    others = [each for each in conditions if each.get("type") not in values]
+    said = [told(type, value) for type, value in values.items()]
+    return {**status, "conditions": [*said, *others], "observedGeneration": generation}
 
 
 def _origin(error: Exception) -> str | None:

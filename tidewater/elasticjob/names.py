@@ -87,7 +87,7 @@ LONGEST_LABEL_KEY = LONGEST_LABEL_PREFIX + len("/") + 63
 
 
 class ConditionType(StrEnum):
-    """Types of a job's conditions."""
+    """Types of a job's conditions. The last three are for tools that know no ElasticJob: kstatus, Flux and Argo CD."""
 
     CREATED = "Created"
     RUNNING = "Running"
@@ -95,6 +95,9 @@ class ConditionType(StrEnum):
     SUSPENDED = "Suspended"
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"
+    READY = "Ready"
+    RECONCILING = "Reconciling"
+    STALLED = "Stalled"
 
 
 class Reason(StrEnum):

@@ -63,7 +63,13 @@ class Condition:
     """One thing that is true or false of the job, since when and why."""
 
     type: Annotated[
-        str, About("Created, Running, Restarting, Suspended, Succeeded or Failed.", min_length=1, max_length=316)
+        str,
+        About(
+            "Created, Running, Restarting, Suspended, Succeeded or Failed; for tools that know no ElasticJob: Ready,"
+            " Reconciling or Stalled.",
+            min_length=1,
+            max_length=316,
+        ),
     ]
     status: Annotated[str, About("True, False or Unknown.", pattern="^(True|False|Unknown)$", max_length=7)]
     reason: Annotated[str, About("Why, in one word for programs.", max_length=1024)] = ""

@@ -177,7 +177,10 @@ def test_a_job_is_looked_at_again_when_something_else_is_said_of_its_pod() -> No
 
 def test_a_new_job_is_created_and_not_yet_running() -> None:
     status = decide(view(job(2)), NOW).status
-    assert (status.state, [each.type for each in status.conditions]) == (State.CREATED, ["Created", "Running"])
+    assert (status.state, [each.type for each in status.conditions]) == (
+        State.CREATED,
+        ["Created", "Ready", "Reconciling", "Running"],
+    )
     assert message(status) == "ElasticJob j is starting. 0 of 2 workers run: 2 starting."
     assert status.replica_statuses == {"Worker": ReplicaStatus(pending=2)}
 

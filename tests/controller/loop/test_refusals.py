@@ -146,7 +146,7 @@ async def test_a_job_that_cannot_be_read_says_what_to_mend_and_is_left_alone() -
     world.apply(broken)
     world.apply(jobs.manifest("good"))
     await world.settle(600)
-    (condition,) = world.status("broken")["conditions"]
+    (condition, *_) = world.status("broken")["conditions"]
     assert (condition["type"], condition["status"]) == ("Created", "False")
     assert condition["reason"] == names.Reason.INVALID
     assert "template" in condition["message"]
@@ -182,6 +182,12 @@ def test_a_problem_that_is_told_already_is_not_told_again() -> None:
     status = invalid_status(manifest, "spec.x: wrong", at)
     manifest["status"] = status
     assert invalid_status(manifest, "spec.x: wrong", at + timedelta(hours=1)) == status
-    (changed,) = invalid_status(manifest, "spec.y: wrong", at + timedelta(hours=1))["conditions"]
+    assert {each["type"]: each["status"] for each in status["conditions"]} == {
+        "Created": "False",
+        "Ready": "False",
+        "Reconciling": "False",
+        "Stalled": "True",
+    }
+    (changed, *_) = invalid_status(manifest, "spec.y: wrong", at + timedelta(hours=1))["conditions"]
     assert changed["lastTransitionTime"] == status["conditions"][0]["lastTransitionTime"]
     assert changed["lastUpdateTime"] != status["conditions"][0]["lastUpdateTime"]

@@ -23,6 +23,34 @@ def one(kind: str) -> dict[str, Any]:
     return found
 
 
+def named(kind: str, name: str) -> dict[str, Any]:
+    (found,) = [each for each in install.manifests(WANTED) if (each["kind"], each["metadata"]["name"]) == (kind, name)]
+    return found
+
+
+def users_may(role: str) -> set[str]:
+    """Return what Kubernetes' own role with this name gets."""
+    found = [
+        each
+        for each in install.manifests(WANTED)
+        if f"{access.RBAC}/aggregate-to-{role}" in each["metadata"].get("labels", {})
+    ]
+    rules = [rule for each in found for rule in each["rules"]]
+    assert all(rule["apiGroups"] == [names.GROUP] for rule in rules)
+    return {f"{verb} {resource}" for rule in rules for verb in rule["verbs"] for resource in rule["resources"]}
+
+
+def test_users_who_may_view_or_edit_a_namespace_may_do_so_with_its_jobs() -> None:
+    """Kubernetes adds view to edit, and edit to admin."""
+    assert users_may("view") == {
+        f"{verb} {resource}"
+        for verb in ("get", "list", "watch")
+        for resource in ("elasticjobs", "elasticjobs/status", "elasticjobs/scale")
+    }
+    changes = {f"{verb} elasticjobs" for verb in ("create", "update", "patch", "delete", "deletecollection")}
+    assert users_may("edit") == {*changes, "update elasticjobs/scale", "patch elasticjobs/scale"}
+
+
 def allowed(verb: str, resource: str) -> bool:
     return any(verb in rule["verbs"] and resource in rule["resources"] for rule in access.CLUSTER_RULES)
 
@@ -77,9 +105,9 @@ def test_the_roles_are_bound_to_the_account_of_the_pods() -> None:
     account = one("Deployment")["spec"]["template"]["spec"]["serviceAccountName"]
     assert account == one("ServiceAccount")["metadata"]["name"]
     for kind in ("ClusterRole", "Role"):
-        binding = one(f"{kind}Binding")
+        binding, role = one(f"{kind}Binding"), named(kind, WANTED.name)
         assert binding["roleRef"]["kind"] == kind
-        assert binding["roleRef"]["name"] == one(kind)["metadata"]["name"]
+        assert binding["roleRef"]["name"] == role["metadata"]["name"]
         (subject,) = binding["subjects"]
         assert subject == {"kind": "ServiceAccount", "name": account, "namespace": WANTED.namespace}
 

@@ -4,8 +4,10 @@
     conditions = conditions_of(situation.job, state, sentence(...), now)
 
 Of Running, Restarting, Suspended, Succeeded and Failed at most one is true. Types, reasons and the sentence
-"ElasticJob NAME is running." are the old controller's. A condition changes only if something in it does, so that a
-status that is made again equals the one before.
+"ElasticJob NAME is running." are the old controller's. Of Ready, Reconciling and Stalled exactly one is true: tools
+that know no ElasticJob read them. A condition changes only if something in it does, so that a status that is made again
+equals the one before.
+https://github.com/kubernetes-sigs/cli-utils/blob/master/pkg/kstatus/README.md
 """
 
 from __future__ import annotations
@@ -41,6 +43,17 @@ TYPES = {
     State.SUCCEEDED: ConditionType.SUCCEEDED,
     State.FAILED: ConditionType.FAILED,
 }
+HEALTH = {
+    State.CREATED: ConditionType.RECONCILING,
+    State.QUEUED: ConditionType.RECONCILING,
+    State.RUNNING: ConditionType.READY,
+    State.RESTARTING: ConditionType.RECONCILING,
+    State.SUSPENDED: ConditionType.READY,
+    State.SUCCEEDED: ConditionType.READY,
+    State.FAILED: ConditionType.STALLED,
+}
+"""Which of the conditions for tools is true: the job is as its spec asks, is on its way there, or never will be."""
+
 REASONS = {
     State.CREATED: Reason.CREATED,
     State.QUEUED: Reason.QUEUED,
@@ -221,11 +234,12 @@ def _quotes(crew: Crew, now: datetime) -> list[str]:
 def conditions_of(job: ElasticJob, state: State, message: str, now: datetime) -> tuple[Condition, ...]:
     """Return the job's conditions.
 
-    Created and Running are always there, the others from when they are true for the first time.
+    Created, Running and Ready are always there, the others from when they are true for the first time.
     """
     old = {condition.type: condition for condition in job.status.conditions}
     reason = REASONS[state]
     made = [_updated(old.get(ConditionType.CREATED), ConditionType.CREATED, True, _created(job), job.generation, now)]
+    made += _health(job, state, message, now)  # before Running, which the documented `kubectl describe` ends with
     for of, type in TYPES.items():
         holds = of is state
         if holds or type in old or of is State.RUNNING:
@@ -236,6 +250,27 @@ def conditions_of(job: ElasticJob, state: State, message: str, now: datetime) ->
             made.append(_updated(old.get(type), type, holds, why, job.generation, now))
     known = {condition.type for condition in made}
     return (*made, *(condition for condition in job.status.conditions if condition.type not in known))
+
+
+def of_finished(job: ElasticJob, state: State, now: datetime) -> tuple[Condition, ...]:
+    """Return the conditions of a job that finished earlier: its own, with those that an older controller didn't set."""
+    message = next((each.message for each in job.status.conditions if each.type == TYPES[state]), "")
+    made = {each.type: each for each in _health(job, state, message, now)}
+    kept = {each.type: each for each in job.status.conditions}
+    return tuple({**kept, **made}.values())
+
+
+def _health(job: ElasticJob, state: State, message: str, now: datetime) -> list[Condition]:
+    """Return the conditions for tools that know no ElasticJob."""
+    old = {condition.type: condition for condition in job.status.conditions}
+    made = []
+    for type in (ConditionType.READY, ConditionType.RECONCILING, ConditionType.STALLED):
+        holds = type is HEALTH[state]
+        if holds or type in old or type is ConditionType.READY:
+            told = holds or type is ConditionType.READY
+            why = message if told else f"The state of ElasticJob {job.name} is {state}."
+            made.append(_updated(old.get(type), type, holds, (REASONS[state], why), job.generation, now))
+    return made
 
 
 def _created(job: ElasticJob) -> tuple[Reason, str]:

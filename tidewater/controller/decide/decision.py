@@ -22,6 +22,7 @@ from tidewater.controller.decide.conditions import (
     REASONS,
     conditions_of,
     next_told,
+    of_finished,
     sentence,
     state_of,
     waiting,
@@ -206,10 +207,12 @@ def _after(view: JobView, now: datetime) -> Decision:
     gone = {delete.uid for delete in deletes}
     counts = {type: _last(crew, gone, old.replica_statuses.get(type)) for type, crew in sorted_.items()}
     worker = counts[names.WORKER]
+    state = State.FAILED if failed else State.SUCCEEDED  # the old controller wrote none
     status = replace(
         old,
-        state=State.FAILED if failed else State.SUCCEEDED,  # the old controller wrote none
+        state=state,
         waiting="",
+        conditions=of_finished(job, state, now),
         replica_statuses=counts,
         replicas=worker.active + worker.pending,
         completion_time=completed,

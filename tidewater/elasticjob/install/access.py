@@ -1,12 +1,14 @@
-"""What the controller may do: the least with which it can do its work.
+"""What the controller may do, the least with which it can do its work, and what users may do with jobs.
 
 It can't read Secrets and ConfigMaps, run commands in pods, or change a job's spec. Leases it writes only in its own
 namespace. Anyone who may create ElasticJobs in a namespace can start pods there, through the controller, with any of
-that namespace's service accounts: give the right to create them to those who may create pods.
+that namespace's service accounts: give the right to create them to those who may create pods. So the roles view, edit
+and admin of Kubernetes, which have rights on pods, get the same ones on jobs.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from tidewater.contract import labels
@@ -40,8 +42,42 @@ OWN_RULES: tuple[Manifest, ...] = (
 """In the controller's namespace: the Lease that makes one of the replicas the leader."""
 
 
+USERS_RULES: Mapping[str, tuple[Manifest, ...]] = {
+    "view": (
+        {
+            "apiGroups": [names.GROUP],
+            "resources": [names.PLURAL, f"{names.PLURAL}/status", f"{names.PLURAL}/scale"],
+            "verbs": ["get", "list", "watch"],
+        },
+    ),
+    "edit": (
+        {
+            "apiGroups": [names.GROUP],
+            "resources": [names.PLURAL],
+            "verbs": ["create", "update", "patch", "delete", "deletecollection"],
+        },
+        {"apiGroups": [names.GROUP], "resources": [f"{names.PLURAL}/scale"], "verbs": ["update", "patch"]},
+    ),
+}
+"""By the role of Kubernetes that includes them: edit includes view too, and admin all of edit.
+
+https://kubernetes.io/docs/reference/access-authn-authz/rbac/#user-facing-roles
+"""
+
+
+def users_roles(own: Mapping[str, str]) -> list[Manifest]:
+    """Return the roles that Kubernetes adds to view, edit and admin; `own` are the labels of all objects."""
+
+    def role(into: str, rules: tuple[Manifest, ...]) -> Manifest:
+        aggregated = {f"{RBAC}/aggregate-to-{into}": "true"}
+        metadata = {"name": f"{names.PLURAL}-{into}", "labels": {**own, **aggregated}}
+        return {"apiVersion": f"{RBAC}/v1", "kind": "ClusterRole", "metadata": metadata, "rules": list(rules)}
+
+    return [role(into, rules) for into, rules in USERS_RULES.items()]
+
+
 def manifests(name: str, namespace: str) -> list[Manifest]:
-    """Return the service account, its roles, and their bindings."""
+    """Return the service account, its roles and their bindings, and the roles of users."""
     own = labels.component(labels.COMPONENT_CONTROLLER, instance=name)
     subjects = [{"kind": "ServiceAccount", "name": name, "namespace": namespace}]
 
@@ -66,4 +102,5 @@ def manifests(name: str, namespace: str) -> list[Manifest]:
         "metadata": metadata(within=namespace),
         "automountServiceAccountToken": False,  # the pods mount their own
     }
-    return [account, *role("ClusterRole", CLUSTER_RULES, within=None), *role("Role", OWN_RULES, within=namespace)]
+    cluster, within = role("ClusterRole", CLUSTER_RULES, within=None), role("Role", OWN_RULES, within=namespace)
+    return [account, *cluster, *within, *users_roles(own)]

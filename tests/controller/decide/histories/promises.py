@@ -22,9 +22,11 @@ from tidewater.controller.decide.replica_groups import core_bound
 from tidewater.controller.decide.shrink import SOUND, UNPLACED, standing
 from tidewater.elasticjob import indexes, names
 from tidewater.elasticjob.choices import CleanPodPolicy, PodNames, RestartScope, State
+from tidewater.elasticjob.names import ConditionType
 from tidewater.elasticjob.status import Status
 
 ENDED = ("Succeeded", "Failed")
+HEALTH = {ConditionType.READY, ConditionType.RECONCILING, ConditionType.STALLED}
 
 
 def check(view: JobView, decision: Decision, now: datetime) -> None:
@@ -249,6 +251,7 @@ def moved(decision: Decision) -> set[str]:
 
 def _check_state(decision: Decision, left: list[PodView]) -> None:
     true = {each.type for each in decision.status.conditions if each.status == "True"} - {"Created"}
-    assert len(true) <= 1, f"{true} exclude each other"
+    assert len(true - HEALTH) <= 1, f"{true} exclude each other"
+    assert len(true & HEALTH) == 1, f"exactly one of {HEALTH} must be true, and these are: {true}"
     active = sum(pod.phase == "Running" for pod in left)
     assert decision.status.state is not State.RUNNING or active, "runs without a running pod"
