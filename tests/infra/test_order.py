@@ -50,6 +50,10 @@ ORDER: dict[str, tuple[Name, Name]] = {
     "the job finds etcd": (JOB, ETCD),
     "the controller finds the definition of its jobs": (CONTROLLER, DEFINITION),
     "the controller may read its jobs": (CONTROLLER, RIGHTS),
+    "users have rights on jobs": (
+        CONTROLLER,
+        ("kubernetes:rbac.authorization.k8s.io/v1:ClusterRole", "elasticjobs-edit"),
+    ),
     "the job finds its controller": (JOB, CONTROLLER),
     "the job grows when its nodes are there": (JOB, WORKER_NODES),
     "nodes with GPUs come when the dataset is there": (WORKER_NODES, DATASET),

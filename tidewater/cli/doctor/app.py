@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.text import Text
 
 from tidewater.cli.doctor import account, cluster, jobs, machine, operator
+from tidewater.cli.doctor.autoscalers import autoscalers
 from tidewater.cli.doctor.place import Place, RealTools
 from tidewater.cli.doctor.results import Check, Outcome, Result, fix, skipped, unchecked
 from tidewater.cli.errors import EXIT_ERROR, TimeoutReached
@@ -56,6 +57,7 @@ CHECKS = (
     Check(ELASTICJOB, "leader", operator.leader, needs="controller", seconds=20),
     Check(ELASTICJOB, "etcd", jobs.etcd, needs="CRD", seconds=10),
     Check(ELASTICJOB, "jobs", jobs.waiting, needs="CRD", seconds=10),
+    Check(ELASTICJOB, "autoscalers", autoscalers, needs="CRD", seconds=10),
 )
 Ends = Mapping[str, "Future[Result]"]
 
