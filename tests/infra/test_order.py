@@ -29,6 +29,7 @@ DATASET = ("kubernetes:batch/v1:Job", "job-dataset")
 JOB = ("kubernetes:elastic.pytorch.org/v1alpha1:ElasticJob", "")
 DEFINITION = ("kubernetes:apiextensions.k8s.io/v1:CustomResourceDefinition", "")
 RIGHTS = ("kubernetes:rbac.authorization.k8s.io/v1:ClusterRoleBinding", "tidewater-controller")
+USERS_RIGHTS = ("kubernetes:rbac.authorization.k8s.io/v1:ClusterRole", "elasticjobs-edit")
 CONTROLLER = ("kubernetes:apps/v1:Deployment", "tidewater-controller")
 ETCD = ("kubernetes:apps/v1:StatefulSet", "etcd")
 CODE = ("aws:s3/bucketObjectv2:BucketObjectv2", "")
@@ -50,10 +51,7 @@ ORDER: dict[str, tuple[Name, Name]] = {
     "the job finds etcd": (JOB, ETCD),
     "the controller finds the definition of its jobs": (CONTROLLER, DEFINITION),
     "the controller may read its jobs": (CONTROLLER, RIGHTS),
-    "users have rights on jobs": (
-        CONTROLLER,
-        ("kubernetes:rbac.authorization.k8s.io/v1:ClusterRole", "elasticjobs-edit"),
-    ),
+    "users have rights on jobs": (CONTROLLER, USERS_RIGHTS),
     "the job finds its controller": (JOB, CONTROLLER),
     "the job grows when its nodes are there": (JOB, WORKER_NODES),
     "nodes with GPUs come when the dataset is there": (WORKER_NODES, DATASET),
