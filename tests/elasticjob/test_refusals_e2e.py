@@ -62,6 +62,13 @@ def test_what_the_old_controller_accepted_and_what_is_new_is_accepted(
     codec.job_of(answer)
 
 
+def test_a_generated_name_may_be_as_long_as_the_api_server_makes_it(server: Plane) -> None:
+    generated = {"metadata/name": ABSENT, "metadata/generateName": f"1.{'a' * 200}-"}
+    status, answer = server.request("POST", f"{JOBS}?dryRun=All", job(generated))
+    assert status == HTTPStatus.CREATED, answer
+    assert len(names.service_name(codec.job_of(answer).name)) <= len(answer["metadata"]["name"]) == 63
+
+
 def test_a_template_is_stored_as_it_was_written(stored: Manifest) -> None:
     assert stored["spec"]["replicaSpecs"]["Worker"]["template"] == job()["spec"]["replicaSpecs"]["Worker"]["template"]
 
