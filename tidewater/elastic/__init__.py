@@ -6,8 +6,8 @@ only what is in the lines below it:
 
     runtime      command line -> session -> loop; `main` has the other commands
     session/     the training of one worker, from joining the others to the exit code
-    torchrun/    etcd v3 as a rendezvous for plain torchrun     method/      how the model learns
     buffers/     what passes change besides gradients
+    torchrun/    etcd v3 as a rendezvous for plain torchrun     method/      how the model learns
     group/       the process group of torch, formed again in the process
     peer/        state and signs of life from worker to worker
     membership/  who trains together                            data/        which samples, in which order

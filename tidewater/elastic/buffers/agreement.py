@@ -28,7 +28,7 @@ import torch
 from torch import Tensor, nn
 
 from tidewater.elastic.buffers.combining import Part, Rule, decode, encode, rule_of
-from tidewater.elastic.buffers.slots import Empty, Slots, Value, differ
+from tidewater.elastic.buffers.slots import Attributes, Empty, Slots, Value, differ
 from tidewater.elastic.errors import ConfigError
 from tidewater.elastic.group.ballot import SEAL, seal
 from tidewater.elastic.group.group import Group, await_all
@@ -52,6 +52,10 @@ class Buffers:
         """What all ranks expect to be changed."""
         self._taken: dict[str, Value] | None = None
         """What passes have changed."""
+        self._undone: Attributes = {}
+        """What these passes have set attributes to."""
+        self._taking = False
+        """Whether something was taken since the agreed state was put back."""
         self._share = 0.0
         self._sent: tuple[Any, Tensor, list[Part]] | None = None
         """The sum that is under way."""
@@ -62,15 +66,17 @@ class Buffers:
         self._slots.thorough = self._steps < _THOROUGH_STEPS
         self._steps += 1
         self._slots.note()
-        self._taken = None
+        self.forget()
 
     def take(self) -> None:
         """Copy what passes have changed since ``begin``."""
-        self._taken = self._slots.changed()
+        self._taken, self._taking = self._slots.changed(), True
 
     def restore(self) -> None:
         """Put the agreed state back."""
-        self._slots.restore()
+        undone = self._slots.restore()
+        if self._taking:
+            self._undone, self._taking = undone, False
 
     def resume(self) -> None:
         """Go on from what was taken last; ``begin`` if nothing was."""
@@ -78,10 +84,11 @@ class Buffers:
             self.begin()
         else:
             self._slots.put(self._taken)
+            self._slots.redo(self._undone)
 
     def forget(self) -> None:
         """Drop what was taken."""
-        self._taken = None
+        self._taken, self._undone, self._taking = None, {}, False
 
     @contextlib.contextmanager
     def unchanged(self) -> Iterator[None]:
@@ -138,9 +145,11 @@ class Buffers:
         return values
 
     def apply(self, values: Mapping[str, Value]) -> None:
-        """Give the model these values."""
+        """Give the model these values, and its modules the attributes that passes of this rank's samples have set."""
         self._slots.put(values)
-        self._taken = None
+        if self._share:
+            self._slots.redo(self._undone)
+        self.forget()
 
     def _enter(self) -> None:
         """Expect nothing if this is another generation than before."""

@@ -14,6 +14,9 @@ Looking costs nothing for a buffer that is not changed: torch counts what is wri
 not count what batch normalization writes to its running statistics, and writes with ``buffer.data.mul_(0.9)``. The
 former are known here; the latter are found by comparing all bits, while ``thorough`` is set. From then on such a buffer
 passes for changed.
+
+Plain attributes of a module may say what its buffers contain, such as the length of a cached table. So where a buffer
+is restored, the attributes of its module are, too.
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ from torch.nn.modules.batchnorm import _NormBase
 
 from tidewater.elastic.compiled import plain
 from tidewater.elastic.errors import ConfigError
+from tidewater.elastic.method.modules import bindings, redo, undo
 
 
 class Empty(Enum):
@@ -40,6 +44,8 @@ class Empty(Enum):
 
 
 Value = Tensor | Empty
+Attributes = dict[str, dict[str, Any]]
+"""Plain attributes of modules, by the module's name and their own."""
 
 _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 """By size in bytes."""
@@ -69,10 +75,12 @@ class Slots:
         self._modules: dict[str, nn.Module] = {}
         self.held: dict[str, Held] = {}
         self.thorough = False
-        """Whether to compare all bits."""
+        """Whether to compare all bits, and to note attributes also of modules without buffers and of torch's own."""
         self._uncounted: set[str] = set()
         """Buffers that are written to without torch's counting it. They pass for changed, because to compare them in
         every step a GPU would have to be waited for."""
+        self._bindings: Attributes = {}
+        """The attributes of the modules as they were with the agreed values."""
 
     def find(self) -> None:
         """Find the model's modules, and forget how their buffers are written to."""
@@ -103,16 +111,25 @@ class Slots:
             noted[name] = held
         _copy(pairs)
         self.held = noted
+        self._bindings = {
+            name: bindings(module)
+            for name, module in self._modules.items()
+            if self.thorough or (module._buffers and not type(module).__module__.startswith(nn.modules.__name__))
+        }
 
     def changed(self) -> dict[str, Value]:
         """Return copies of the values that may differ from the agreed ones."""
         return {name: _copied(value) for name, value in self._different()}
 
-    def restore(self) -> None:
-        """Put the agreed values back: the tensors that were there, with the content that they had."""
+    def restore(self) -> Attributes:
+        """Put the agreed values back: the tensors that were there, with the content that they had.
+
+        Put back the attributes of their modules, too. Return what they were, for ``redo``.
+        """
         pairs: list[tuple[Tensor, Tensor]] = []
         again: list[Held] = []
-        for name, value in list(self._different()):
+        different = list(self._different())
+        for name, value in different:
             held = self.held.get(name) or Held(Empty.ABSENT)
             if value is not held.value:
                 self._bind(name, held.value)
@@ -122,6 +139,13 @@ class Slots:
         _copy(pairs)
         for held in again:
             held.version = _version(held.value)
+        owners = {name.rpartition(".")[0] for name, _ in different} & self._bindings.keys()
+        return {owner: undo(self._modules[owner], self._bindings[owner]) for owner in owners}
+
+    def redo(self, undone: Attributes) -> None:
+        """Set attributes again that were undone, but not those that the script has set since."""
+        for owner, values in undone.items():
+            redo(self._modules[owner], values, self._bindings[owner])
 
     def put(self, values: Mapping[str, Value]) -> None:
         """Give the slots these values. A tensor of the same shape and type is kept, and written to.

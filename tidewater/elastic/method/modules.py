@@ -119,6 +119,13 @@ def undo(module: nn.Module, values: Mapping[str, Any]) -> dict[str, Any]:
     return rebind(module, {**dict.fromkeys(present, _MISSING), **values})
 
 
+def redo(module: nn.Module, undone: Mapping[str, Any], values: Mapping[str, Any]) -> None:
+    """Reverse an ``undo`` to ``values`` that has returned ``undone``, where nothing else was assigned since."""
+    present = vars(module)
+    unchanged = (name for name in undone if present.get(name, _MISSING) is values.get(name, _MISSING))
+    rebind(module, {name: undone[name] for name in unchanged})
+
+
 def rebind(module: nn.Module, values: Mapping[str, Any]) -> dict[str, Any]:
     """Give a module these attributes. Return the values before, of those that differ."""
     present = vars(module)
