@@ -61,3 +61,48 @@ def test_a_learning_rate_that_the_hook_before_a_step_sets_counts_for_that_step_o
     used = [trainee.train([batch], factor)[0] for batch, factor in zip(batches(3), factors, strict=True)]
     assert used == pytest.approx(rates)
     assert [each["lr"] for each in trainee.groups()] == [0.1]
+
+
+def lowered(group: Group) -> Trainee:
+    """Return a training with 0.1 and 0.3, which on_step has lowered to a tenth."""
+    trainee = Trainee(group, lambda model: {"optimizer": two_groups(model, 0.1)})
+    trainee.train(batches(2))
+    for settings in trainee.state.optimizers.groups():
+        settings["lr"] *= 0.1
+    trainee.train(batches(1))
+    return trainee
+
+
+def two_groups(model: Any, lr: float) -> SGD:
+    return SGD([{"params": model[0].parameters()}, {"params": model[2].parameters(), "lr": 0.3}], lr=lr)
+
+
+@pytest.mark.parametrize(
+    ("lr", "rates"),
+    [
+        pytest.param(0.1, [0.01, 0.03], id="the script is unchanged"),
+        pytest.param(0.05, [0.05, 0.03], id="a person has changed that of one group"),
+    ],
+)
+def test_a_learning_rate_that_on_step_has_lowered_holds_on_resume_unless_the_script_has_another_one(
+    group: Group, lr: float, rates: list[float]
+) -> None:
+    tree = lowered(group).state.tree()
+    for _ in range(2):  # also from a checkpoint of the resumed job
+        again = Trainee(group, lambda model: {"optimizer": two_groups(model, lr)})
+        again.state.resume(tree)
+        assert [each["lr"] for each in again.groups()] == pytest.approx(rates)
+        tree = again.state.tree()
+
+
+def test_on_resume_a_scheduler_decides_on_the_learning_rate_and_not_what_on_step_has_set(group: Group) -> None:
+    def build(model: nn.Module) -> dict[str, Any]:
+        sgd = sgd_of(model)
+        return {"optimizer": sgd, "scheduler": lr_scheduler.ExponentialLR(sgd, 0.7)}
+
+    before, after = Trainee(group, build), Trainee(group, build)
+    before.train(batches(2))
+    for settings in before.state.optimizers.groups():
+        settings["lr"] = 0.001
+    after.state.resume(before.state.tree())
+    assert [each["lr"] for each in after.groups()] == pytest.approx([0.1 * 0.7**2])

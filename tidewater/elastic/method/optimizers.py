@@ -8,8 +8,9 @@
 
 On resume a person may have changed the script: another learning rate, weight decay or schedule must take effect. So
 hyperparameters come from the script then, and schedulers are stepped forward from their beginning to the step where
-training continues. A worker that joins running training gets everything from its peer instead, also what ``on_step``
-has changed.
+training continues. A learning rate that no scheduler drives, and that the script still begins with, is that of the
+checkpoint: ``on_step`` may have lowered it. A worker that joins running training gets everything from its peer
+instead, also what ``on_step`` has changed.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ class Optimizers:
             )
         )
         """The parameter groups and the schedulers as the script has made them."""
+        self._script_lr = [[float(settings["lr"]) for settings in groups] for groups in self._initial[0]]
 
     def groups(self) -> Iterator[dict[str, Any]]:
         """Yield the parameter groups of all optimizers."""
@@ -104,6 +106,7 @@ class Optimizers:
         return {
             "optimizers": [self._tree_of(optimizer) for optimizer in self._optimizers],
             "schedulers": [scheduler.state_dict() for scheduler in self._schedulers],
+            "script_lr": self._script_lr,
         }
 
     def load(self, tree: Tree) -> None:
@@ -130,10 +133,10 @@ class Optimizers:
             )
         groups, schedulers = copy.deepcopy(self._initial)
         for index, optimizer in enumerate(self._optimizers):
-            stored = {} if difference else tree["optimizers"][index]
-            for own, theirs in zip(groups[index], stored.get("param_groups", ()), strict=False):
-                own.update({name: theirs[name] for name in theirs if _is_counted(optimizer, name, own)})
-            _load(optimizer, {"state": stored.get("state", {}), "param_groups": groups[index]})
+            stored = {"state": {}} if difference else tree["optimizers"][index]
+            if not difference:
+                self._keep(optimizer, groups[index], stored["param_groups"], tree["script_lr"][index])
+            _load(optimizer, {"state": stored["state"], "param_groups": groups[index]})
         for scheduler, state in zip(self._schedulers, schedulers, strict=True):
             scheduler.load_state_dict(state)
         with warnings.catch_warnings():  # torch warns of schedulers that are stepped before their optimizer
@@ -141,6 +144,17 @@ class Optimizers:
             for _ in range(step):
                 self._step_schedulers()
         return not difference
+
+    def _keep(
+        self, optimizer: Optimizer, groups: list[Tree], stored: Sequence[Tree], script_lr: Sequence[float]
+    ) -> None:
+        """Change the script's parameter groups to what they are on resume, after a script with those learning rates."""
+        scheduled = any(scheduler.optimizer is optimizer for scheduler in self._schedulers)
+        for own, theirs, lr in zip(groups, stored, script_lr, strict=True):
+            kept = {name for name in theirs if _is_counted(optimizer, name, own)}
+            if not scheduled and float(own["lr"]) == lr:
+                kept.add("lr")
+            own.update({name: theirs[name] for name in kept})
 
     def _step_optimizers(self) -> None:
         """Step every optimizer. The scaler accepts none without gradients, and no update if all are without."""
