@@ -348,11 +348,6 @@ def test_a_schedule_and_a_scheduler_together_are_refused(group: Group) -> None:
         Trainee(group, lambda model: {**with_scheduler(SCHEDULERS["StepLR"])(model), "schedule": lambda done: done})
 
 
-def test_a_scheduler_that_needs_a_metric_is_refused_by_name(group: Group) -> None:
-    with pytest.raises(ConfigError, match="ReduceLROnPlateau, which needs a metric"):
-        Trainee(group, with_scheduler(lr_scheduler.ReduceLROnPlateau))
-
-
 def test_a_scheduler_of_another_optimizer_is_refused_by_name(group: Group) -> None:
     def build(model: nn.Module) -> dict[str, Any]:
         return {"optimizer": sgd_of(model), "scheduler": lr_scheduler.StepLR(sgd_of(model), 2)}

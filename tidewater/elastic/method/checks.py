@@ -15,7 +15,7 @@ from torch.optim.lr_scheduler import OneCycleLR
 from tidewater.elastic.config import Config
 from tidewater.elastic.data.stream import is_stream, length
 from tidewater.elastic.errors import ConfigError
-from tidewater.elastic.method.optimizers import several
+from tidewater.elastic.method.optimizers import plateaus, several
 from tidewater.elastic.training import Training, constant
 
 
@@ -45,6 +45,11 @@ def check(training: Training, config: Config) -> None:
         raise ConfigError(
             "the training has validation but no score, so nothing would be evaluated: give it score(model, batch), "
             "which returns the sum over the batch, or leave validation out"
+        )
+    if plateaus(several(training.scheduler)) and not config.evaluate_every:
+        raise ConfigError(
+            "the training's scheduler is a ReduceLROnPlateau, which is stepped with the score of each evaluation, and "
+            "--evaluate-every is 0, so that there is one evaluation, at the end: give --evaluate-every 1, for example"
         )
     for scheduler in several(training.scheduler):
         if isinstance(scheduler, OneCycleLR):

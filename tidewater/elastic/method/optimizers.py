@@ -8,9 +8,9 @@
 
 On resume a person may have changed the script: another learning rate, weight decay or schedule must take effect. So
 hyperparameters come from the script then, and schedulers are stepped forward from their beginning to the step where
-training continues. A learning rate that no scheduler drives, and that the script still begins with, is that of the
-checkpoint: ``on_step`` may have lowered it. A worker that joins running training gets everything from its peer
-instead, also what ``on_step`` has changed.
+training continues. A ReduceLROnPlateau continues where it was. A learning rate that no other scheduler drives, and that
+the script still begins with, is that of the checkpoint: ``on_step`` or a ReduceLROnPlateau may have lowered it. A
+worker that joins running training gets everything from its peer instead, also what ``on_step`` has changed.
 """
 
 from __future__ import annotations
@@ -29,9 +29,12 @@ from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from tidewater.elastic.compiled import plain
 from tidewater.elastic.errors import ConfigError, RecordError
-from tidewater.elastic.training import AnyTraining, constant
+from tidewater.elastic.training import AnyTraining, Training, constant
 
 Tree = dict[str, Any]
+
+_COUNTED = ("best", "num_bad_epochs", "cooldown_counter", "last_epoch")
+"""What a ReduceLROnPlateau counts. The rest of its state is of the script."""
 
 
 class Optimizers:
@@ -40,6 +43,8 @@ class Optimizers:
     def __init__(self, training: AnyTraining, scaler: torch.amp.GradScaler) -> None:
         self._optimizers: tuple[Optimizer, ...] = several(training.optimizer)
         self._schedulers: tuple[LRScheduler, ...] = several(training.scheduler)
+        self._plateaus = plateaus(self._schedulers)
+        self._stepped = [each for each in self._schedulers if each not in self._plateaus]
         self._model, self._before_step, self._scaler = training.model, training.before_step, scaler
         _check_optimizers(training, self._optimizers)
         _check_schedulers(training, self._optimizers, self._schedulers)
@@ -101,6 +106,11 @@ class Optimizers:
         self._step_schedulers()
         return used
 
+    def scored(self, score: float) -> None:
+        """Step the schedulers that need a metric."""
+        for plateau in self._plateaus:
+            plateau.step(score)
+
     def tree(self) -> Tree:
         """Return the state; it refers to the live tensors."""
         return {
@@ -139,6 +149,10 @@ class Optimizers:
             _load(optimizer, {"state": stored["state"], "param_groups": groups[index]})
         for scheduler, state in zip(self._schedulers, schedulers, strict=True):
             scheduler.load_state_dict(state)
+        counted = [] if difference else [state for state in tree["schedulers"] if "num_bad_epochs" in state]
+        for plateau, state in zip(self._plateaus, counted, strict=False):
+            if state["mode"] == plateau.mode:
+                plateau.load_state_dict({name: state[name] for name in _COUNTED})
         with warnings.catch_warnings():  # torch warns of schedulers that are stepped before their optimizer
             warnings.simplefilter("ignore", UserWarning)
             for _ in range(step):
@@ -149,7 +163,7 @@ class Optimizers:
         self, optimizer: Optimizer, groups: list[Tree], stored: Sequence[Tree], script_lr: Sequence[float]
     ) -> None:
         """Change the script's parameter groups to what they are on resume, after a script with those learning rates."""
-        scheduled = any(scheduler.optimizer is optimizer for scheduler in self._schedulers)
+        scheduled = any(scheduler.optimizer is optimizer for scheduler in self._stepped)
         for own, theirs, lr in zip(groups, stored, script_lr, strict=True):
             kept = {name for name in theirs if _is_counted(optimizer, name, own)}
             if not scheduled and float(own["lr"]) == lr:
@@ -168,7 +182,7 @@ class Optimizers:
             self._scaler.update()
 
     def _step_schedulers(self) -> None:
-        for scheduler in self._schedulers:
+        for scheduler in self._stepped:
             try:
                 scheduler.step()
             except ValueError as error:  # OneCycleLR after its total_steps
@@ -209,6 +223,11 @@ class Optimizers:
 def several(given: Any) -> tuple[Any, ...]:
     """Return what a training gives as one object or as a sequence."""
     return tuple(given) if isinstance(given, Sequence) else (given,)
+
+
+def plateaus(schedulers: Sequence[LRScheduler]) -> list[ReduceLROnPlateau]:
+    """Return the schedulers that are stepped with the score of each evaluation."""
+    return [each for each in schedulers if isinstance(each, ReduceLROnPlateau)]
 
 
 def _has_gradients(optimizer: Optimizer) -> bool:
@@ -286,14 +305,22 @@ def _check_optimizers(training: AnyTraining, optimizers: Sequence[Optimizer]) ->
 def _check_schedulers(
     training: AnyTraining, optimizers: Sequence[Optimizer], schedulers: Sequence[LRScheduler]
 ) -> None:
-    if schedulers and training.schedule is not constant:
+    metered = plateaus(schedulers)
+    if len(schedulers) > len(metered) and training.schedule is not constant:
         raise ConfigError("the training has a schedule and a scheduler: give one of them")
+    evaluated = isinstance(training, Training) and training.score is not None and training.validation is not None
+    if metered and not evaluated:
+        raise ConfigError(
+            "the training's scheduler is a ReduceLROnPlateau, which is stepped with the score of each evaluation, and "
+            "nothing is evaluated: give validation and score; or step it with a metric of your own in on_step, and put "
+            "it into stateful"
+        )
     for scheduler in schedulers:
         name = type(scheduler).__name__
-        if isinstance(scheduler, ReduceLROnPlateau):
-            raise ConfigError(
-                "the training's scheduler is a ReduceLROnPlateau, which needs a metric: schedulers are stepped after "
-                "every step, and there is no metric then; step it in on_step and put it into stateful"
-            )
         if not any(scheduler.optimizer is each for each in optimizers):
             raise ConfigError(f"the training's scheduler, {name}, is of another optimizer than the training's")
+        if scheduler not in metered and any(scheduler.optimizer is each.optimizer for each in metered):
+            raise ConfigError(
+                f"the training has a ReduceLROnPlateau and a {name} for one optimizer, of which the second would undo "
+                "the first on resume: use schedule for a warm-up"
+            )

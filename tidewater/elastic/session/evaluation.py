@@ -97,6 +97,7 @@ class Evaluation:
         check()  # before the result counts: this process may have been frozen in a round
         if total:
             state.accuracy = self._sum / total
+            state.optimizers.scored(state.accuracy)
             if seat.rank == 0:
                 self._log.event("evaluated", epoch=state.cursor.epoch, step=state.step, accuracy=state.accuracy)
         state.evaluated = state.step

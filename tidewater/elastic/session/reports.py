@@ -125,7 +125,8 @@ class Reports:
                 self._tell()
         else:
             mine = None
-        if state.present and state.step and state.history.values() == tree.get("history"):
+        same = state.history.values() == tree.get("history") and state.evaluated == tree.get("evaluated")
+        if state.present and state.step and same:
             # The same step of the same generation. Only whether it is reported may differ, as the stateful objects do.
             state.take_position(tree)
             return None
