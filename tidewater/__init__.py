@@ -25,11 +25,13 @@ if TYPE_CHECKING:
     from tidewater.elastic.config import Config
     from tidewater.elastic.errors import ConfigError
     from tidewater.elastic.runtime import run
-    from tidewater.elastic.training import Report, Training
+    from tidewater.elastic.training import Evaluated, Report, Stop, Training
 
-__all__ = ["Config", "ConfigError", "Report", "Training", "run"]
+__all__ = ["Config", "ConfigError", "Evaluated", "Report", "Stop", "Training", "run"]
 
-_HOME = {"Config": "config", "ConfigError": "errors", "Report": "training", "Training": "training", "run": "runtime"}
+_HOME = {"Config": "config", "ConfigError": "errors", "run": "runtime"} | dict.fromkeys(
+    ("Evaluated", "Report", "Stop", "Training"), "training"
+)
 
 
 def __getattr__(name: str) -> Any:

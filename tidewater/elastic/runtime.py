@@ -21,16 +21,21 @@ from tidewater.elastic.errors import ConfigError, Diverged, Drifted, RecordError
 from tidewater.elastic.launch import launcher, program
 from tidewater.elastic.observe.log import Value
 from tidewater.elastic.session.assembly import Content, Ended, open_session
-from tidewater.elastic.training import Report, Training, ignore
+from tidewater.elastic.training import Evaluated, Report, Stop, Training, ignore
 
 if TYPE_CHECKING:
     import torch
 
     from tidewater.elastic.data.loader import Loader
     from tidewater.elastic.session.session import Session
-    from tidewater.elastic.session.worker import Material
+    from tidewater.elastic.session.worker import Material, Requests
 
 Build = Callable[[Config], Training]
+
+_STOP = (
+    "to end training with a final checkpoint, raise tidewater.Stop(reason) in on_step or on_evaluation; to end with an "
+    "error, raise another exception. The last checkpoint is kept"
+)
 
 
 def run(build: Build, argv: Sequence[str] | None = None, *, flags: AddFlags = no_flags) -> int:
@@ -71,6 +76,12 @@ def _train(config: Config, build: Build) -> int:
             return session.end()
     except Ended as ended:
         return ended.code
+    except Stop as error:
+        raise ConfigError(f"the script has raised tidewater.Stop({error}) elsewhere: {_STOP}") from error
+    except SystemExit as error:
+        if error.code:
+            raise
+        raise ConfigError(f"the script has called sys.exit(0), and the job is not finished: {_STOP}") from error
     finally:
         script.close()
 
@@ -80,6 +91,7 @@ class _Script:
 
     def __init__(self, build: Build) -> None:
         self._build = build
+        self.requests: Requests
         self._training: Training
         self._loader: Loader | None = None
         self.material: Material
@@ -102,7 +114,7 @@ class _Script:
         torch.set_num_threads(config.threads)
         seed_script(config.seed)
         device = torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
-        training = self._training = _drawing_alike(self._build(config), config.seed, device)
+        training = self._training = self.hooked(config, device)
         check(training, config)
         settings = LoaderSettings(config.seed, config.data_workers, config.prefetch)
         # Before all threads and sockets, because it forks the processes that prepare data.
@@ -132,24 +144,34 @@ class _Script:
         config, worker, training = session.config, session.worker, self._training
         assert self._loader is not None
         stepper = Stepper(training, worker.state, worker.group, amp=config.amp, seed=config.seed)
-        self.material = Material(training, stepper, self._loader, length(training.dataset))
+        self.material = Material(training, stepper, self._loader, length(training.dataset), self.requests)
         warm_up(worker, self.material, session.log, most=config.step_size(1))
+
+    def hooked(self, config: Config, device: torch.device) -> Training:
+        """Build the training. Its hooks draw the same random numbers in all workers, and their requests are noted."""
+        from tidewater.elastic.data.seeds import drawn_alike
+        from tidewater.elastic.session.worker import Requests
+
+        training, requests = self._build(config), Requests()
+
+        def called(name: str, hook: Callable[[Any], None]) -> Callable[[Any], None]:
+            def call(report: Report | Evaluated) -> None:
+                try:
+                    with drawn_alike(config.seed, name, report.step, device):
+                        hook(report)
+                except Stop as stop:
+                    requests.stop = requests.stop or str(stop) or "no reason was given"
+
+            return hook if hook is ignore else call
+
+        self.requests = requests
+        on_evaluation = called("on_evaluation", training.on_evaluation)
+        return replace(training, on_step=called("on_step", training.on_step), on_evaluation=on_evaluation)
 
     def close(self) -> None:
         """End the processes that prepare data."""
         if self._loader is not None:
             self._loader.close()
-
-
-def _drawing_alike(training: Training, seed: int, device: torch.device) -> Training:
-    """Return the training with an ``on_step`` that draws the same random numbers in all workers."""
-    from tidewater.elastic.data.seeds import drawn_alike
-
-    def on_step(report: Report) -> None:
-        with drawn_alike(seed, "on_step", report.step, device):
-            training.on_step(report)
-
-    return training if training.on_step is ignore else replace(training, on_step=on_step)
 
 
 def _alike(config: Config, training: Training) -> Mapping[str, Value]:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     import torch
@@ -52,12 +52,33 @@ class Report:
     """``step_seconds`` plus the wait for ``--min-step-seconds`` before it."""
 
 
+@dataclass(frozen=True)
+class Evaluated:
+    """One evaluation of the model, with the same result in all workers."""
+
+    step: int
+    """The model is as after this step."""
+    epoch: int
+    """Number of finished epochs."""
+    score: float
+    """Mean over the validation data."""
+
+
+class Stop(Exception):
+    """Raised by ``on_step`` or ``on_evaluation``, with the reason, to end the training of all workers.
+
+    If one worker raises it, all end with the same state: the job is finished, with an evaluation and a final
+    checkpoint, and each worker returns the exit code 0. After ``on_evaluation`` no further step is made, after
+    ``on_step`` at most two, because the others learn of it with their next sums.
+    """
+
+
 def constant(progress: float) -> float:
     """Return 1: this schedule does not change the learning rate."""
     return 1.0
 
 
-def ignore(report: Report) -> None:
+def ignore(report: object) -> None:
     """Do nothing with the report."""
 
 
@@ -96,17 +117,21 @@ class Training:
     score: Callable[[torch.nn.Module, Any], torch.Tensor] | None = None
     """``score(model, batch)``: the sum over the batch, such as the number of correct answers. The total over
     ``validation``, divided by its length, is reported as accuracy."""
+    keep_best: Literal["", "max", "min"] = ""
+    """Keep the checkpoint with the highest (``max``) or lowest (``min``) score, in addition to the newest ones."""
     collate: Callable[[list[Any]], Any] | None = None
     """torch's ``default_collate`` unless given."""
     stateful: Mapping[str, Any] = field(default_factory=dict)
     """Further objects with ``state_dict`` and ``load_state_dict`` that belong to the state, for example an average of
     the weights. ``docs/training.md`` says which values can be stored. They must change only in ``on_step``, by every
-    report, and in the same way in all workers: not by a report's rank, samples or seconds."""
+    report, and in ``on_evaluation``, and in the same way in all workers: not by a report's rank, samples or seconds."""
     on_step: Callable[[Report], None] = ignore
     """Called once for every final step, in order, in each worker that took part in it, has its result and is still
     running; the model is as after that step. A worker that gets the state after a step while it is not reported yet is
     called too, with rank -1 and no samples, so that its ``stateful`` objects change alike. If all workers were lost,
-    steps since the checkpoint are repeated, and reported again."""
+    steps since the checkpoint are repeated, and reported again. Raise ``Stop`` to end training."""
+    on_evaluation: Callable[[Evaluated], None] = ignore
+    """Called after every evaluation, in each worker that took part in its end. Raise ``Stop`` to end training."""
 
 
 @dataclass(frozen=True)

@@ -139,6 +139,26 @@ def test_validation_data_that_nothing_evaluates_are_refused() -> None:
         check(training(TensorDataset(torch.zeros(1)), validation=TensorDataset(torch.zeros(1))), CONFIG)
 
 
+@pytest.mark.parametrize(
+    ("given", "flags", "named"),
+    [
+        ({"keep_best": "best"}, ("--evaluate-every", "1"), r"keep_best is 'best': give \"max\" if the highest"),
+        ({"keep_best": "max"}, ("--evaluate-every", "1"), r"keep_best is 'max', and nothing is evaluated: give valid"),
+        ({"keep_best": "min", "validation": [1], "score": max}, (), r"keep_best is 'min', and --evaluate-every is 0"),
+    ],
+    ids=["another-word", "no-validation", "one-evaluation"],
+)
+def test_a_best_checkpoint_that_nothing_decides_on_is_refused(
+    given: dict[str, Any], flags: tuple[str, ...], named: str
+) -> None:
+    with pytest.raises(ConfigError, match=named):
+        check(training(TensorDataset(torch.zeros(1)), **given), config(*flags))
+    check(
+        training(TensorDataset(torch.zeros(1)), validation=[1], score=max, keep_best="max"),
+        config("--evaluate-every", "1"),
+    )
+
+
 @pytest.mark.parametrize("stages", [("Formatted", "Buffer"), ("Cycling", "Mapped", "Buffer"), ("Mapped",)])
 def test_a_hugging_face_stream_with_a_shuffle_buffer_is_refused_by_name(stages: tuple[str, ...]) -> None:
     stage: Any = None

@@ -68,6 +68,7 @@ class World:
         state = SimpleNamespace(
             step=28,
             accuracy=0.9,
+            score=None,
             history=FINAL,
             saved_tree=lambda: small(28),
             check=self._check_state,

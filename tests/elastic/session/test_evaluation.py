@@ -21,7 +21,7 @@ from tidewater.elastic.group.group import Group
 from tidewater.elastic.observe.log import Log
 from tidewater.elastic.runtime import _Script
 from tidewater.elastic.session.evaluation import ROUND, Evaluation, Seat
-from tidewater.elastic.training import Training
+from tidewater.elastic.training import Training, ignore
 
 
 @given(start=st.integers(0, 500), total=st.integers(1, 500), size=st.integers(1, 5))
@@ -54,7 +54,7 @@ def test_an_evaluation_leaves_each_module_in_the_mode_that_the_script_has_set(gr
         return found
 
     worker: Any = SimpleNamespace(state=state, group=group, metrics=SimpleNamespace(evaluated=lambda seconds: None))
-    training = SimpleNamespace(model=model, validation=[1, 2], score=score)
+    training = SimpleNamespace(model=model, validation=[1, 2], score=score, on_evaluation=ignore)
     loader = SimpleNamespace(validation=lambda parts: iter([torch.ones(2, 2)]))
     material: Any = SimpleNamespace(training=training, stepper=stepper, loader=loader)
     never = lambda: False  # noqa: E731

@@ -78,6 +78,9 @@ class World:
             cursor=Cursor(1, 0),
             evaluated=0,
             accuracy=None,
+            scored=lambda accuracy: setattr(self.state, "accuracy", accuracy),
+            score=None,
+            stopped=False,
             micro_batch=4,
             history=at(28, 4),
             saved_tree=lambda: small(28),
@@ -142,7 +145,9 @@ class World:
 
     def _material(self) -> Any:
         return SimpleNamespace(
-            training=SimpleNamespace(model=None, validation=[1], score=lambda model, batch: 1.0),
+            training=SimpleNamespace(
+                model=None, validation=[1], score=lambda model, batch: 1.0, on_evaluation=lambda evaluated: None
+            ),
             loader=SimpleNamespace(start=lambda place: None, validation=lambda shares: iter([[1.0]])),
             stepper=SimpleNamespace(precision=torch.no_grad, evaluating=nullcontext),
         )

@@ -62,6 +62,7 @@ class Leaver:
             history=at(28, 4),
             cursor=SimpleNamespace(offset=4),
             saved_tree=lambda: self.state,
+            score=None,
             model=torch.nn.Linear(1, 1),
             finite=frozenset({"weight", "bias"}),
             pending=LAST,

@@ -21,7 +21,7 @@ def config(*flags: str) -> Config:
 
 
 def at(step: int, epoch: int, offset: int = 0) -> Any:
-    return SimpleNamespace(step=step, cursor=Cursor(epoch, offset))
+    return SimpleNamespace(step=step, cursor=Cursor(epoch, offset), stopped=False)
 
 
 def test_training_ends_after_its_epochs() -> None:

@@ -62,7 +62,7 @@ class Worker:
             training=training,
             metrics=SimpleNamespace(committed=lambda report: self.counted.append(report.step)),
             checkpoints=SimpleNamespace(
-                save=lambda step, tree: self.saved.append(copy.deepcopy(tree)),
+                save=lambda step, tree, **_: self.saved.append(copy.deepcopy(tree)),
                 failed=lambda step, error: self.failed.append(step),
             ),
         )

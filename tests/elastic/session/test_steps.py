@@ -15,6 +15,7 @@ from tidewater.elastic.errors import Diverged, GroupBroken
 from tidewater.elastic.session.loop import Loop
 from tidewater.elastic.session.session import Meeting, Share
 from tidewater.elastic.session.step import Outcome
+from tidewater.elastic.session.worker import Requests
 
 TOTAL = 4
 """Steps of the job, which have one sample each."""
@@ -27,7 +28,13 @@ class Session:
         self._fails, self._everyone_knows, self._differs = list(fails), everyone_knows, differs
         self.told: list[str] = []
         self.state = SimpleNamespace(
-            cursor=Cursor(), step=0, micro_batch=1, evaluated=0, suspect=False, tensors=lambda: [torch.ones(3)]
+            cursor=Cursor(),
+            step=0,
+            micro_batch=1,
+            evaluated=0,
+            stopped=False,
+            suspect=False,
+            tensors=lambda: [torch.ones(3)],
         )
         self.worker: Any = SimpleNamespace(state=self.state, group=SimpleNamespace(device=torch.device("cpu")))
         self.config: Any = SimpleNamespace(
@@ -93,7 +100,9 @@ class Loader:
 
 
 def trained(session: Any) -> list[str]:
-    material: Any = SimpleNamespace(training=SimpleNamespace(score=None), loader=Loader(), stepper=None, total=TOTAL)
+    material: Any = SimpleNamespace(
+        training=SimpleNamespace(score=None), loader=Loader(), stepper=None, total=TOTAL, requests=Requests()
+    )
     loop = Loop(session, material)
     for prepared in loop.steps():
         loop.make(prepared)

@@ -1,6 +1,6 @@
 """Checkpoints in the format of ``torch.distributed.checkpoint``: writes to a place, reads from a directory.
 
-    name, size = write(place.begin(120), history, snapshot.parts, layout)
+    name, size = write(place.begin(120), history, snapshot.parts, layout, score)
     tree = read(folder)                      # RecordError unless it is complete
 
 One process writes everything, without collectives, so a lost peer can't block it. ``torch.distributed.checkpoint.save``
@@ -29,7 +29,7 @@ from tidewater.elastic import tree
 from tidewater.elastic.checkpoint.files import Files
 from tidewater.elastic.checkpoint.layout import DATA, METADATA, Layout
 from tidewater.elastic.checkpoint.lineage import History
-from tidewater.elastic.checkpoint.manifest import TREE, Manifest
+from tidewater.elastic.checkpoint.manifest import TREE, Manifest, Score
 from tidewater.elastic.checkpoint.places import Upload
 from tidewater.elastic.errors import RecordError
 
@@ -51,7 +51,7 @@ _KNOWN = {
 }
 
 
-def write(upload: Upload, history: History, parts: tree.Parts, layout: Layout) -> tuple[str, int]:
+def write(upload: Upload, history: History, parts: tree.Parts, layout: Layout, score: Score | None) -> tuple[str, int]:
     """Write a checkpoint. Return its name in the place, and the total size of its files.
 
     Raise the errors of the place, or ValueError if two values in the state have the same name. Then the upload is
@@ -64,7 +64,7 @@ def write(upload: Upload, history: History, parts: tree.Parts, layout: Layout) -
         for name, data in ((METADATA, metadata), (TREE, json.dumps(parts.outline).encode())):
             with files.create(name) as file:
                 file.write(data)
-        name = upload.commit(Manifest(history, files.entries).encode())
+        name = upload.commit(Manifest(history, files.entries, score).encode())
     except BaseException:
         upload.abort()
         raise

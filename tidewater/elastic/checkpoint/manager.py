@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tidewater.elastic.checkpoint.lineage import History, Undecided, ranked, superseded
-from tidewater.elastic.checkpoint.manifest import Manifest
+from tidewater.elastic.checkpoint.manifest import Manifest, Score, best_of, is_beaten
 from tidewater.elastic.checkpoint.places import MANIFEST, Place, Stored
 from tidewater.elastic.errors import ConfigError, RecordError, TrainerError
 from tidewater.elastic.observe.log import Log
@@ -52,6 +52,17 @@ class Found:
 Candidate = tuple[Stored, Place]
 
 
+@dataclass(frozen=True)
+class _Draft:
+    """A checkpoint that is to be written."""
+
+    history: History
+    snapshot: Snapshot
+    stall_seconds: float
+    score: Score | None
+    if_best: bool
+
+
 class Checkpoints:
     """Writes and loads checkpoints. Only one process (rank 0) writes at a time, from one thread; any may read.
 
@@ -73,8 +84,8 @@ class Checkpoints:
         """The places that have it whole."""
         self._failures: dict[str, str] = {}
         """By place, why it could not be written there."""
-        self._histories: dict[str, dict[Stored, History]] = {}
-        """By place, what the manifests say, so that each is read once."""
+        self._manifests: dict[str, dict[Stored, Manifest]] = {}
+        """By place, so that each is read once."""
         self._broken: dict[str, set[str]] = {place.text: set() for place in self._places}
         self._untidy: set[str] = set()
 
@@ -82,7 +93,15 @@ class Checkpoints:
         """Import what writing needs, so that the first ``save`` does not have to (about a second)."""
         self._prepared()
 
-    def save(self, history: History, tree: Mapping[str, Any], *, wait: bool = False) -> bool:
+    def save(
+        self,
+        history: History,
+        tree: Mapping[str, Any],
+        *,
+        wait: bool = False,
+        score: Score | None = None,
+        if_best: bool = False,
+    ) -> bool:
         """Copy the tensors at once and write in the background. Errors of a place or of the state are not raised.
 
         While a checkpoint is being written, another one is dropped. With ``wait``, it is not dropped, and this returns
@@ -92,6 +111,8 @@ class Checkpoints:
             history: Of the state; its last step names the checkpoint.
             tree: The state.
             wait: Whether to wait until it is written.
+            score: Of the state. Each place keeps the checkpoint with the best score in addition to the newest ones.
+            if_best: Whether to write it only to the places that have none with a better or equal score.
 
         Returns:
             Whether it is being written; with ``wait``, whether at least one place has it.
@@ -110,8 +131,8 @@ class Checkpoints:
             self.failed(step, error)
             return False
         self._writing, self._holders, self._failures = history, [], {}
-        arguments = (history, snapshot, time.monotonic() - started)
-        self._writer = threading.Thread(target=self._write, args=arguments, name="checkpoint", daemon=True)
+        draft = _Draft(history, snapshot, time.monotonic() - started, score, if_best)
+        self._writer = threading.Thread(target=self._write, args=(draft,), name="checkpoint", daemon=True)
         self._writer.start()
         if wait:
             self.flush()
@@ -268,7 +289,7 @@ class Checkpoints:
         for each, place in stored:
             path = f"{place.text}/{each.name}"
             try:
-                found.append((self._history(place, each), (each, place)))
+                found.append((self._manifest(place, each).history, (each, place)))
             except RecordError as error:
                 self._damaged(place, each, error)
                 damaged = damaged or f"{path}: {error}"
@@ -277,12 +298,12 @@ class Checkpoints:
                 unreadable = unreadable or f"{path}: {error}"
         return found, damaged, unreadable
 
-    def _history(self, place: Place, stored: Stored) -> History:
-        """Return the history of a checkpoint. Raise RecordError if its manifest is damaged, OSError if unreadable."""
-        known = self._histories.setdefault(place.text, {})
+    def _manifest(self, place: Place, stored: Stored) -> Manifest:
+        """Return the manifest of a checkpoint. Raise RecordError if it is damaged, OSError if it is unreadable."""
+        known = self._manifests.setdefault(place.text, {})
         if stored not in known:
             try:
-                known[stored] = Manifest.decode(place.manifest(stored.name)).history
+                known[stored] = Manifest.decode(place.manifest(stored.name))
             except FileNotFoundError as error:
                 raise RecordError(f"it has no {MANIFEST}: it was removed just now") from error
         return known[stored]
@@ -296,16 +317,21 @@ class Checkpoints:
             raise RecordError(f"it holds a {type(found).__name__} instead of a dict")
         return found
 
-    def _write(self, history: History, snapshot: Snapshot, stall_seconds: float) -> None:
+    def _write(self, draft: _Draft) -> None:
         """Write checkpoints; this runs in the thread."""
         from tidewater.elastic.checkpoint import format as dcp
 
-        step = history.step
+        step = draft.history.step
         for place in self._places:
             started = time.monotonic()
             try:
-                snapshot.wait()
-                name, size = dcp.write(place.begin(step), history, snapshot.parts, self._layout)
+                draft.snapshot.wait()
+                if draft.if_best and is_beaten(
+                    draft.score, (found for _, found in self._readable(place, place.stored()))
+                ):
+                    continue
+                parts = draft.snapshot.parts
+                name, size = dcp.write(place.begin(step), draft.history, parts, self._layout, draft.score)
             # Any error in this thread must become an event, because nothing else reports it.
             except Exception as error:
                 self._fail(step, place.text, error)
@@ -318,9 +344,10 @@ class Checkpoints:
                 path=f"{place.text}/{name}",
                 bytes=size,
                 seconds=time.monotonic() - started,
-                stall_seconds=stall_seconds,
+                stall_seconds=draft.stall_seconds,
+                score=draft.score.value if draft.score else None,
             )
-            self._tidy(place, history)
+            self._tidy(place, draft.history)
 
     def _tidy(self, place: Place, written: History) -> None:
         broken = self._broken[place.text]
@@ -337,19 +364,25 @@ class Checkpoints:
 
     def _doomed(self, place: Place, stored: Sequence[Stored], written: History) -> set[str]:
         """Return the names of checkpoints that are not needed any more, and of damaged ones."""
-        broken = self._broken[place.text]
-        names, histories = [], []
+        readable = self._readable(place, stored)
+        known = self._manifests.get(place.text, {})
+        self._manifests[place.text] = {each: known[each] for each in stored if each in known}
+        best = best_of(manifest for _, manifest in readable)
+        rest = [each for index, each in enumerate(readable) if index != best]
+        gone = superseded([manifest.history for _, manifest in rest], written, self._keep)
+        return {rest[index][0].name for index in gone} | (self._broken[place.text] & {each.name for each in stored})
+
+    def _readable(self, place: Place, stored: Sequence[Stored]) -> list[tuple[Stored, Manifest]]:
+        """Return the checkpoints with a readable manifest that aren't damaged.
+
+        An unreadable one stays in its place: a repair, or the code that wrote it, may still be able to read it.
+        """
+        found = []
         for each in stored:
-            # An unreadable one stays: a repair, or the code that wrote it, may still be able to read it.
             with contextlib.suppress(RecordError, OSError):
-                if each.name not in broken:
-                    histories.append(self._history(place, each))
-                    names.append(each.name)
-        known = self._histories.get(place.text, {})
-        self._histories[place.text] = {each: known[each] for each in stored if each in known}
-        return {names[index] for index in superseded(histories, written, self._keep)} | {
-            each.name for each in stored if each.name in broken
-        }
+                if each.name not in self._broken[place.text]:
+                    found.append((each, self._manifest(place, each)))
+        return found
 
     def _damaged(self, place: Place, stored: Stored, error: RecordError) -> None:
         self._skip(f"{place.text}/{stored.name}", error)

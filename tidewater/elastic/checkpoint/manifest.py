@@ -1,4 +1,4 @@
-"""The manifest of a checkpoint: its step and history, and the size and sha256 of each of its files.
+"""The manifest of a checkpoint: its step, history and score, and the size and sha256 of each of its files.
 
     data = Manifest(history, {".metadata": Entry(812, "9f…")}).encode()
     manifest = Manifest.decode(data)          # RecordError unless it is complete and of this version
@@ -14,8 +14,8 @@ import hashlib
 import json
 import re
 import secrets
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from tidewater.elastic.checkpoint.lineage import History
@@ -41,11 +41,25 @@ class Entry:
 
 
 @dataclass(frozen=True)
+class Score:
+    """The score of a state, where the best one is kept."""
+
+    value: float
+    mode: str
+    """Whether the highest (``max``) or the lowest (``min``) one is the best."""
+
+    def beats(self, other: Score) -> bool:
+        """Return whether this one is better, by its own mode."""
+        return self.value > other.value if self.mode == "max" else self.value < other.value
+
+
+@dataclass(frozen=True)
 class Manifest:
     """How the state of a checkpoint came about, and the list of its files."""
 
     history: History
     files: Mapping[str, Entry]
+    score: Score | None = None
 
     def encode(self) -> bytes:
         """Return the manifest as JSON that people can read too."""
@@ -55,6 +69,7 @@ class Manifest:
             "step": self.history.step,
             "history": self.history.values(),
             "files": {name: {"size": each.size, "sha256": each.sha256} for name, each in self.files.items()},
+            "score": asdict(self.score) if self.score else None,
         }
         return json.dumps({**fields, "sha256": _digest(fields)}, indent=1).encode()
 
@@ -71,7 +86,8 @@ class Manifest:
         if digest != _digest(fields):
             raise RecordError(f"its {MANIFEST} does not match its own checksum")
         files = {name: Entry(int(each["size"]), str(each["sha256"])) for name, each in fields["files"].items()}
-        return cls(History.of(fields["history"]), files)
+        score = fields.get("score")
+        return cls(History.of(fields["history"]), files, Score(**score) if score else None)
 
     @classmethod
     def of(cls, folder: Path) -> Manifest:
@@ -92,6 +108,22 @@ class Manifest:
                     raise RecordError(f"{name} does not match its checksum ({size} bytes)")
             except FileNotFoundError as error:
                 raise RecordError(f"{name} is missing") from error
+
+
+def best_of(manifests: Iterable[Manifest]) -> int | None:
+    """Return the index of the best score, in the mode of the first; None if there is none. Of equal ones the first."""
+    known = [(index, each.score) for index, each in enumerate(manifests) if each.score]
+    best = known[0] if known else None
+    for index, score in known:
+        if best and score.mode == best[1].mode and score.beats(best[1]):
+            best = index, score
+    return best[0] if best else None
+
+
+def is_beaten(score: Score | None, manifests: Iterable[Manifest]) -> bool:
+    """Return whether one of these has a better score in the same mode, or an equal one."""
+    others = [each.score for each in manifests if score and each.score and each.score.mode == score.mode]
+    return any(score and not score.beats(other) for other in others)
 
 
 def hash_of(path: Path) -> str:

@@ -46,6 +46,7 @@ def check(training: Training, config: Config) -> None:
             "the training has validation but no score, so nothing would be evaluated: give it score(model, batch), "
             "which returns the sum over the batch, or leave validation out"
         )
+    _check_best(training, config)
     if plateaus(several(training.scheduler)) and not config.evaluate_every:
         raise ConfigError(
             "the training's scheduler is a ReduceLROnPlateau, which is stepped with the score of each evaluation, and "
@@ -60,6 +61,19 @@ def check(training: Training, config: Config) -> None:
                     f"the training's scheduler, OneCycleLR, has total_steps={scheduler.total_steps}, and the job has "
                     f"{steps} steps: give it {'config.max_steps' if samples is None else 'config.steps(len(dataset))'}"
                 )
+
+
+def _check_best(training: Training, config: Config) -> None:
+    given = f"the training's keep_best is {training.keep_best!r}"
+    if training.keep_best not in ("", "max", "min"):
+        raise ConfigError(f'{given}: give "max" if the highest score is the best, and "min" if the lowest is')
+    if training.keep_best and training.validation is None:
+        raise ConfigError(f"{given}, and nothing is evaluated: give validation and score")
+    if training.keep_best and not config.evaluate_every:
+        raise ConfigError(
+            f"{given}, and --evaluate-every is 0, so that there is one evaluation, at the end: give "
+            "--evaluate-every 1, for example"
+        )
 
 
 def _check_model(model: nn.Module) -> None:

@@ -25,6 +25,7 @@ from tidewater.elastic.data.loader import split
 from tidewater.elastic.observe.log import Log
 from tidewater.elastic.session.memory import enough_memory
 from tidewater.elastic.session.worker import Material, Worker
+from tidewater.elastic.training import Evaluated
 
 ROUND = 64
 """Samples of each rank in a round. The model processes them as one batch if the training does so with as many."""
@@ -96,11 +97,12 @@ class Evaluation:
                     return False
         check()  # before the result counts: this process may have been frozen in a round
         if total:
-            state.accuracy = self._sum / total
-            state.optimizers.scored(state.accuracy)
+            state.scored(self._sum / total)
             if seat.rank == 0:
                 self._log.event("evaluated", epoch=state.cursor.epoch, step=state.step, accuracy=state.accuracy)
         state.evaluated = state.step
+        if total:
+            training.on_evaluation(Evaluated(state.step, state.cursor.epoch, self._sum / total))
         return True
 
     def _agree(self, rank: int) -> None:

@@ -21,9 +21,10 @@ from tidewater.elastic.errors import GroupBroken
 from tidewater.elastic.peer import drift
 from tidewater.elastic.session.evaluation import Evaluation, Seat
 from tidewater.elastic.session.session import Meeting, Session, Share
-from tidewater.elastic.session.state import State
+from tidewater.elastic.session.state import State, refuse_divergence
 from tidewater.elastic.session.step import Outcome
-from tidewater.elastic.session.worker import Material
+from tidewater.elastic.session.worker import Material, save
+from tidewater.elastic.training import ignore
 
 
 class Loop:
@@ -40,6 +41,7 @@ class Loop:
         """What ``make`` has met."""
         self._everyone_knows = False
         """Whether all ranks knew of the next generation when they made the last step."""
+        self._has_said_why = False
 
     def steps(self) -> Iterator[Prepared]:
         """Yield this worker's share of each step. Call ``make`` with it before the next one.
@@ -62,11 +64,11 @@ class Loop:
             began=self._began,
             ready=self._ready,
         )
-        knows = self._session.knows()
+        knows, stops = self._session.knows(), bool(self._material.requests.stop)
 
         def sums() -> Outcome:
             return self._material.stepper.gradients(
-                prepared, knows=knows, compare=self._compares(), meanwhile=self._material.loader.prefetch
+                prepared, knows=knows, stops=stops, compare=self._compares(), meanwhile=self._material.loader.prefetch
             )
 
         def apply(outcome: Outcome) -> float:
@@ -77,9 +79,11 @@ class Loop:
             return lr
 
         try:
-            self._everyone_knows = self._session.update(share, sums, apply).everyone_knows
+            outcome = self._session.update(share, sums, apply)
         except GroupBroken as error:
             self._failure = error
+        else:
+            self._everyone_knows, self._state.stopped = outcome.everyone_knows, outcome.stops
 
     def _steps_of(self, meeting: Meeting) -> Iterator[Prepared]:
         """Yield the steps of a generation, until the membership changes or the job is finished. Raise GroupBroken."""
@@ -91,6 +95,7 @@ class Loop:
         self._meter.start()
         while not (self._everyone_knows or session.is_overdue()):
             over = is_over(state, config)
+            self._say_why()
             if over and config.compare_every:
                 self._compare()
             if not self._evaluated(Seat(rank, size), over):
@@ -98,6 +103,8 @@ class Loop:
             if over:
                 session.finish()
                 return
+            if state.stopped:  # since the evaluation
+                continue
             yield self._next()
             failure, self._failure = self._failure, None
             if failure:
@@ -129,17 +136,44 @@ class Loop:
             return True
         self._session.confirm()
         self._session.change.goes_on()
-        return self._evaluation.run(
+        finished = self._evaluation.run(
             seat,
             knows=self._session.knows,
             overdue=self._session.is_overdue,
             check=self._session.check,
         )
+        if finished and not over:
+            self._keep_best(seat.rank)
+            self._agree_to_stop()
+        return finished
+
+    def _keep_best(self, rank: int) -> None:
+        """Save the state if its score is the best one. Raise Diverged, on all ranks, if it is not finite."""
+        if self._state.score is None:
+            return
+        refuse_divergence(self._state)
+        if rank == 0:  # the others wait for it in their next sum
+            worker = self._session.worker
+            worker.checkpoints.flush(time.monotonic() + self._config.group_timeout_seconds / 2)
+            save(worker, if_best=True)
+
+    def _agree_to_stop(self) -> None:
+        """End training if ``on_evaluation`` has asked for it on any rank. Collective. Raise GroupBroken."""
+        if self._material.training.on_evaluation is not ignore:
+            rows = self._session.exchange([float(bool(self._material.requests.stop))])
+            self._state.stopped = any(stops for (stops,) in rows)
+
+    def _say_why(self) -> None:
+        """Log, once, that training ends early."""
+        if self._state.stopped and not self._has_said_why:
+            self._has_said_why = True
+            reason = self._material.requests.stop or "another worker has asked for it"
+            self._session.log.event("stopped", step=self._state.step, reason=reason)
 
 
 def is_over(state: State, config: Config) -> bool:
     """Return whether training has ended with the last applied step."""
-    return state.cursor.epoch >= config.epochs or 0 < config.max_steps <= state.step
+    return state.stopped or state.cursor.epoch >= config.epochs or 0 < config.max_steps <= state.step
 
 
 def progress(state: State, total: int | None, config: Config) -> float:

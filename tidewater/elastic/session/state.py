@@ -17,6 +17,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+import math
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -28,12 +29,13 @@ from torch import nn
 
 from tidewater.elastic.buffers import slots
 from tidewater.elastic.checkpoint.lineage import History, begun
+from tidewater.elastic.checkpoint.manifest import Score
 from tidewater.elastic.compiled import plain
 from tidewater.elastic.data.sampler import Cursor
 from tidewater.elastic.errors import ConfigError, Diverged, RecordError
 from tidewater.elastic.method.modules import Attributes, evaluating
 from tidewater.elastic.method.optimizers import Optimizers
-from tidewater.elastic.training import AnyTraining, Report
+from tidewater.elastic.training import AnyTraining, Report, Training
 from tidewater.elastic.tree import split
 
 _VERSION = 6
@@ -64,6 +66,8 @@ class Position(NamedTuple):
     evaluated: int = 0
     """Steps at the last evaluation. If a rank missed the end of an evaluation, the ranks would act differently after
     it."""
+    stopped: int = 0
+    """1 if training is to end with this state."""
 
     @property
     def state(self) -> tuple[int, int, int]:
@@ -98,6 +102,9 @@ class State:
         self.evaluated = 0
         """Steps after which the model was last evaluated, with ``accuracy`` as the result."""
         self.accuracy: float | None = None
+        self._keep_best = training.keep_best if isinstance(training, Training) else ""
+        self.stopped = False
+        """Whether training ends with this state, because a hook of the script has asked for it."""
         self.present = False
         """Whether this is the job's state, rather than the initial values of a process that has just started."""
         self.stale = False
@@ -131,7 +138,20 @@ class State:
         if not self.present:
             return Position()
         current = int(self._history.now.lineage == lineage)
-        return Position(current, self.applied_in, self.step + 1, int(not self.stale), self.evaluated)
+        trusted = int(not self.stale)
+        return Position(current, self.applied_in, self.step + 1, trusted, self.evaluated, int(self.stopped))
+
+    @property
+    def score(self) -> Score | None:
+        """Return the score of this state, if it was evaluated and the best one is to be kept."""
+        if not self._keep_best or self.evaluated != self.step or self.accuracy is None:
+            return None
+        return Score(self.accuracy, self._keep_best) if math.isfinite(self.accuracy) else None
+
+    def scored(self, accuracy: float) -> None:
+        """Note the result of an evaluation."""
+        self.accuracy = accuracy
+        self.optimizers.scored(accuracy)
 
     def advance(self, after: Cursor, generation: int) -> None:
         """Note that a step was applied in ``generation``."""
@@ -165,6 +185,7 @@ class State:
             "micro_batch": self.micro_batch,
             "evaluated": self.evaluated,
             "accuracy": self.accuracy,
+            "stopped": self.stopped,
             "model": {plain(name): value for name, value in _asked("model", self.model.state_dict).items()},
             "buffers": self._built.changed(),
             "attributes": self.attributes.changed(),
@@ -239,8 +260,9 @@ class State:
         self.take_position(tree)
 
     def take_position(self, tree: dict[str, Any]) -> None:
-        """Load what may differ between two workers with the same parameters: the evaluation, and which state counts."""
+        """Load what may differ between two workers with the same parameters: evaluation, end, which state counts."""
         self.applied_in, self.evaluated, self.accuracy = tree["applied_in"], tree["evaluated"], tree["accuracy"]
+        self.stopped = tree["stopped"]
         self.present, self.stale = True, False
 
     def tensors(self) -> list[torch.Tensor]:

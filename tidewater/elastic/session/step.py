@@ -7,9 +7,10 @@ Each rank weights its loss by its share of the step's samples. So the sum of the
 micro-batches of a rank) is the gradient of the mean over the whole step, even if the ranks have different numbers of
 samples. A loss that has a weight of its own is a sum, see ``losses``: ``apply`` divides by the total of the weights.
 
-The last bucket of gradients also carries the ballot: whether a rank knows of the next generation, the loss and its
-weight, and whether the rank has changed buffers that the others don't expect to be changed (see ``buffers``). At some
-steps it also carries a checksum of the rank's state (see ``peer.drift``); at the others these numbers mean nothing.
+The last bucket of gradients also carries the ballot: whether a rank knows of the next generation, whether its script
+wants training to end, the loss and its weight, and whether the rank has changed buffers that the others don't expect to
+be changed (see ``buffers``). At some steps it also carries a checksum of the rank's state (see ``peer.drift``); at the
+others these numbers mean nothing.
 Buffers have their old values until ``apply``, so a discarded step does not change them.
 """
 
@@ -57,6 +58,8 @@ class Outcome:
     """The new values of the model's buffers that have changed."""
     gradient_factor: float = 1.0
     """The gradients in the parameters are to be multiplied by it."""
+    stops: bool = False
+    """Whether training ends with this step."""
 
 
 class Stepper:
@@ -72,7 +75,7 @@ class Stepper:
         self._reducer = Reducer(group, training.model.named_parameters())
         self._buffers = Buffers(training.model, group)
         self._parameters = list(training.model.parameters())
-        self._ballot = torch.zeros(4, device=group.device)
+        self._ballot = torch.zeros(5, device=group.device)
         self._check = torch.zeros(drift.SENT, device=group.device)
         refuse_synchronised(training.model)
 
@@ -81,13 +84,14 @@ class Stepper:
         prepared: Prepared,
         *,
         knows: bool,
+        stops: bool = False,
         compare: bool = False,
         meanwhile: Callable[[], None] = lambda: None,
     ) -> Outcome:
         """Leave the gradients of the whole step in the parameters; a collective call.
 
-        With ``compare``, the ranks also compare their states. ``meanwhile`` is called when this rank has done its part,
-        before it waits for the others.
+        ``stops`` says whether this rank wants training to end with this step. With ``compare``, the ranks also compare
+        their states. ``meanwhile`` is called when this rank has done its part, before it waits for the others.
 
         Raise GroupBroken on any failure of a peer, and on all ranks if their states differ; OutOfMemory if a smaller
         micro-batch may fit; Diverged, on all ranks, if the loss is not a number; ConfigError if the loss is neither a
@@ -99,7 +103,7 @@ class Stepper:
             self._begin(compare)
         try:
             with self._enough_memory(samples):
-                total = self._accumulate(prepared, knows)
+                total = self._accumulate(prepared, knows, stops)
                 meanwhile()
                 sums = self._reducer.sums()
         except RuntimeError as error:
@@ -108,7 +112,7 @@ class Stepper:
         finally:
             self._buffers.restore()
         ballot, check = sums
-        knowing, loss, weight, more = ballot.tolist()
+        knowing, stopping, loss, weight, more = ballot.tolist()
         if compare and not drift.agree(check.tolist(), self._group.size):
             self._state.suspect = True
             raise GroupBroken("the states of the workers differ")
@@ -121,7 +125,8 @@ class Stepper:
             await_all(self._group)
             mine = prepared.step.share(self._group.rank, self._group.size)
             raise Diverged(losses.verdict(self._state.step + 1, loss, total.odd_samples(mine)))
-        return Outcome(loss, round(knowing) == self._group.size, self._buffers.sums(more > 0), factor)
+        everyone_knows = round(knowing) == self._group.size
+        return Outcome(loss, everyone_knows, self._buffers.sums(more > 0), factor, stopping > 0)
 
     def apply(self, outcome: Outcome, factor: float) -> float:
         """Update the buffers and step the optimizers with ``factor`` on their learning rates.
@@ -158,7 +163,7 @@ class Stepper:
             with self._buffers.agreed():
                 self._check.copy_(drift.digits(drift.checksum(self._state.tensors(), device), device))
 
-    def _accumulate(self, prepared: Prepared, knows: bool) -> Total:
+    def _accumulate(self, prepared: Prepared, knows: bool, stops: bool) -> Total:
         """Run both passes of all micro-batches. The last one starts the sums over the ranks.
 
         Return the sum of this rank's losses.
@@ -177,7 +182,7 @@ class Stepper:
             weights = [each.weight for each in prepared.micro]
             self._buffers.take()
             more = self._buffers.send(sum(weights))
-            self._vote(float(knows), total.value, total.weight, more)
+            self._vote(float(knows), float(stops), total.value, total.weight, more)
             if any(weights):
                 self._reducer.watch()
             self._backward(part)

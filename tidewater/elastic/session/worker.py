@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tidewater.elastic.checkpoint import Checkpoints
 from tidewater.elastic.data.loader import Loader
@@ -36,15 +36,26 @@ class Worker:
     """Returns why this worker can't train with the current members, or None if it can."""
 
 
-def save(worker: Worker) -> bool:
-    """Save the state in the background. Return whether it is being written; the event of a failure says why not."""
+def save(worker: Worker, *, if_best: bool = False) -> bool:
+    """Save the state in the background. Return whether it is being written; the event of a failure says why not.
+
+    With ``if_best``, it is not written to places that have a checkpoint with a better score.
+    """
     checkpoints, state = worker.checkpoints, worker.state
     try:
         tree = state.saved_tree()
     except ConfigError as error:
         checkpoints.failed(state.step, error)
         return False
-    return checkpoints.save(state.history, tree)
+    return checkpoints.save(state.history, tree, score=state.score, if_best=if_best)
+
+
+@dataclass
+class Requests:
+    """What hooks of the script have asked for in this process."""
+
+    stop: str = ""
+    """Why training is to end; empty if it goes on."""
 
 
 @dataclass(frozen=True)
@@ -56,3 +67,4 @@ class Material:
     loader: Loader
     total: int | None
     """Samples in the dataset; None if it is not known."""
+    requests: Requests = field(default_factory=Requests)
