@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections import Counter
 
+import numpy as np
+import numpy.typing as npt
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidewater.elastic.data.sampler import Cursor, plan
+from tidewater.elastic.data import sampler
+from tidewater.elastic.data.sampler import MOST_IN_TABLE, NETWORK, Cursor, plan, scattered
 
 ORDER = (4, 2, 1, 7, 5, 6, 0, 3)
+SCATTERED = (1, 3, 7, 0, 5, 4, 6, 2)
+SCATTERED_FAR = (4100045752, 4018094332, 2824220715, 3460537334)
+LARGEST = 5.0
+"""Standard deviations; the orders are the same in every run."""
 
 
 @given(
@@ -63,3 +72,77 @@ def test_the_order_is_the_same_in_every_version() -> None:
 def test_shares_differ_by_at_most_one_sample() -> None:
     step = plan(Cursor(), total=100, batch_size=64, seed=0)
     assert sorted({len(step.share(rank, 3)) for rank in range(3)}) == [21, 22]
+
+
+@given(total=st.integers(1, 3000), seed=st.integers(-3, 3), epoch=st.integers(0, 3))
+def test_an_order_without_a_table_has_every_sample_once(total: int, seed: int, epoch: int) -> None:
+    assert sorted(scattered(np.arange(total), total, seed, epoch).tolist()) == list(range(total))
+
+
+@pytest.mark.parametrize("total", [2**18, 2**18 + 1])
+def test_an_long_order_without_a_table_is_a_permutation(total: int) -> None:
+    order = scattered(np.arange(total), total, seed=1, epoch=2)
+    assert np.bincount(order, minlength=total).tolist() == [1] * total
+    assert np.array_equal(scattered(np.arange(1000, 2000), total, seed=1, epoch=2), order[1000:2000])
+
+
+@pytest.mark.parametrize("total", [7, 100, 257])
+def test_an_order_without_a_table_has_no_structure(total: int) -> None:
+    """Over the epochs each sample is as often at each place, and as often behind each other sample, as by chance."""
+    cells, epochs = min(total, 16), 400
+    at, steps = np.zeros((cells, cells)), np.zeros((cells, cells))
+    positions = np.arange(total)
+    for epoch in range(epochs):
+        order = scattered(positions, total, seed=9, epoch=epoch)
+        np.add.at(at, (positions * cells // total, order * cells // total), 1)
+        np.add.at(steps, (order[:-1] * cells // total, order[1:] * cells // total), 1)
+    sizes = np.bincount(positions * cells // total)
+    expected = np.outer(sizes, sizes) / total * epochs
+    assert spread(at, expected) < LARGEST
+    expected_steps = (np.outer(sizes, sizes) - np.diag(sizes)) / total * epochs
+    assert spread(steps, expected_steps) < LARGEST
+
+
+def test_the_order_without_a_table_depends_on_epoch_and_seed() -> None:
+    orders = [scattered(np.arange(64), 10**6, seed, epoch).tolist() for seed in range(4) for epoch in range(4)]
+    assert len({tuple(order) for order in orders}) == len(orders)
+
+
+def test_the_order_without_a_table_is_the_same_in_every_version() -> None:
+    assert tuple(scattered(np.arange(8), 8, seed=-5, epoch=1).tolist()) == SCATTERED
+    assert plan(Cursor(3), total=5 * 10**9, batch_size=4, seed=1).samples == SCATTERED_FAR
+
+
+@pytest.mark.parametrize("offset", [0, 2**21])
+def test_a_step_of_a_large_dataset_needs_no_table(offset: int) -> None:
+    beginning = Cursor(0, offset, order=NETWORK)
+    tracemalloc.start()
+    try:
+        step = plan(beginning, total=MOST_IN_TABLE + 1, batch_size=256, seed=0)
+        assert tracemalloc.get_traced_memory()[1] < 2**20
+    finally:
+        tracemalloc.stop()
+    assert len(set(step.samples)) == 256
+    assert step.after == Cursor(0, offset + 256, order=NETWORK)
+
+
+def test_an_epoch_ends_in_the_order_in_which_it_began(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A checkpoint of a version that had only the table doesn't say which order it has."""
+    total = 100
+    begun = plan(Cursor(), total=total, batch_size=40, seed=0)
+    monkeypatch.setattr(sampler, "MOST_IN_TABLE", total - 1)
+    rest = plan(Cursor(0, 40, None), total=total, batch_size=60, seed=0)
+    assert sorted(begun.samples + rest.samples) == list(range(total))
+    first = plan(rest.after, total=total, batch_size=40, seed=0)
+    assert first.samples == tuple(scattered(np.arange(40), total, seed=0, epoch=1).tolist())
+    monkeypatch.setattr(sampler, "MOST_IN_TABLE", total)
+    last = plan(first.after, total=total, batch_size=60, seed=0)
+    assert sorted(first.samples + last.samples) == list(range(total))
+
+
+def spread(counts: npt.NDArray[np.float64], expected: npt.NDArray[np.float64]) -> float:
+    """Return chi-square minus its mean, in standard deviations, for a table without a free sum of a row or column."""
+    known = expected > 0
+    freedom = (len(counts) - 1) ** 2 - int((~known).sum())
+    chi = float(((counts - expected)[known] ** 2 / expected[known]).sum())
+    return (chi - freedom) / (2 * freedom) ** 0.5

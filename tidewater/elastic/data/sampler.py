@@ -8,6 +8,12 @@
 A step uses the next ``batch_size`` samples of the epoch's permutation (fewer at the end of an epoch), divided among the
 ranks. So every sample is used exactly once per epoch at any sequence of world sizes, also when ``batch_size`` changes
 with them, and nothing is padded. The cursor is part of the training state and moves when a step is applied.
+
+The order of up to ``MOST_IN_TABLE`` samples is a table. To make one of 50 million takes seconds, during which no other
+thread of the process runs, and the worker counts as lost. So the order of more samples is a function of the position: a
+Feistel network permutes the numbers of so many bits, and numbers beyond the last sample are permuted again until they
+are samples (cycle walking: https://doi.org/10.1007/3-540-45760-7_9). An epoch ends in the order in which it began, also
+if it was begun by a version that had only the table.
 """
 
 from __future__ import annotations
@@ -20,6 +26,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+MOST_IN_TABLE = 1 << 22
+TABLE, NETWORK = "table", "network"
+_ROUNDS = 8
+_BLOCK = 1 << 13
+_ONE = np.uint64(1)
+_Positions = npt.NDArray[np.int64]
+_Bits = npt.NDArray[np.uint64]
+
 
 @dataclass(frozen=True)
 class Cursor:
@@ -29,6 +43,8 @@ class Cursor:
     offset: int = 0
     stream: Any = field(default=None, compare=False)
     """If the dataset is a stream: its state there; None at the beginning of a pass. See ``stream``."""
+    order: str = TABLE
+    """How the order of this epoch is made; at its beginning that is still to be chosen."""
 
 
 @dataclass(frozen=True)
@@ -45,14 +61,62 @@ class Step:
 
 def plan(cursor: Cursor, *, total: int, batch_size: int, seed: int) -> Step:
     """Return the step that starts at ``cursor`` in a dataset of ``total`` samples."""
+    order = cursor.order if cursor.offset else (TABLE if total <= MOST_IN_TABLE else NETWORK)
     end = min(cursor.offset + batch_size, total)
-    samples = tuple(_permutation(total, seed, cursor.epoch)[cursor.offset : end].tolist())
-    after = Cursor(cursor.epoch, end) if end < total else Cursor(cursor.epoch + 1, 0)
-    return Step(samples, after)
+    if order == TABLE:
+        samples = _permutation(total, seed, cursor.epoch)[cursor.offset : end]
+    else:
+        first = cursor.offset // _BLOCK
+        blocks = [_block(number, total, seed, cursor.epoch) for number in range(first, -(-end // _BLOCK))]
+        samples = np.concatenate(blocks)[cursor.offset - first * _BLOCK : end - first * _BLOCK]
+    after = Cursor(cursor.epoch, end, order=order) if end < total else Cursor(cursor.epoch + 1, 0)
+    return Step(tuple(samples.tolist()), after)
+
+
+def scattered(positions: _Positions, total: int, seed: int, epoch: int) -> _Positions:
+    """Return the samples at these positions of the epoch: a permutation of ``range(total)``, without a table."""
+    keys, bits = _keys(seed, epoch), max(2, (total - 1).bit_length())
+    found = _permuted(positions.astype(np.uint64), keys, bits)
+    while (beyond := found >= total).any():  # at most half of them, since 2 ** (bits - 1) < total
+        found[beyond] = _permuted(found[beyond], keys, bits)
+    return found.astype(np.int64)
+
+
+@lru_cache(maxsize=4)
+def _block(number: int, total: int, seed: int, epoch: int) -> _Positions:
+    """Return the samples at some thousand positions, which takes hardly longer than for those of a step."""
+    return scattered(np.arange(number * _BLOCK, min((number + 1) * _BLOCK, total)), total, seed, epoch)
+
+
+def _permuted(values: _Bits, keys: tuple[np.uint64, ...], bits: int) -> _Bits:
+    """Permute the numbers of so many bits: each round changes one half by a function of the other one."""
+    low = np.uint64(bits // 2)
+    high = np.uint64(bits) - low
+    for key in keys:
+        left, right = values >> low, values & ((_ONE << low) - _ONE)
+        # The halves change places, and so do their widths.
+        values = (right << high) | (left ^ (_mixed(right ^ key) & ((_ONE << high) - _ONE)))
+        low, high = high, low
+    return values
+
+
+def _mixed(values: _Bits) -> _Bits:
+    """Return 64 bits that each depend on all bits of the value: splitmix64 (https://doi.org/10.1145/2660193.2660195)."""
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))
 
 
 @lru_cache(maxsize=2)
-def _permutation(total: int, seed: int, epoch: int) -> npt.NDArray[np.int64]:
+def _keys(seed: int, epoch: int) -> tuple[np.uint64, ...]:
+    return tuple(
+        np.uint64(int.from_bytes(hashlib.sha256(f"{seed}/{epoch}/{turn}".encode()).digest()[:8]))
+        for turn in range(_ROUNDS)
+    )
+
+
+@lru_cache(maxsize=2)
+def _permutation(total: int, seed: int, epoch: int) -> _Positions:
     # RandomState gives the same numbers in every version of numpy; another version may resume the job:
     # https://numpy.org/neps/nep-0019-rng-policy.html
     entropy = hashlib.sha256(f"{seed}/{epoch}".encode()).digest()
