@@ -19,5 +19,8 @@ FLUSH_SECONDS = 30
 MARGIN_SECONDS = 15
 """For everything else: messages to etcd, and the end of the interpreter with its threads and data-loading processes."""
 
+LAST_SECONDS = STEP_SECONDS + FLUSH_SECONDS + 10
+"""A worker that is still there ends at once: it is stuck in its script, or in a file system."""
+
 GRACE_SECONDS = STEP_SECONDS + FLUSH_SECONDS + MARGIN_SECONDS
 """From SIGTERM to SIGKILL."""

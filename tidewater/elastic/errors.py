@@ -8,6 +8,7 @@ TrainerError
 ├── RecordError        a record in etcd or a checkpoint is of a version or shape this code does not know
 ├── GroupBroken        a peer is lost, or the membership changed: the step in flight must be discarded
 │   └── OutOfMemory    this worker had too little memory: the step is repeated with smaller micro-batches
+├── DataStuck          a sample was not read within the limit: exit code 1
 ├── Drifted            the states of the workers differ: training stops, the checkpoints are kept: exit code 2
 └── Diverged           the loss is not a number: training stops, the last checkpoint is kept: exit code 2
 
@@ -48,6 +49,10 @@ class GroupBroken(TrainerError):
 
 class OutOfMemory(GroupBroken):
     """This worker had too little memory for a micro-batch. It gave up the group, and has lowered their size."""
+
+
+class DataStuck(TrainerError):
+    """A sample, or an answer of a process that prepares data, did not arrive within ``--data-timeout-seconds``."""
 
 
 class Diverged(TrainerError):

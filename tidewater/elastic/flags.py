@@ -132,6 +132,12 @@ def _add_operation(group: argparse._ArgumentGroup) -> None:
         "--group-timeout-seconds", type=float, default=30.0, help="longest wait for a peer within a step"
     )
     group.add_argument(
+        "--data-timeout-seconds",
+        type=float,
+        default=300.0,
+        help="a sample that takes longer ends the worker with exit code 1, and the log names it; 0: no limit",
+    )
+    group.add_argument(
         "--compare-every",
         type=int,
         default=100,

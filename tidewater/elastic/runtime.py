@@ -19,7 +19,7 @@ from tidewater.contract import exit_codes
 from tidewater.elastic.config import AddFlags, Config, no_flags
 from tidewater.elastic.errors import ConfigError, Diverged, Drifted, RecordError, TrainerError
 from tidewater.elastic.launch import launcher, program
-from tidewater.elastic.observe.log import Value
+from tidewater.elastic.observe.log import Log, Value
 from tidewater.elastic.session.assembly import Content, Ended, open_session
 from tidewater.elastic.training import Evaluated, Report, Stop, Training, ignore
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import torch
 
     from tidewater.elastic.data.loader import Loader
+    from tidewater.elastic.data.reading import Watch
     from tidewater.elastic.session.session import Session
     from tidewater.elastic.session.worker import Material, Requests
 
@@ -94,6 +95,7 @@ class _Script:
         self.requests: Requests
         self._training: Training
         self._loader: Loader | None = None
+        self._watch: Watch | None = None
         self.material: Material
 
     def prepare(self, config: Config) -> Content:
@@ -104,6 +106,7 @@ class _Script:
 
         from tidewater.elastic.data.loader import LoaderSettings
         from tidewater.elastic.data.probes import probes
+        from tidewater.elastic.data.reading import Watch
         from tidewater.elastic.data.seeds import seed_script
         from tidewater.elastic.data.stream import length, open_loader
         from tidewater.elastic.method.checks import check
@@ -119,6 +122,8 @@ class _Script:
         settings = LoaderSettings(config.seed, config.data_workers, config.prefetch)
         # Before all threads and sockets, because it forks the processes that prepare data.
         self._loader = open_loader(training, settings, device)
+        self._watch = Watch(self._loader.readings, Log(config.worker), config.data_timeout_seconds)
+        self._watch.start()
         training.model.to(device)
         samples = length(training.dataset)
         about: dict[str, Value] = {"samples": "unknown" if samples is None else samples}
@@ -143,6 +148,8 @@ class _Script:
 
         config, worker, training = session.config, session.worker, self._training
         assert self._loader is not None
+        assert self._watch is not None
+        self._watch.serve(session.log, session.is_overdue)
         stepper = Stepper(training, worker.state, worker.group, amp=config.amp, seed=config.seed)
         self.material = Material(training, stepper, self._loader, length(training.dataset), self.requests)
         warm_up(worker, self.material, session.log, most=config.step_size(1))
@@ -170,6 +177,8 @@ class _Script:
 
     def close(self) -> None:
         """End the processes that prepare data."""
+        if self._watch is not None:
+            self._watch.stop()
         if self._loader is not None:
             self._loader.close()
 

@@ -312,6 +312,15 @@ def test_next_raises_an_error_with_the_remedy_if_a_worker_process_was_killed(ope
         _exhaust(loader)
 
 
+@pytest.mark.parametrize("error", [OSError(24, "Too many open files"), RuntimeError("…: Too many open files (24)")])
+def test_next_names_the_remedy_if_too_many_files_are_open(opened: Callable[..., Loader], error: Exception) -> None:
+    loader = opened(workers=1)
+    loader.start(at())
+    loader._answers = map(_raise, [error])
+    with pytest.raises(TrainerError, match="ulimit -n"):
+        loader.next()
+
+
 @pytest.mark.parametrize(
     "error", [EOFError(), ConnectionResetError(104, "Connection reset by peer")], ids=["closed", "reset"]
 )

@@ -12,8 +12,9 @@ import pytest
 import torch
 from torch.utils.data import Dataset
 
-from tidewater.elastic.data.loader import Collate, Loader, LoaderSettings, Place
+from tidewater.elastic.data.loader import Loader, LoaderSettings, Place
 from tidewater.elastic.data.sampler import Cursor
+from tidewater.elastic.data.source import Collate
 
 TOTAL = 53
 DRAWS: dict[str, Callable[[], float]] = {

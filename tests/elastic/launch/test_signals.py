@@ -5,16 +5,21 @@ from __future__ import annotations
 import contextlib
 import queue
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tests.processes import eventually
+from tidewater.contract import exit_codes, leaving
 from tidewater.elastic.errors import ConfigError
 from tidewater.elastic.session import assembly
 
+REPOSITORY = Path(__file__).parents[3]
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -107,3 +112,29 @@ def test_after_the_session_signals_have_the_handlers_that_the_script_had(
         signal.raise_signal(signal.SIGINT)
     after = [signal.getsignal(number) for number in SIGNALS]
     assert after == [own, signal.default_int_handler, signal.SIG_DFL if how == "finished" else own]
+
+
+STUCK = """
+import os, queue, signal, time
+from tidewater.contract import leaving
+from tidewater.elastic.session.assembly import _asked_by_signals
+
+leaving.LAST_SECONDS = 0.2
+
+def read_a_file_that_blocks():
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(120)
+
+with _asked_by_signals(queue.SimpleQueue()):
+    read_a_file_that_blocks()
+"""
+
+
+def test_a_worker_that_is_stuck_ends_some_time_after_a_signal_and_says_where_it_was() -> None:
+    ended = subprocess.run([sys.executable, "-c", STUCK], cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert ended.returncode == exit_codes.FAILED
+    assert "in read_a_file_that_blocks" in ended.stderr
+
+
+def test_the_last_limit_of_a_worker_that_leaves_is_before_the_end_of_its_pod() -> None:
+    assert leaving.STEP_SECONDS + leaving.FLUSH_SECONDS < leaving.LAST_SECONDS < leaving.GRACE_SECONDS

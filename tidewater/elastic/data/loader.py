@@ -20,40 +20,33 @@ Loader in the main thread, before sockets and other threads, because its worker 
 from __future__ import annotations
 
 import atexit
+import errno
 import functools
 import itertools
 import mmap
 import multiprocessing
 import os
+import resource
 import signal
-import stat
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
 
 import torch
 from torch.utils.data import DataLoader, Dataset, default_collate
 
-from tidewater.elastic.data.sample_errors import naming
+from tidewater.elastic.data.reading import PROCESSES, Readings
 from tidewater.elastic.data.sampler import Cursor, Step, plan
-from tidewater.elastic.data.seeds import (
-    Generator,
-    States,
-    generators_kept,
-    seed_generators,
-    seedable_numpy_generator,
-    states,
-)
-from tidewater.elastic.errors import ConfigError, TrainerError
-from tidewater.elastic.launch.lifeline import bound_to
+from tidewater.elastic.data.seeds import generators_kept
+from tidewater.elastic.data.source import CLOSED, HELD, IDLE, Answer, Collate, Request, Source, settle
+from tidewater.elastic.errors import TrainerError
 
-Collate = Callable[[list[Any]], Any]
 Samples = TypeVar("Samples", tuple[int, ...], range)
 
-_HELD = (signal.SIGTERM, signal.SIGINT)
 _CLOSE_SECONDS = 2.0
-_CLOSED = 2**64 - 1
-_STANDARD_STREAMS = (0, 1, 2)
+_MOST_FILES = 1 << 16
+"""More than torch needs to pass on batches, and few enough for programs that close all that there may be."""
+_MANY_FILES = os.strerror(errno.EMFILE)
 
 
 @dataclass(frozen=True)
@@ -100,22 +93,6 @@ class Prepared:
     micro: tuple[Micro, ...]
 
 
-@dataclass(frozen=True)
-class Request:
-    """One batch to prepare. ``tag`` counts the calls of ``start``; 0 means nothing to do."""
-
-    tag: int
-    epoch: int
-    samples: tuple[int, ...]
-    weight: float
-    validation: bool = False
-    """Whether the samples are from the validation data."""
-
-
-_IDLE = Request(tag=0, epoch=0, samples=(), weight=0.0)
-_Answer = tuple[Request, Any, str | None]
-
-
 class Loader:
     """The batches of one rank. Only one thread may use it.
 
@@ -137,13 +114,16 @@ class Loader:
         self._total = len(cast("Sequence[Any]", dataset))
         self._tag = 0
         self._current = memoryview(mmap.mmap(-1, 8)).cast("Q")  # anonymous, so shared with the worker processes
-        self._source = _Source((dataset, validation), settings.seed, collate or default_collate, self._current)
+        self.readings = Readings(settings.workers)
+        self._source = Source(
+            (dataset, validation), settings.seed, collate or default_collate, self._current, self.readings
+        )
         self._place = Place(Cursor(), rank=0, size=1, batch_size=1, epochs=0)
         self._steps: Iterator[tuple[Step, tuple[Request, ...]]] = iter(())
         self._drawn: Prepared | Exception | None = None
         """The next step if it was prepared in advance, or the error."""
         self._requests = _Requests()
-        self._answers: Iterator[_Answer] | None = None
+        self._answers: Iterator[Answer] | None = None
         self._processes: list[Any] = []
         if settings.workers > 0:
             before = set(multiprocessing.active_children())
@@ -195,8 +175,11 @@ class Loader:
         """End the worker processes. Safe to call twice."""
         atexit.unregister(self.close)
         self._steps = iter(())
-        self._current[0] = _CLOSED
-        self._answers = None  # torch ends them, and continues if one hangs in its file system
+        self._current[0] = CLOSED
+        for process, reading in zip(self._processes, self.readings.now()[1:], strict=False):
+            if reading.busy:  # perhaps in a file system that hangs: torch would wait for each of them
+                process.kill()
+        self._answers = None
         for process in self._processes:
             process.kill()
             process.join(_CLOSE_SECONDS)
@@ -238,13 +221,20 @@ class Loader:
         with generators_kept() as before:
             return self._source.prepare(request, before)
 
-    def _receive(self, request: Request, answers: Iterator[_Answer]) -> Any:
+    def _receive(self, request: Request, answers: Iterator[Answer]) -> Any:
         while True:
             try:
-                answered, batch, problem = next(answers)
-            # All but RuntimeError: the process ended while it passed a tensor on, which takes a Unix socket.
-            except (RuntimeError, ConnectionError, EOFError, FileNotFoundError) as error:
-                if isinstance(error, RuntimeError) and all(process.is_alive() for process in self._processes):
+                with self.readings.of(0, PROCESSES):
+                    answered, batch, problem = next(answers)
+            except (RuntimeError, OSError, EOFError) as error:
+                if getattr(error, "errno", None) in (errno.EMFILE, errno.ENFILE) or _MANY_FILES in str(error):
+                    raise TrainerError(
+                        "too many open files for the batches that are passed on: raise the limit (ulimit -n), or lower "
+                        "--data-workers, --prefetch or the number of tensors in a sample"
+                    ) from error
+                # The process ended while it passed a tensor on, which takes a Unix socket.
+                passing_on = isinstance(error, ConnectionError | EOFError | FileNotFoundError)
+                if not passing_on and all(process.is_alive() for process in self._processes):
                     raise
                 detail = (str(error) or type(error).__name__).splitlines()[0]
                 raise TrainerError(
@@ -253,11 +243,11 @@ class Loader:
                 ) from error
             if answered == request:
                 if problem is not None:
-                    raise ConfigError(problem)
+                    raise problem
                 return batch
 
-    def _open(self, settings: LoaderSettings) -> Iterator[_Answer]:
-        loader: DataLoader[_Answer] = DataLoader(
+    def _open(self, settings: LoaderSettings) -> Iterator[Answer]:
+        loader: DataLoader[Answer] = DataLoader(
             self._source,
             sampler=self._requests,
             batch_size=None,
@@ -266,17 +256,18 @@ class Loader:
             prefetch_factor=settings.prefetch,
             persistent_workers=True,
             pin_memory=self._device.type == "cuda",
-            worker_init_fn=functools.partial(_settle, os.getpid(), self._current),
+            worker_init_fn=functools.partial(settle, os.getpid(), self._current, self.readings),
             # Forked, so that a dataset needs no pickling and its memory is shared.
             multiprocessing_context="fork",
             generator=torch.Generator(),  # otherwise it draws its seed from the global generator
         )
         # torch's handler raises the error of a lost worker process anywhere in the main thread, even in the optimizer's
         # step. Without it `next` raises the error.
+        _raise_file_limit()
         handler = signal.getsignal(signal.SIGCHLD)
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, _HELD)
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, HELD)
         try:
-            return cast("Iterator[_Answer]", iter(loader))
+            return cast("Iterator[Answer]", iter(loader))
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             if signal.getsignal(signal.SIGCHLD) is not handler:
@@ -294,50 +285,7 @@ class _Requests:
 
     def __iter__(self) -> Iterator[Request]:
         while True:
-            yield next(self._planned, _IDLE)
-
-
-class _Source(Dataset[_Answer]):
-    """The dataset of the worker processes: it returns the batch for a request.
-
-    Seeding a generator takes as long as loading a small sample. So only generators that the dataset or its collate
-    function uses are seeded: when a batch has used one for the first time, the batch is prepared again.
-    """
-
-    def __init__(
-        self, datasets: tuple[Dataset[Any], Dataset[Any] | None], seed: int, collate: Collate, current: memoryview
-    ) -> None:
-        self._datasets, self._seed, self._collate, self._current = datasets, seed, collate, current
-        self._used: list[Generator] = []
-
-    def __getitem__(self, request: Request) -> _Answer:
-        if not request.samples:
-            return request, None, None
-        try:
-            return request, self.prepare(request, states()), None
-        except ConfigError as error:  # torch would hide its sentence in a traceback
-            return request, None, str(error)
-
-    def prepare(self, request: Request, before: States) -> Any:
-        """Return the batch, or None when it is no longer wanted. ``before`` is the state of the generators."""
-        dataset: Any = self._datasets[request.validation]
-        data = "validation data" if request.validation else "dataset"
-        while True:
-            unused = [(generator, state) for generator, state in before if generator not in self._used]
-            items = []
-            for sample in request.samples:
-                if self._current[0] != request.tag:
-                    return None
-                if self._used:
-                    seed_generators(self._seed, request.epoch, sample, self._used)
-                with naming((sample,), data):
-                    items.append(dataset[sample])
-            with naming(request.samples, data):
-                batch = self._collate(items)
-            moved = [generator for generator, state in unused if generator.state() != state]
-            if not moved:
-                return batch
-            self._used += moved
+            yield next(self._planned, IDLE)
 
 
 def split(samples: Samples, most: int) -> list[Samples]:
@@ -360,37 +308,13 @@ def requests_of(step: Step, epoch: int, place: Place, tag: int) -> tuple[Request
     return tuple(Request(tag, epoch, part, len(part) / len(step.samples)) for part in parts)
 
 
+def _raise_file_limit() -> None:
+    """Permit this process and those that it forks more open files: each tensor that is passed on is one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+
+
 def _as_it_is(answer: Any) -> Any:
     return answer
-
-
-def _settle(parent: int, current: memoryview, worker: int) -> None:
-    """Prepare a worker process: it ends with the training process and keeps none of its connections open."""
-    bound_to(parent)()
-
-    def end_if_closed(*_: object) -> None:
-        if current[0] == _CLOSED:
-            os._exit(0)
-
-    # SIGTERM may go to the whole process group or container. The worker then leaves at a step boundary and needs data
-    # until then.
-    signal.signal(signal.SIGTERM, end_if_closed)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _HELD)
-    seedable_numpy_generator()
-    _let_go_of_sockets()
-
-
-def _let_go_of_sockets() -> None:
-    """Close inherited sockets: peers notice the death of the training process only if its connections close.
-
-    The descriptor numbers stay in use, because objects copied by the fork still refer to them.
-    """
-    null = os.open(os.devnull, os.O_RDWR)
-    for number in map(int, os.listdir("/proc/self/fd")):
-        try:
-            if number not in _STANDARD_STREAMS and stat.S_ISSOCK(os.fstat(number).st_mode):
-                os.dup2(null, number, inheritable=False)
-        except OSError:  # the descriptor of the listing itself
-            continue
-    os.close(null)

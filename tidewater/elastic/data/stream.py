@@ -25,10 +25,12 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils.data import Dataset, IterableDataset, default_collate
 
-from tidewater.elastic.data.loader import Collate, Loader, LoaderSettings, Micro, Prepared, requests_of
+from tidewater.elastic.data.loader import Loader, LoaderSettings, Micro, Prepared, requests_of
+from tidewater.elastic.data.reading import DATASET, Readings
 from tidewater.elastic.data.sample_errors import naming
 from tidewater.elastic.data.sampler import Cursor, Step
 from tidewater.elastic.data.seeds import generators_kept, seed_generators
+from tidewater.elastic.data.source import Collate
 from tidewater.elastic.errors import ConfigError
 from tidewater.elastic.training import Training
 from tidewater.elastic.tree import split
@@ -62,8 +64,8 @@ class Stream:
     generators are seeded by seed, epoch and number of the sample before each sample is read.
     """
 
-    def __init__(self, dataset: Any, seed: int) -> None:
-        self._dataset, self._seed = dataset, seed
+    def __init__(self, dataset: Any, seed: int, readings: Readings) -> None:
+        self._dataset, self._seed, self._readings = dataset, seed, readings
         self._name = type(dataset).__name__
         self._first = self._state()
         self._samples: Iterator[Any] = iter(())
@@ -158,11 +160,13 @@ class Stream:
         if self._ahead:
             return self._ahead.pop()
         seed_generators(self._seed, epoch, number)
-        return next(self._samples, _END)
+        with self._readings.of(number, DATASET):
+            return next(self._samples, _END)
 
     def _seek(self, cursor: Cursor) -> None:
         self._samples, self._ahead = iter(()), []  # before all else: a generator that is closed may change the dataset
-        self._dataset.load_state_dict(copy.deepcopy(self._first if cursor.stream is None else cursor.stream))
+        with self._readings.of(cursor.offset, DATASET):
+            self._dataset.load_state_dict(copy.deepcopy(self._first if cursor.stream is None else cursor.stream))
         if hasattr(self._dataset, "set_epoch"):
             self._dataset.set_epoch(cursor.epoch)
         seed_generators(self._seed, cursor.epoch, cursor.offset)
@@ -190,7 +194,7 @@ class StreamLoader(Loader):
     ) -> None:
         nothing_by_index = cast("Dataset[Any]", ())
         super().__init__(nothing_by_index, settings, collate=collate, device=device, validation=validation)
-        self._stream, self._collate = Stream(dataset, settings.seed), collate or default_collate
+        self._stream, self._collate = Stream(dataset, settings.seed, self.readings), collate or default_collate
         with generators_kept():
             self._stream.refuse_if_it_cannot_continue()
 
@@ -222,7 +226,7 @@ class StreamLoader(Loader):
         for request in requests_of(step, cursor.epoch, place, tag=0):
             # A negative number is that of no sample.
             seed_generators(self._settings.seed, cursor.epoch, -1 - request.samples[-1])
-            with naming(request.samples):
+            with naming(request.samples), self.readings.of(request.samples[0], DATASET):
                 batch = self._collate([items[number] for number in request.samples])
             micro.append(Micro(batch, request.weight, len(request.samples)))
         return Prepared(step, tuple(micro))

@@ -11,6 +11,7 @@ disturbs no other worker (imports, data, warm-up). Only then is this worker anno
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import queue
 import secrets
@@ -24,7 +25,7 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import TYPE_CHECKING, Any
 
-from tidewater.contract import exit_codes, keys
+from tidewater.contract import exit_codes, keys, leaving
 from tidewater.elastic.addresses import route_to
 from tidewater.elastic.config import Config
 from tidewater.elastic.errors import ConfigError, Refused, StoreError
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 
 _FIRST_VIEW_SECONDS = 5.0
 _RETRY_SECONDS = 0.3
+_STANDARD_ERROR = 2
 
 
 class Ended(Exception):
@@ -139,11 +141,14 @@ def _asked_by_signals(asked: queue.SimpleQueue[None]) -> Iterator[Callable[[], N
     """Let signals ask this worker to leave. Yield a function that sets the handlers again.
 
     At the end those of the script are put back. A second Ctrl-C interrupts the worker, and a SIGHUP that nohup ignores
-    stays ignored.
+    stays ignored. A worker that is still there after ``leaving.LAST_SECONDS`` ends with exit code 1, whatever it does,
+    and writes where each of its threads is.
     """
     before: dict[int, Any] = {}
 
     def ask(number: int, _: object) -> None:
+        if asked.empty():
+            faulthandler.dump_traceback_later(leaving.LAST_SECONDS, exit=True, file=_STANDARD_ERROR)
         if number == signal.SIGINT:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         asked.put(None)
@@ -161,6 +166,7 @@ def _asked_by_signals(asked: queue.SimpleQueue[None]) -> Iterator[Callable[[], N
     try:
         yield set_handlers
     finally:
+        faulthandler.cancel_dump_traceback_later()
         for number, handler in before.items():
             if signal.getsignal(number) in (ask, signal.default_int_handler):
                 signal.signal(number, handler or signal.SIG_DFL)  # None: it was not set by Python

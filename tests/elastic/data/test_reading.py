@@ -1,0 +1,245 @@
+"""A read that doesn't end by itself is named with its file, and ended after the limit or when the worker must leave."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import io
+import os
+import resource
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import Dataset, IterableDataset
+
+from tests.processes import eventually
+from tidewater.elastic.data import reading
+from tidewater.elastic.data.loader import Loader, LoaderSettings, Place
+from tidewater.elastic.data.reading import DATASET, PROCESSES, Readings, Watch, waits_for
+from tidewater.elastic.data.sampler import Cursor
+from tidewater.elastic.data.stream import StreamLoader
+from tidewater.elastic.errors import DataStuck, GroupBroken
+from tidewater.elastic.observe.log import Log, parse
+
+CPU = torch.device("cpu")
+LIMIT = 300.0
+PATIENCE_SECONDS = 60.0
+
+
+class Blocking(Dataset[Any]):
+    """Sample 7 is in a file that blocks."""
+
+    def __init__(self, pipe: Path) -> None:
+        self.pipe = pipe
+
+    def __len__(self) -> int:
+        return 10
+
+    def __getitem__(self, index: int) -> int:
+        if index == 7:
+            self.pipe.read_bytes()
+        return index
+
+
+class Lines(IterableDataset[int]):
+    """The same as a stream, which reads on where it was."""
+
+    def __init__(self, pipe: Path) -> None:
+        self.samples, self.place = Blocking(pipe), 0
+        self.blocks = False
+
+    def __iter__(self) -> Iterator[int]:
+        while self.place < len(self.samples):
+            self.place += 1
+            yield self.samples[self.place - 1] if self.blocks else self.place - 1
+
+    def state_dict(self) -> dict[str, int]:
+        return {"place": self.place}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.place = state["place"]
+
+
+@pytest.fixture
+def pipe(tmp_path: Path) -> Iterator[Path]:
+    """Yield a pipe without a writer. After a while it gets one, so that a test that fails does end."""
+    path = tmp_path / "7.png"
+    os.mkfifo(path)
+    rescue = threading.Timer(PATIENCE_SECONDS, lambda: os.close(os.open(path, os.O_RDWR | os.O_NONBLOCK)))
+    rescue.start()
+    yield path
+    rescue.cancel()
+
+
+@pytest.fixture(autouse=True)
+def handler() -> Iterator[None]:
+    before = signal.getsignal(reading.SIGNAL)
+    yield
+    signal.signal(reading.SIGNAL, before)
+
+
+@pytest.fixture(params=["in-process", "one-process", "stream"])
+def loader(request: pytest.FixtureRequest, pipe: Path) -> Iterator[Loader]:
+    if request.param == "stream":
+        lines = Lines(pipe)
+        made: Loader = StreamLoader(lines, LoaderSettings(seed=0), collate=None, device=CPU)
+        lines.blocks = True
+    else:
+        workers = int(request.param == "one-process")
+        made = Loader(Blocking(pipe), LoaderSettings(seed=0, workers=workers), collate=None, device=CPU)
+    yield made
+    made.close()
+
+
+class Watched:
+    """A watch with a clock of its own, which goes on when a process is in the kernel."""
+
+    def __init__(self, readings: Readings, *, leaves: bool = False, limit: float = LIMIT) -> None:
+        self.out = io.StringIO()
+        self.readings = readings
+        self.watch = Watch(readings, Log("a"), limit)
+        self.watch.serve(Log("a", stream=self.out), lambda: leaves)
+        readings.handle()
+
+    def while_it_waits(self, *at: float) -> None:
+        """Look at these times, from another thread, as soon as a file blocks."""
+
+        def look() -> None:
+            eventually(lambda: any(waits_for(each.pid) for each in self.readings.now() if each.busy), "it blocks")
+            for each in at:
+                self.watch.look(each)
+
+        threading.Thread(target=look, daemon=True).start()
+
+    def events(self) -> list[dict[str, str]]:
+        return [parse(line) for line in self.out.getvalue().splitlines()]
+
+
+def test_a_file_that_blocks_is_named_and_ends_the_worker_after_the_limit(loader: Loader, pipe: Path) -> None:
+    watched = Watched(loader.readings)
+    loader.start(Place(Cursor(), rank=0, size=1, batch_size=10, epochs=1))
+    watched.while_it_waits(1000.0, 1009.0, 1011.0, 1000.0 + LIMIT)
+    with pytest.raises(DataStuck, match=r"^sample 7 of the dataset was not read in 300 s") as raised:
+        loader.next()
+    assert str(pipe) in str(raised.value)
+    late = watched.events()[0]
+    assert (late["event"], late["sample"], late["file"], late["seconds"]) == ("data_late", "7", str(pipe), "11")
+
+
+def test_a_worker_that_must_leave_waits_for_no_file(loader: Loader) -> None:
+    watched = Watched(loader.readings, leaves=True)
+    loader.start(Place(Cursor(), rank=0, size=1, batch_size=10, epochs=1))
+    watched.while_it_waits(1000.0, 1002.0)
+    with pytest.raises(GroupBroken, match="must leave, and waits for sample 7 of the dataset"):
+        loader.next()
+    loader.close()
+    assert not any(Path(f"/proc/{each.pid}").exists() for each in loader.readings.now()[1:])
+
+
+def test_closing_does_not_wait_for_a_file_that_blocks(pipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.utils.data._utils.MP_STATUS_CHECK_INTERVAL", 2 * PATIENCE_SECONDS)
+    loader = Loader(Blocking(pipe), LoaderSettings(seed=0, workers=1), collate=None, device=CPU)
+    loader.start(Place(Cursor(), rank=0, size=1, batch_size=10, epochs=1))
+    Watched(loader.readings, leaves=True).while_it_waits(1000.0, 1002.0)
+    with contextlib.suppress(GroupBroken):
+        loader.next()
+    gc.collect()  # the error's traceback refers to the iterator of the processes, and to itself
+    began = time.monotonic()
+    loader.close()
+    assert time.monotonic() - began < PATIENCE_SECONDS / 2
+
+
+def test_a_read_that_goes_on_is_not_ended() -> None:
+    """Only a sample that takes long by itself is; not a batch of many."""
+    readings = Readings()
+    watched = Watched(readings)
+    for at in range(0, 3000, 200):
+        with readings.of(at, DATASET):
+            watched.watch.look(float(at))
+    assert not watched.events()
+
+
+def test_an_answer_that_is_lost_ends_the_wait_for_it() -> None:
+    readings = Readings(processes=1)
+    watched = Watched(readings)
+    ended = threading.Event()
+
+    def look() -> None:
+        while not ended.wait(0.05):
+            for at in (1000.0, 1000.0 + LIMIT + 5):
+                watched.watch.look(at)
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    try:
+        with pytest.raises(DataStuck, match="too many open files"), readings.of(0, PROCESSES):
+            threading.Event().wait(PATIENCE_SECONDS)
+    finally:
+        ended.set()
+        thread.join()
+
+
+def test_a_read_that_no_signal_interrupts_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    readings, codes = Readings(), list[int]()
+    watched = Watched(readings)
+    signal.signal(reading.SIGNAL, signal.SIG_IGN)
+    monkeypatch.setattr(os, "_exit", codes.append)
+    with readings.of(7, DATASET):
+        for at in (0.0, LIMIT, LIMIT + 9):
+            watched.watch.look(at)
+        assert not codes
+        watched.watch.look(LIMIT + 11)
+    assert codes == [1]
+    assert "sample 7 of the dataset" in watched.events()[-1]["reason"]
+
+
+def test_without_a_limit_a_read_may_take_any_time() -> None:
+    readings = Readings()
+    watched = Watched(readings, limit=0)
+    with readings.of(7, DATASET):
+        for at in (0.0, 1e6):
+            watched.watch.look(at)
+    assert [each["event"] for each in watched.events()] == ["data_late"]
+
+
+def test_the_file_is_that_which_a_process_opens_or_reads(pipe: Path) -> None:
+    with subprocess.Popen(["cat", str(pipe)], stdout=subprocess.DEVNULL) as process:
+        eventually(lambda: waits_for(process.pid) == str(pipe), "it opens the pipe")
+        with pipe.open("wb"):
+            eventually(lambda: waits_for(process.pid) == str(pipe), "it reads the pipe")
+    assert waits_for(process.pid) is None
+
+
+@pytest.fixture
+def few_files() -> Iterator[Callable[[], int]]:
+    """Lower the limit of open files. Yield a function that returns it."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, before[1]))
+    yield lambda: resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+class Parts(Dataset[Any]):
+    def __len__(self) -> int:
+        return 10
+
+    def __getitem__(self, index: int) -> list[torch.Tensor]:
+        return [torch.full((1,), index) for _ in range(300)]
+
+
+def test_batches_of_many_tensors_do_not_fail_for_the_limit_of_open_files(few_files: Callable[[], int]) -> None:
+    loader = Loader(Parts(), LoaderSettings(seed=0, workers=1), collate=None, device=CPU)
+    try:
+        assert few_files() > 256
+        loader.start(Place(Cursor(), rank=0, size=1, batch_size=2, epochs=1))
+        kept = [loader.next() for _ in range(5)]
+        assert len({int(each) for prepared in kept for each in prepared.micro[0].batch[0]}) == 10
+    finally:
+        loader.close()

@@ -1,0 +1,130 @@
+"""Prepares the batch of a request, in the training process or in one that prepares data.
+
+source = Source((dataset, validation), seed, collate, current, readings)
+batch = source.prepare(request, states())
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from torch.utils.data import Dataset
+
+from tidewater.elastic.data.reading import DATASET, HELD_OUT, NAMES, Readings
+from tidewater.elastic.data.sample_errors import naming
+from tidewater.elastic.data.seeds import Generator, States, seed_generators, seedable_numpy_generator, states
+from tidewater.elastic.errors import ConfigError, DataStuck, TrainerError
+from tidewater.elastic.launch.lifeline import bound_to
+
+Collate = Callable[[list[Any]], Any]
+
+HELD = (signal.SIGTERM, signal.SIGINT)
+"""A process that prepares data handles them itself."""
+CLOSED = 2**64 - 1
+"""The number of the current sequence when the loader is closed."""
+_STANDARD_STREAMS = (0, 1, 2)
+
+
+@dataclass(frozen=True)
+class Request:
+    """One batch to prepare. ``tag`` counts the calls of ``start``; 0 means nothing to do."""
+
+    tag: int
+    epoch: int
+    samples: tuple[int, ...]
+    weight: float
+    validation: bool = False
+    """Whether the samples are from the validation data."""
+
+
+IDLE = Request(tag=0, epoch=0, samples=(), weight=0.0)
+Answer = tuple[Request, Any, TrainerError | None]
+
+
+class Source(Dataset[Answer]):
+    """The dataset of the worker processes: it returns the batch for a request.
+
+    Seeding a generator takes as long as loading a small sample. So only generators that the dataset or its collate
+    function uses are seeded: when a batch has used one for the first time, the batch is prepared again.
+    """
+
+    def __init__(
+        self,
+        datasets: tuple[Dataset[Any], Dataset[Any] | None],
+        seed: int,
+        collate: Collate,
+        current: memoryview,
+        readings: Readings,
+    ) -> None:
+        self._datasets, self._seed, self._collate, self._current = datasets, seed, collate, current
+        self._readings = readings
+        self._used: list[Generator] = []
+
+    def __getitem__(self, request: Request) -> Answer:
+        if not request.samples:
+            return request, None, None
+        try:
+            return request, self.prepare(request, states()), None
+        except (ConfigError, DataStuck) as error:  # torch would hide its sentence in a traceback
+            return request, None, error
+
+    def prepare(self, request: Request, before: States) -> Any:
+        """Return the batch, or None when it is no longer wanted. ``before`` is the state of the generators."""
+        dataset: Any = self._datasets[request.validation]
+        kind = HELD_OUT if request.validation else DATASET
+        data = NAMES[kind]
+        while True:
+            unused = [(generator, state) for generator, state in before if generator not in self._used]
+            items = []
+            for sample in request.samples:
+                if self._current[0] != request.tag:
+                    return None
+                if self._used:
+                    seed_generators(self._seed, request.epoch, sample, self._used)
+                with naming((sample,), data), self._readings.of(sample, kind):
+                    items.append(dataset[sample])
+            with naming(request.samples, data), self._readings.of(request.samples[0], kind):
+                batch = self._collate(items)
+            moved = [generator for generator, state in unused if generator.state() != state]
+            if not moved:
+                return batch
+            self._used += moved
+
+
+def settle(parent: int, current: memoryview, readings: Readings, worker: int) -> None:
+    """Prepare a worker process: it ends with the training process and keeps none of its connections open."""
+    bound_to(parent)()
+
+    def end_if_closed(*_: object) -> None:
+        if current[0] == CLOSED:
+            os._exit(0)
+
+    # SIGTERM may go to the whole process group or container. The worker then leaves at a step boundary and needs data
+    # until then.
+    signal.signal(signal.SIGTERM, end_if_closed)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD)
+    readings.settle(1 + worker)
+    readings.handle()
+    seedable_numpy_generator()
+    _let_go_of_sockets()
+
+
+def _let_go_of_sockets() -> None:
+    """Close inherited sockets: peers notice the death of the training process only if its connections close.
+
+    The descriptor numbers stay in use, because objects copied by the fork still refer to them.
+    """
+    null = os.open(os.devnull, os.O_RDWR)
+    for number in map(int, os.listdir("/proc/self/fd")):
+        try:
+            if number not in _STANDARD_STREAMS and stat.S_ISSOCK(os.fstat(number).st_mode):
+                os.dup2(null, number, inheritable=False)
+        except OSError:  # the descriptor of the listing itself
+            continue
+    os.close(null)
