@@ -38,6 +38,7 @@ class Late(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.ready = False
+        self.scale: torch.Tensor
         self.linear = nn.Linear(1, 1)
 
     def forward(self, inputs: torch.Tensor) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from torch.distributed import checkpoint as dcp
+from torch.distributed.checkpoint.state_dict_loader import load
 
 from tests.elastic.checkpoint.conftest import LINE, Told, at, small
 from tidewater.elastic.checkpoint import Checkpoints
@@ -91,5 +91,5 @@ def test_it_is_found_and_loaded_as_the_docs_say(checkpoints: Checkpoints, folder
     best = max((path for path in found if found[path]), key=lambda path: found[path]["value"])
     assert Manifest.of(best).score == Score(0.9, "max")
     state = {"model": {"weight": torch.zeros(4, 3), "bias": torch.zeros(3)}}
-    dcp.load(state, checkpoint_id=best)
+    load(state, checkpoint_id=best)
     assert torch.equal(state["model"]["weight"], small(2)["model"]["weight"])

@@ -112,7 +112,7 @@ class Watched:
         """Look at these times, from another thread, as soon as a file blocks."""
 
         def look() -> None:
-            eventually(lambda: any(waits_for(each.pid) for each in self.readings.now() if each.busy), "it blocks")
+            eventually(lambda: any(waits_for(each.pid) for each in self.readings.now() if each.busy))
             for each in at:
                 self.watch.look(each)
 
@@ -211,9 +211,9 @@ def test_without_a_limit_a_read_may_take_any_time() -> None:
 
 def test_the_file_is_that_which_a_process_opens_or_reads(pipe: Path) -> None:
     with subprocess.Popen(["cat", str(pipe)], stdout=subprocess.DEVNULL) as process:
-        eventually(lambda: waits_for(process.pid) == str(pipe), "it opens the pipe")
+        eventually(lambda: waits_for(process.pid) == str(pipe))
         with pipe.open("wb"):
-            eventually(lambda: waits_for(process.pid) == str(pipe), "it reads the pipe")
+            eventually(lambda: waits_for(process.pid) == str(pipe))
     assert waits_for(process.pid) is None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tracemalloc
 from collections import Counter
 
@@ -145,4 +146,4 @@ def spread(counts: npt.NDArray[np.float64], expected: npt.NDArray[np.float64]) -
     known = expected > 0
     freedom = (len(counts) - 1) ** 2 - int((~known).sum())
     chi = float(((counts - expected)[known] ** 2 / expected[known]).sum())
-    return (chi - freedom) / (2 * freedom) ** 0.5
+    return (chi - freedom) / math.sqrt(2 * freedom)

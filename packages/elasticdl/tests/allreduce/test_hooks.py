@@ -76,7 +76,7 @@ class Failing:
 
 def test_the_model_is_exported_before_an_evaluation_fails() -> None:
     exported: list[int] = []
-    following = Following(Plan(2, None, 2, 0), MODEL, cast(Evaluator, Failing()), exported.append, str)
+    following = Following(Plan(2, None, 2, 0), MODEL, cast(Evaluator, Failing()), exported.append, print)
     following.on_step(report(10, epoch=2))
     with pytest.raises(KeyError):
         following.at_the_end(MODEL, {})

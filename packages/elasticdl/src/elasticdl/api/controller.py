@@ -172,7 +172,7 @@ class ElasticController:
                 return
             for given in loader:
                 yield given
-                if self._finished:
+                if self._is_over():
                     return
 
     def stop(self) -> None:
@@ -212,6 +212,9 @@ class ElasticController:
             return result
 
         return run
+
+    def _is_over(self) -> bool:
+        return self._finished
 
     def _until_there_is_something(self) -> None:
         """Take part in what the others do until this worker has records, or the job has ended."""
