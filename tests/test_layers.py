@@ -36,6 +36,7 @@ MAY_IMPORT = {
     },
     "tidewater.cli": {"tidewater.contract", "tidewater.elasticjob", "tidewater.kube"},
     "tidewater.cli.run": {"tidewater.contract", "tidewater.cli", "tidewater.elastic.launch"},
+    "tidewater.cli.rehearse": {"tidewater.contract", "tidewater.cli", "tidewater.elastic.launch"},
     "settings": {"tidewater.contract", "tidewater.elasticjob"},
     "infra": {"settings", "tidewater.contract"},
     "workloads": {"settings", "tidewater.contract", "tidewater.elasticjob", "infra.outputs"},

@@ -11,6 +11,7 @@ options    commands with options in groups
 job/       `tidewater job …`
 top/       `tidewater top`: a live view of jobs
 doctor/    `tidewater doctor`: what is missing or wrong, and how to fix it
+rehearse/  `tidewater rehearse`: whether the runtime's promises hold for a training script
 run/       `tidewater run`: a training script on this machine
 show       tables, colours, ages, JSON and YAML
 kubeyaml   YAML as kubectl reads it

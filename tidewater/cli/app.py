@@ -24,6 +24,7 @@ from tidewater.cli.doctor import app as doctor
 from tidewater.cli.errors import UsageError, exit_code
 from tidewater.cli.job import commands
 from tidewater.cli.options import Group, command
+from tidewater.cli.rehearse import app as rehearse
 from tidewater.cli.run import app as run
 from tidewater.cli.show import yaml_of
 from tidewater.cli.top import app as top
@@ -61,6 +62,7 @@ app.add_typer(commands.app, name="job")
 top.register(app)
 doctor.register(app)
 run.register(app)
+rehearse.register(app)
 
 
 def print_version(wanted: bool) -> None:

@@ -14,6 +14,7 @@ labels        labels of the Kubernetes objects, and selectors made of them
 leaving       how long a worker may take to leave after SIGTERM
 metrics       the ports on which the workers serve their metrics
 pod_defaults  what the manifests of pods and namespaces have in common
+rehearsal     what the workers of `tidewater rehearse` record, and what they read
 stack         what a stack tells the tools that submit jobs to it
 tls           what the clients of an API server change in Python's TLS settings
 """

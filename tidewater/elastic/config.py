@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
-from tidewater.contract import env
+from tidewater.contract import env, rehearsal
 from tidewater.elastic import flags as common
 from tidewater.elastic.addresses import bare
 from tidewater.elastic.errors import ConfigError
@@ -78,6 +78,8 @@ class Config:
     """Number of processes of its worker."""
     etcd_access: Access = _OPEN
     """How to authenticate to etcd."""
+    rehearsal: Path | None = None
+    """Folder of the rehearsal to which this worker belongs: see ``contract.rehearsal``."""
     secret: str = field(default="", repr=False)
     """The job's workers authenticate to each other with it; empty: use the one in etcd."""
 
@@ -89,6 +91,7 @@ class Config:
         secrets = {name: given.pop(f"etcd_{name}") for name in ("user", "cacert", "cert", "key")}
         given["etcd_access"] = Access.of(**secrets, password=environ.get(env.ETCD_PASSWORD, ""))
         given["secret"] = environ.get(env.SECRET, "")
+        given["rehearsal"] = Path(environ[rehearsal.FOLDER]) if environ.get(rehearsal.FOLDER) else None
         given["host"] = bare(given["host"])
         given["data"] = Path(given["data"])
         known = {each.name for each in fields(cls)}

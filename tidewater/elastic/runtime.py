@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from tidewater.elastic.data.loader import Loader
     from tidewater.elastic.data.reading import Watch
+    from tidewater.elastic.rehearsal.observer import Observer
     from tidewater.elastic.session.session import Session
     from tidewater.elastic.session.worker import Material, Requests
 
@@ -96,6 +97,7 @@ class _Script:
         self._training: Training
         self._loader: Loader | None = None
         self._watch: Watch | None = None
+        self._observer: Observer | None = None
         self.material: Material
 
     def prepare(self, config: Config) -> Content:
@@ -139,6 +141,15 @@ class _Script:
             rehearse=self._rehearse,
         )
 
+    def _observed(self, training: Training, config: Config) -> Training:
+        """Return the training; in a rehearsal, one that records what it does."""
+        if config.rehearsal is None:
+            return training
+        from tidewater.elastic.rehearsal.observer import Observer
+
+        self._observer = Observer(config.rehearsal, config)
+        return self._observer.observed(training)
+
     def _rehearse(self, session: Session) -> None:
         """Make the first passes, which are the slowest."""
         from tidewater.elastic.data.stream import length
@@ -153,13 +164,15 @@ class _Script:
         stepper = Stepper(training, worker.state, worker.group, amp=config.amp, seed=config.seed)
         self.material = Material(training, stepper, self._loader, length(training.dataset), self.requests)
         warm_up(worker, self.material, session.log, most=config.step_size(1))
+        if self._observer is not None:
+            self._observer.watch(session)
 
     def hooked(self, config: Config, device: torch.device) -> Training:
         """Build the training. Its hooks draw the same random numbers in all workers, and their requests are noted."""
         from tidewater.elastic.data.seeds import drawn_alike
         from tidewater.elastic.session.worker import Requests
 
-        training, requests = self._build(config), Requests()
+        training, requests = self._observed(self._build(config), config), Requests()
 
         def called(name: str, hook: Callable[[Any], None]) -> Callable[[Any], None]:
             def call(report: Report | Evaluated) -> None:

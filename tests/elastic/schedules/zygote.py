@@ -16,7 +16,7 @@ import pkgutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.zygote import Request, Run, serve
+from tidewater.elastic.launch.zygote import Request, Run, serve
 
 _CLONE_NEWNET = 0x40000000
 

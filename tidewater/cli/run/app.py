@@ -14,7 +14,7 @@ import shlex
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -32,7 +32,7 @@ HOST = "127.0.0.1"
 _LAST_PORT = 65535
 _OURS = ("--etcd", "--job", "--worker", "--host", "--metrics-port")
 """Flags of a script that this command sets for each worker."""
-_PASS_ON = {"allow_interspersed_args": False, "ignore_unknown_options": True}
+PASS_ON = {"allow_interspersed_args": False, "ignore_unknown_options": True}
 """What follows the script is the script's."""
 
 
@@ -59,7 +59,7 @@ class Options:
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    command(app, "run", context_settings=_PASS_ON)(run)
+    command(app, "run", context_settings=PASS_ON)(run)
 
 
 def run(
@@ -98,25 +98,32 @@ def run(
 
 def check(script: Path, options: Options, flags: Sequence[str]) -> None:
     """Raise UsageError for what can be known to be wrong before anything starts."""
-    if not script.is_file():
-        raise UsageError(
-            f"there is no training script {script}",
-            "Flags of `tidewater run` come before the script, its own after it.",
-        )
+    check_script(script, flags, "tidewater run", {"--etcd", "--job", "--metrics-port"})
     if options.workers < 1:
         raise UsageError(f"--workers is {options.workers}, the least is 1")
     if options.replace_after < 0:
         raise UsageError(f"--replace-after is {options.replace_after:g}, the least is 0")
-    wrong = next((flag.partition("=")[0] for flag in flags if flag.partition("=")[0] in _OURS), None)
-    if wrong in ("--worker", "--host"):
-        raise UsageError(f"{wrong} is for one worker, and `tidewater run` sets it for each", "Leave it out.")
-    if wrong:
-        raise UsageError(f"{wrong} comes after the script", f"Write it before the script: `tidewater run {wrong} …`.")
     if "/" in options.job:
         raise UsageError(f"--job is {options.job!r}, it must not contain a slash")
     if options.metrics_port:
         for port in range(options.metrics_port, options.metrics_port + options.workers):
             _check_port(port, options)
+
+
+def check_script(script: Path, flags: Sequence[str], name: str, own: Collection[str]) -> None:
+    """Raise UsageError if there is no script, or if one of its flags is set for each worker by the command ``name``.
+
+    ``own`` are those flags that the command has itself.
+    """
+    if not script.is_file():
+        raise UsageError(
+            f"there is no training script {script}", f"Flags of `{name}` come before the script, its own after it."
+        )
+    wrong = next((flag.partition("=")[0] for flag in flags if flag.partition("=")[0] in _OURS), None)
+    if wrong in own:
+        raise UsageError(f"{wrong} comes after the script", f"Write it before the script: `{name} {wrong} …`.")
+    if wrong:
+        raise UsageError(f"{wrong} is for one worker, and `{name}` sets it for each", "Leave it out.")
 
 
 def _check_port(port: int, options: Options) -> None:

@@ -90,7 +90,7 @@ def started(binary: Path) -> Iterator[Etcd]:
     Raises:
         CliError: it has ended at once, or does not serve in time.
     """
-    with _folder() as folder:
+    with removed_at_the_end() as folder:
         client, peer = (f"http://{HOST}:{port}" for port in _free_ports(2))
         flags = {
             "data-dir": folder / "data",
@@ -133,7 +133,7 @@ def _wait_for(etcd: Etcd) -> None:
 
 
 @contextmanager
-def _folder() -> Iterator[Path]:
+def removed_at_the_end() -> Iterator[Path]:
     """Yield a new folder, which is removed when this process or the block ends."""
     folder = Path(tempfile.mkdtemp(prefix="tidewater-run-"))
     remover = subprocess.Popen(

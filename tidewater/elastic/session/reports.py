@@ -61,7 +61,8 @@ class Reports:
     def __init__(self, config: Config, worker: Worker, log: Log) -> None:
         self._config, self._worker, self._log = config, worker, log
         self._changed: Changed | None = None
-        self._part: Part | None = None
+        self.part: Part | None = None
+        """What this rank contributes to the step that it makes, or has made last."""
         self._checked = self._watched = False
         self._unsaved = 0
         """Checkpoints in a row that could not be written because of what the state contains."""
@@ -71,7 +72,7 @@ class Reports:
 
     def begin(self, part: Part) -> None:
         """Remember what this rank contributes: it may learn from another one that all have applied the step."""
-        self._part = part
+        self.part = part
 
     def applied(self, report: Report, changed: Changed | None) -> None:
         """Keep the report of the step that was just applied until it is final."""
@@ -135,8 +136,8 @@ class Reports:
         self._changed = None
         if mine and state.pending and mine.step == state.pending.step:
             state.pending, self._changed = mine, changed
-        elif state.pending and self._part:
-            part = self._part
+        elif state.pending and self.part:
+            part = self.part
             if (part.step, part.generation) == (state.pending.step, state.pending.generation):
                 state.pending = replace(state.pending, rank=part.rank, samples=part.samples)
         return loaded

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 from pathlib import Path
 
-from tests.zygote import Request, Run, serve
+from tidewater.elastic.launch.zygote import Request, Run, serve
 
 PROGRAMS = {
     "master": "elasticdl.master.program",

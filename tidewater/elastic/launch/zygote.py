@@ -1,9 +1,9 @@
 """A process that has imported what others need, and forks them.
 
-    serve(load)       # as a program: requests < stdin, reports > stdout; see `tests.farm`
+    serve(load)       # as a program: requests < stdin, reports > stdout; see `farm`
 
 A process that is started as a program needs three seconds for the imports of torch; a forked one starts within a tenth
-of a second. A hundred schedules are feasible only this way. The zygote computes nothing and has one thread, so that its
+of a second. The zygote computes nothing and has one thread, so that its
 forks have no unfinished work. Requests and reports are JSON, one object per line.
 """
 

@@ -1,0 +1,69 @@
+"""The tolerance is what two runs without faults differ by, and rounding; what goes beyond it is named."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from tests.cli.rehearse.records import EPSILON, book, near
+from tidewater.cli.rehearse import near as nearness
+from tidewater.cli.rehearse.book import Book, Event
+from tidewater.contract.rehearsal import Sketch
+
+FAR = 0.001
+"""By how much the runs without faults differ."""
+
+
+def run(*losses_and_sums: tuple[float, float], pieces: dict[str, str] | None = None, event: int = 1) -> Book:
+    records = [("a", near(step, *values_of(pair), pieces)) for step, pair in enumerate(losses_and_sums, 1)]
+    return book(*records, events=[Event(event, "the kill of b")])
+
+
+def values_of(pair: tuple[float, float]) -> tuple[float, tuple[float, float]]:
+    return pair[0], (pair[1], 0.0)
+
+
+SEVERAL, ONE = run((1.0, 5.0), (0.5, 6.0)), run((1.0 + FAR, 5.0), (0.5, 6.0 + FAR))
+
+
+@pytest.mark.parametrize("factor", [0.0, -1.0, 15.9])
+def test_what_is_within_the_tolerance_is_none_of_the_findings(factor: float) -> None:
+    made = run((1.0, 5.0), (0.5 + factor * FAR, 6.0 - factor * FAR))
+    assert not [*nearness.losses(made, SEVERAL, ONE), *nearness.states(made, SEVERAL, ONE)]
+
+
+def test_the_first_loss_beyond_the_tolerance_is_named() -> None:
+    made = run((1.0, 5.0), (0.5 + 17 * FAR, 6.0))
+    (finding,) = nearness.losses(made, SEVERAL, ONE)
+    assert finding.sentence == (
+        "the loss: 0.517 instead of 0.5 (tolerance 0.016) in step 2, after the kill of b (step 1)"
+    )
+
+
+def test_a_loss_that_is_not_a_number_is_beyond_every_tolerance() -> None:
+    assert list(nearness.losses(run((math.nan, 5.0)), SEVERAL, ONE))
+
+
+def test_runs_that_are_equal_by_chance_leave_some_roundings() -> None:
+    rounding = 2.0 * EPSILON  # of a tensor of norm 2
+    close, far = (run((1.0, 5.0 + count * rounding)) for count in (31, 33))
+    assert not list(nearness.states(close, SEVERAL, SEVERAL))
+    (finding,) = nearness.states(far, SEVERAL, SEVERAL)
+    assert finding.what == "the model's w"
+
+
+def test_only_the_first_step_with_another_state_counts() -> None:
+    (finding,) = nearness.states(run((1.0, 5.1), (0.5, 7.0)), SEVERAL, ONE)
+    assert "after step 1, before any fault" in finding.where
+
+
+@pytest.mark.parametrize(("alone", "found"), [("1", ["the model's attribute calls"]), ("2", [])])
+def test_a_whole_number_that_the_size_does_not_change_must_be_equal(alone: str, found: list[str]) -> None:
+    several, one, faults = (run((1.0, 5.0), pieces={"attribute/calls": value}) for value in ("1", alone, "3"))
+    assert [finding.what for finding in nearness.states(faults, several, one)] == found
+
+
+def test_a_tensor_that_is_missing_is_infinitely_far() -> None:
+    sketch = Sketch(1.0, EPSILON, (1.0,))
+    assert nearness.distance(sketch, None) == math.inf == nearness.distance(sketch, Sketch(1.0, EPSILON, (1.0, 2.0)))

@@ -1,0 +1,78 @@
+"""A script with one mistake, rehearsed on this machine: it is named, and every other promise holds.
+
+Its average of the loss counts its steps in an attribute that it does not store.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from scripts import toolchain
+
+ROOT = Path(__file__).resolve().parents[3]
+SCRIPT = """
+import torch
+from torch import nn
+
+import tidewater
+
+
+class Mean:
+    def __init__(self):
+        self.mean, self.count = 0.0, 0
+
+    def add(self, report):
+        self.count += 1
+        self.mean += (report.loss - self.mean) / self.count
+
+    def state_dict(self):
+        return {"mean": self.mean}
+
+    def load_state_dict(self, state):
+        self.mean = state["mean"]
+
+
+def training(config):
+    inputs = torch.randn(500, 8)
+    model, mean = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.Dropout(0.1), nn.Linear(16, 3)), Mean()
+    return tidewater.Training(
+        model=model,
+        optimizer=torch.optim.AdamW(model.parameters()),
+        dataset=torch.utils.data.TensorDataset(inputs, inputs.argmax(1) % 3),
+        loss=lambda model, batch: nn.functional.cross_entropy(model(batch[0]), batch[1]),
+        stateful={"mean": mean},
+        on_step=mean.add,
+    )
+
+
+raise SystemExit(tidewater.run(training))
+"""
+
+
+@pytest.mark.e2e
+def test_a_mistake_is_named_with_its_remedy_and_the_other_promises_hold(tmp_path: Path) -> None:
+    (tmp_path / "my_script.py").write_text(SCRIPT)
+    path = f"{toolchain.binary('etcd').parent}{os.pathsep}{os.environ['PATH']}"
+    flags = ["--report", "report.json", "--patience", "300", "my_script.py", "--batch-size", "32"]
+    done = subprocess.run(
+        [sys.executable, "-m", "tidewater.cli", "rehearse", *flags],
+        cwd=tmp_path,
+        env={**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "the attribute of the stateful object mean.count: " in done.stdout
+    assert "→ return it in the object's state_dict(), and set it in load_state_dict()" in done.stdout
+    report = json.loads((tmp_path / "report.json").read_text())
+    broken = {each["promise"] for each in report["promises"] if not each["held"]}
+    assert {"alike", "handed_over"} <= broken <= {"alike", "handed_over", "state"}, done.stdout
+    assert set(report["steps"].values()) == {36}

@@ -1,0 +1,12 @@
+"""`tidewater rehearse`: whether the promises of the runtime hold for a script, tried on one machine.
+
+app          the command
+conductor    the runs: undisturbed ones, and one with a kill, a join, a freeze, a leave and a stop
+troupe       the worker processes of one run, and what they have recorded
+book         the records of a run, put in order (pure)
+compare      records of one run or of two, to findings (pure)
+exact        what must be equal bit for bit (pure)
+near         what is equal but for the order of sums, and the tolerance for it (pure)
+remedies     what to do about a difference (pure)
+promises     the table: each promise, held or not (pure)
+"""
