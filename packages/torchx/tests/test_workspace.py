@@ -62,9 +62,24 @@ def test_files_go_without_those_that_torchxignore_names(project: Path) -> None:
     assert in_workspace(pack(f"file://{project}")) == [".torchxignore", "data/labels.csv", "run.sh", "train.py"]
 
 
-def test_an_exception_to_a_pattern_goes(project: Path) -> None:
-    (project / ".torchxignore").write_text("data/*\n!data/labels.csv\n")
-    assert "data/labels.csv" in in_workspace(pack(f"file://{project}"))
+@pytest.mark.parametrize(
+    ("patterns", "gone"),
+    [
+        pytest.param("data/*\n!data/labels.csv\n", {"data/images.bin"}, id="exception"),
+        pytest.param("data/\n", {"data/images.bin", "data/labels.csv"}, id="slash-at-the-end"),
+        pytest.param("/data\n", {"data/images.bin", "data/labels.csv"}, id="slash-at-the-beginning"),
+        pytest.param("data/\n!data/labels.csv\n", {"data/images.bin"}, id="exception-in-a-folder"),
+        pytest.param("**\n!**/*.csv\n!run.sh", {".torchxignore", "data/images.bin", "train.py"}, id="all-but-some"),
+        pytest.param("data/labels.csv\n!data\ndata/*.bin", {"data/images.bin"}, id="the-last-one-counts"),
+        pytest.param("**/*.bin\n#train.py\n", {"data/images.bin"}, id="any-depth"),
+        pytest.param("*.bin\n", set(), id="a-star-is-of-one-folder"),
+        pytest.param("./data/../run.sh\n", {"run.sh"}, id="dots"),
+    ],
+)
+def test_patterns_are_those_of_a_dockerignore(project: Path, patterns: str, gone: set[str]) -> None:
+    whole = {".torchxignore", "data/images.bin", "data/labels.csv", "run.sh", "train.py"}
+    (project / ".torchxignore").write_text(patterns)
+    assert set(in_workspace(pack(f"file://{project}"))) == whole - gone
 
 
 def test_the_same_files_have_the_same_key_whenever_and_by_whom_they_were_written(project: Path, tmp_path: Path) -> None:

@@ -26,8 +26,9 @@ import boto3
 import docker.errors
 import fsspec
 from botocore.exceptions import BotoCoreError, ClientError
+from docker.utils.build import PatternMatcher
 from torchx.specs import AppDef, CfgVal, Role
-from torchx.workspace.api import TORCHX_IGNORE, walk_workspace
+from torchx.workspace.api import TORCHX_IGNORE
 from torchx.workspace.docker_workspace import DockerWorkspaceMixin
 
 from tidewater.contract import code
@@ -227,12 +228,8 @@ def _opened(workspace: str) -> tuple[Any, str]:
 
 
 def _files(file_system: Any, path: str) -> Iterator[_File]:
-    """Yield the files that `.torchxignore` leaves, as TorchX finds them."""
-    found: dict[str, Mapping[str, Any]] = {
-        posixpath.normpath(posixpath.join(posixpath.relpath(folder, path), name)): info
-        for folder, _, files in walk_workspace(file_system, path)
-        for name, info in files.items()
-    }
+    """Yield the files that `.torchxignore` leaves."""
+    found = _walked(file_system, path, _ignored(file_system, path))
     for name, info in found.items():
         source, link = str(info["name"]), _link(name, info, found)
         # The mode of a link says nothing of the file to which it leads.
@@ -240,6 +237,35 @@ def _files(file_system: Any, path: str) -> Iterator[_File]:
         # What is neither a file nor a link is a socket, a pipe or a device, which would never end.
         if info["type"] == "file" or info.get("islink"):
             yield _File(name, source, 0 if link else int(info.get("size") or 0), mode, link)
+
+
+def _ignored(file_system: Any, path: str) -> PatternMatcher:
+    """Return the patterns of `.torchxignore`: Docker's own rules for a .dockerignore, as its client has them.
+
+    TorchX's `walk_workspace` takes neither `data/` nor an exception in a folder that is left out.
+    """
+    file, lines = posixpath.join(path, TORCHX_IGNORE), []
+    if file_system.exists(file):
+        lines = file_system.cat_file(file).decode("utf-8-sig").splitlines()
+    return PatternMatcher([line.strip() for line in lines if line.strip() and not line.startswith("#")])
+
+
+def _walked(file_system: Any, path: str, ignored: PatternMatcher) -> dict[str, Mapping[str, Any]]:
+    """Return the files that go, by their paths in the workspace. Folders are entered only if something in them may."""
+    found: dict[str, Mapping[str, Any]] = {}
+    exceptions = [pattern.cleaned_pattern for pattern in ignored.patterns if pattern.exclusion]
+    left = [""]
+    while left:
+        folder = left.pop()
+        for _, folders, files in file_system.walk(posixpath.join(path, folder), detail=True, maxdepth=1):
+            for name, info in {**folders, **files}.items():
+                inner = posixpath.join(folder, name)
+                stays = ignored.matches(inner)
+                if name in files:
+                    found |= {} if stays else {inner: info}
+                elif not stays or any("*" in each or each.startswith(f"{inner}/") for each in exceptions):
+                    left.append(inner)
+    return found
 
 
 def _link(name: str, info: Mapping[str, Any], packed: Container[str]) -> str:

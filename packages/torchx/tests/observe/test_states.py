@@ -186,6 +186,12 @@ def test_restarts_are_those_of_the_whole_application_if_it_is_restarted_as_a_who
     assert described(seen(job(state="Running", restarts=2, jobRestarts=5)), ID).num_restarts == 5
 
 
+@pytest.mark.parametrize(("limit", "restarts"), [(3, 2), (4, 3)])
+def test_the_failure_with_which_a_job_has_failed_is_no_restart(limit: int, restarts: int) -> None:
+    found = replace(job(state="Failed", restarts=3), spec=replace(job().spec, backoff_limit=limit))
+    assert described(seen(found), ID).num_restarts == restarts
+
+
 @pytest.mark.parametrize(("state", "restarts"), [("Suspended", 4), ("Failed", 5)])
 def test_pods_that_left_for_a_suspension_have_not_been_restarted(state: str, restarts: int) -> None:
     assert described(seen(job(cancelled=True, state=state, jobRestarts=5)), ID).num_restarts == restarts

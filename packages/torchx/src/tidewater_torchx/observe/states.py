@@ -205,10 +205,12 @@ def _sizes(seen: Observed) -> Iterator[str]:
 def _restarts(job: ElasticJob) -> int:
     """Return how many times all of the application was restarted, or, if only replicas are, how many of them failed.
 
-    The controller counts when all pods leave. After a suspension they haven't come back.
+    The controller counts when all pods leave. After a suspension they haven't come back. Of failures it also counts the
+    one too many, with which the job has failed, and after which nothing was restarted.
     """
     if job.status.job_restarts is None:
-        return job.status.restarts
+        failed = job.status.state is State.FAILED and job.status.restarts >= job.spec.backoff_limit
+        return max(0, job.status.restarts - failed)
     return max(0, job.status.job_restarts - (job.status.state is State.SUSPENDED))
 
 
