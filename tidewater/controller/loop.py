@@ -261,8 +261,8 @@ def invalid_status(manifest: Manifest, problem: str, now: datetime) -> Manifest:
         turned = stamp(now) if old.get("status") != value else old.get("lastTransitionTime", stamp(now))
         return {**new, "lastUpdateTime": stamp(now), "lastTransitionTime": turned}
 
-    type = names.ConditionType
-    values = {type.CREATED: "False", type.READY: "False", type.RECONCILING: "False", type.STALLED: "True"}
+    kinds = names.ConditionType
+    values = {kinds.CREATED: "False", kinds.READY: "False", kinds.RECONCILING: "False", kinds.STALLED: "True"}
     others = [each for each in conditions if each.get("type") not in values]
     said = [told(type, value) for type, value in values.items()]
     return {**status, "conditions": [*said, *others], "observedGeneration": generation}

@@ -285,6 +285,12 @@ def test_a_tool_that_knows_no_elasticjob_sees_how_it_stands(found: ElasticJob, e
     assert computed(found) == expected
 
 
+def test_the_sentence_on_a_running_job_is_that_of_running_alone() -> None:
+    """Scripts look for it in what `kubectl describe` prints."""
+    told = [each.type for each in RAN.status.conditions if each.message.startswith("ElasticJob j is running.")]
+    assert told == ["Running"]
+
+
 def test_a_failed_job_is_stalled_and_says_why() -> None:
     stalled = condition(after(RAN, pod(0, "Failed"), pod(1, "Failed")).status, "Stalled")
     assert (stalled.status, stalled.reason) == ("True", "ElasticJobFailed")

@@ -267,7 +267,7 @@ def _health(job: ElasticJob, state: State, message: str, now: datetime) -> list[
     for type in (ConditionType.READY, ConditionType.RECONCILING, ConditionType.STALLED):
         holds = type is HEALTH[state]
         if holds or type in old or type is ConditionType.READY:
-            told = holds or type is ConditionType.READY
+            told = holds and type is not ConditionType.READY  # Running has the sentence that says how it runs
             why = message if told else f"The state of ElasticJob {job.name} is {state}."
             made.append(_updated(old.get(type), type, holds, (REASONS[state], why), job.generation, now))
     return made
