@@ -25,7 +25,7 @@ def test_environment_variables_have_one_prefix_and_distinct_names() -> None:
 
 
 def test_every_key_of_a_job_has_its_prefix_and_no_other_jobs() -> None:
-    for key in (keys.generation("a"), keys.member("a", "x"), keys.finished("a")):
+    for key in (keys.generation("a"), keys.member("a", "x"), keys.saved("a"), keys.finished("a")):
         assert key.startswith(keys.job("a"))
         assert not key.startswith(keys.job("a2"))
 

@@ -3,6 +3,7 @@
 /tidewater/<job>/generation           the membership that all workers agree on (GENERATION_VERSION)
 /tidewater/<job>/members/<member id>  one per living worker, bound to its lease (MEMBER_VERSION)
 /tidewater/<job>/secret               with which its workers authenticate to each other (SECRET_VERSION)
+/tidewater/<job>/saved                the last checkpoint that was written (SAVED_VERSION)
 /tidewater/<job>/finished             written once, at the end of the job (FINISHED_VERSION)
 
 The torchrun plug-in has its own (all RENDEZVOUS_VERSION):
@@ -27,6 +28,7 @@ ELASTICDL_ROOT = "/elasticdl"
 
 GENERATION_VERSION = 3
 MEMBER_VERSION = 3
+SAVED_VERSION = 1
 FINISHED_VERSION = 1
 RENDEZVOUS_VERSION = 2
 SECRET_VERSION = 1
@@ -56,6 +58,11 @@ def member(name: str, member_id: str) -> str:
 def secret(name: str) -> str:
     """Return the key of the secret of job ``name``."""
     return f"{job(name)}secret"
+
+
+def saved(name: str) -> str:
+    """Return the key of the record of the last checkpoint of job ``name``."""
+    return f"{job(name)}saved"
 
 
 def finished(name: str) -> str:

@@ -53,6 +53,7 @@ class Config:
     seed: int
     amp: str
     fresh_optimizer: bool
+    begin_again: bool
     data_workers: int
     prefetch: int
     evaluate_every: int

@@ -109,6 +109,11 @@ def _add_checkpoints(group: argparse._ArgumentGroup) -> None:
         action="store_true",
         help="continue from a checkpoint of another optimizer with fresh moments, instead of refusing it",
     )
+    group.add_argument(
+        "--begin-again",
+        action="store_true",
+        help="begin at step 0 if etcd knows of a checkpoint and no place has one, instead of refusing that",
+    )
 
 
 def _add_operation(group: argparse._ArgumentGroup) -> None:

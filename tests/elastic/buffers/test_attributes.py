@@ -17,7 +17,7 @@ from tidewater.elastic.errors import GroupBroken
 class Rotary(nn.Module):
     """Caches a table in a buffer and its length in an attribute, as rotary_embedding_torch does."""
 
-    cached: torch.Tensor | None
+    cached: Any
 
     def __init__(self) -> None:
         super().__init__()
@@ -34,6 +34,8 @@ class Rotary(nn.Module):
 
 class Late(nn.Module):
     """Registers the buffer in its first pass."""
+
+    scale: torch.Tensor
 
     def __init__(self) -> None:
         super().__init__()

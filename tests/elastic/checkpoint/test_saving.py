@@ -87,6 +87,19 @@ def test_a_checkpoint_requested_too_soon_is_dropped_and_reported(folder: Path, t
     assert told.steps("checkpoint_saved") == [10]
 
 
+def test_a_checkpoint_is_reported_with_the_places_that_have_it_and_not_if_no_place_has_it(
+    tmp_path: Path, open_places: Callable[..., Checkpoints]
+) -> None:
+    (tmp_path / "c").write_text("in the way")
+    checkpoints = open_places(f"{tmp_path / 'a'},{tmp_path / 'b'},{tmp_path / 'c'}")
+    nowhere = open_places(tmp_path / "c")
+    said: list[tuple[int, str]] = []
+    for each in (checkpoints, nowhere):
+        each.on_saved = lambda step, where: said.append((step, where))
+        each.save(at(10), small(10), wait=True)
+    assert said == [(10, f"{tmp_path / 'a'},{tmp_path / 'b'}")]
+
+
 def test_a_caller_that_waits_gets_both_checkpoints_written(folder: Path, told: Told) -> None:
     place = Slow(folder)
     checkpoints = Checkpoints([place], keep=2, log=told.log)

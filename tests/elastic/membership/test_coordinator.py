@@ -16,7 +16,7 @@ from tidewater.elastic.etcd.secret import obtain, restore
 from tidewater.elastic.membership import coordinator as coordinator_module
 from tidewater.elastic.membership.coordinator import Coordinator, Hooks
 from tidewater.elastic.membership.records import generation_to_json, member_to_json
-from tidewater.elastic.membership.rules import Generation, Limits, Member, View, lost_members
+from tidewater.elastic.membership.rules import Generation, Limits, Member, Saved, View, lost_members
 from tidewater.elastic.membership.suspects import Sign
 from tidewater.elastic.observe.log import Log
 
@@ -117,6 +117,19 @@ def test_workers_find_each_other_and_agree(join: Join) -> None:
     assert reaches(a, "ab")
     assert reaches(b, "ab")
     assert a.view.generation == b.view.generation
+
+
+def test_all_workers_know_of_the_last_checkpoint_and_a_later_one_is_recorded_if_etcd_was_away(
+    join: Join, store: FakeStore
+) -> None:
+    a, b = join("a"), join("b")
+    a.saved(200, "/checkpoints")
+    assert within(PATIENCE_SECONDS, lambda: b.view.saved == Saved(200, "/checkpoints"))
+    store.away = True
+    a.saved(400, "/checkpoints")
+    store.away = False
+    a.saved(600, "/checkpoints,s3://bucket/run")
+    assert within(PATIENCE_SECONDS, lambda: b.view.saved == Saved(600, "/checkpoints,s3://bucket/run"))
 
 
 def test_a_worker_that_wants_to_leave_is_removed(join: Join) -> None:

@@ -115,6 +115,7 @@ class World:
             min_step_seconds=0.0,
             compare_every=0,
             on_drift="mend",
+            begin_again=False,
             least_members=1,
             most_members=1,
             step_size=lambda size: 4,

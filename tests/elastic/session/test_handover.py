@@ -17,7 +17,7 @@ from tests.elastic.checkpoint.conftest import LINE, Told
 from tests.elastic.schedules.script import Numbers
 from tidewater.elastic.checkpoint import Checkpoints, places
 from tidewater.elastic.errors import ConfigError, Drifted, GroupBroken, RecordError
-from tidewater.elastic.membership.rules import Generation, Member, View
+from tidewater.elastic.membership.rules import Generation, Member, Saved, View
 from tidewater.elastic.observe.log import Log
 from tidewater.elastic.session.handover import Exchange, _await_leavers, _restore, plan, synchronise
 from tidewater.elastic.session.state import Position, State
@@ -80,8 +80,11 @@ def test_workers_that_still_have_the_state_when_etcd_lost_its_data_keep_it() -> 
 class Etcd:
     """What a coordinator knows about one generation and some members."""
 
-    def __init__(self, *members: Member) -> None:
-        self.view = View(ALONE, 7, members)
+    def __init__(self, *members: Member, saved: Saved | None = None) -> None:
+        self.view = View(ALONE, 7, members, saved)
+
+    def saved(self, step: int, where: str) -> None:
+        self.view = replace(self.view, saved=Saved(step, where))
 
     def wait(self, condition: Callable[[View], bool], deadline: float) -> bool:
         return condition(self.view)
@@ -119,11 +122,20 @@ def test_waiting_for_a_leaving_worker_ends_with_the_generation() -> None:
 EXCHANGE = Exchange(lambda: None, lambda tree, load: load(tree), "mend", 10)
 
 
-def restore(state: State, checkpoints: Checkpoints, number: int, quiet: Log) -> None:
-    """Restore the state in that generation, as the only rank."""
-    generation = replace(ALONE, number=number, lineage=LINE)
-    worker: Any = SimpleNamespace(coordinator=Etcd(A), state=state, checkpoints=checkpoints)
-    _restore(worker, generation, EXCHANGE, quiet)
+def restore(
+    state: State,
+    checkpoints: Checkpoints,
+    number: int,
+    quiet: Log,
+    *,
+    saved: Saved | None = None,
+    begin_again: bool = False,
+) -> Saved | None:
+    """Restore the state in that generation, as the only rank. Return what etcd knows of checkpoints after that."""
+    generation, etcd = replace(ALONE, number=number, lineage=LINE), Etcd(A, saved=saved)
+    worker: Any = SimpleNamespace(coordinator=etcd, state=state, checkpoints=checkpoints)
+    _restore(worker, generation, replace(EXCHANGE, begin_again=begin_again), quiet)
+    return etcd.view.saved
 
 
 def trained_to(step: int, generation: int, **stateful: Any) -> State:
@@ -151,14 +163,43 @@ def save(checkpoints: Checkpoints, state: State) -> None:
     assert checkpoints.save(state.history, state.tree(), wait=True)
 
 
-@pytest.mark.parametrize(("number", "said"), [(1, 0), (7, 1)], ids=["new-job", "job-that-was-far"])
+SAVED = Saved(90, "/data/checkpoints")
+
+
+@pytest.mark.parametrize(("number", "said"), [(1, 0), (7, 1)], ids=["new-job", "job-without-a-checkpoint"])
 def test_a_cold_start_without_a_checkpoint_is_said_if_etcd_knows_of_earlier_generations(
     checkpoints: Checkpoints, told: Told, number: int, said: int
 ) -> None:
-    restore(fresh(), checkpoints, number, told.log)
-    events = told.of("begins_again")
-    assert len(events) == said
-    assert all("--checkpoints" in str(event["reason"]) for event in events)
+    for known in (None, Saved(0, "")):
+        restore(fresh(), checkpoints, number, told.log, saved=known)
+    reasons = [str(event["reason"]) for event in told.of("begins_again")]
+    assert len(reasons) == 2 * said
+    assert all("no checkpoint was written" in reason for reason in reasons)
+
+
+def test_a_cold_start_that_would_lose_a_checkpoint_is_refused_with_the_remedy(
+    checkpoints: Checkpoints, told: Told, tmp_path: Path
+) -> None:
+    named = rf"checkpoint of step 90 in /data/checkpoints, and --checkpoints is {tmp_path}, .*--begin-again"
+    with pytest.raises(ConfigError, match=named):
+        restore(fresh(), checkpoints, 7, told.log, saved=SAVED)
+    assert told.of("begins_again") == []
+
+
+def test_a_job_begins_again_at_step_0_if_that_is_wanted_and_then_has_no_checkpoint_to_lose(
+    checkpoints: Checkpoints, told: Told
+) -> None:
+    state = fresh()
+    assert restore(state, checkpoints, 7, told.log, saved=SAVED, begin_again=True) == Saved(0, "")
+    assert (state.present, state.step) == (True, 0)
+    assert len(told.of("begins_again")) == 1
+
+
+def test_the_wish_to_begin_again_removes_no_progress(checkpoints: Checkpoints, told: Told) -> None:
+    save(checkpoints, trained_to(90, 5))
+    state = fresh()
+    assert restore(state, checkpoints, 7, told.log, saved=SAVED, begin_again=True) == SAVED
+    assert state.step == 90
 
 
 def test_a_state_left_behind_is_replaced_by_a_checkpoint_of_a_newer_generation(

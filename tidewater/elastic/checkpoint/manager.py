@@ -11,13 +11,14 @@ import contextlib
 import errno
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tidewater.elastic.checkpoint.lineage import History, Undecided, ranked, superseded
-from tidewater.elastic.checkpoint.manifest import Manifest, Score, best_of, is_beaten
+from tidewater.elastic.checkpoint.lineage import History, Undecided, ranked
+from tidewater.elastic.checkpoint.manifest import Manifest, Score
 from tidewater.elastic.checkpoint.places import MANIFEST, Place, Stored
+from tidewater.elastic.checkpoint.pruning import is_beaten, unneeded
 from tidewater.elastic.errors import ConfigError, RecordError, TrainerError
 from tidewater.elastic.observe.log import Log
 from tidewater.elastic.storage.errors import Missing
@@ -52,15 +53,8 @@ class Found:
 Candidate = tuple[Stored, Place]
 
 
-@dataclass(frozen=True)
-class _Draft:
-    """A checkpoint that is to be written."""
-
-    history: History
-    snapshot: Snapshot
-    stall_seconds: float
-    score: Score | None
-    if_best: bool
+def _named(places: Iterable[Place]) -> str:
+    return ",".join(place.text for place in places)
 
 
 class Checkpoints:
@@ -75,6 +69,7 @@ class Checkpoints:
 
     def __init__(self, places: Sequence[Place], *, keep: int, log: Log) -> None:
         self._places, self._keep, self._log = tuple(places), keep, log
+        self.text = _named(self._places)
         self._snapshots: Snapshots | None = None
         self._layout: Layout
         self._writer: threading.Thread | None = None
@@ -88,6 +83,8 @@ class Checkpoints:
         """By place, so that each is read once."""
         self._broken: dict[str, set[str]] = {place.text: set() for place in self._places}
         self._untidy: set[str] = set()
+        self.on_saved: Callable[[int, str], None] = lambda step, where: None
+        """Called, in the thread that writes, with the step of a checkpoint and the places that have it."""
 
     def prepare(self) -> None:
         """Import what writing needs, so that the first ``save`` does not have to (about a second)."""
@@ -131,8 +128,8 @@ class Checkpoints:
             self.failed(step, error)
             return False
         self._writing, self._holders, self._failures = history, [], {}
-        draft = _Draft(history, snapshot, time.monotonic() - started, score, if_best)
-        self._writer = threading.Thread(target=self._write, args=(draft,), name="checkpoint", daemon=True)
+        arguments = (history, snapshot, time.monotonic() - started, score, if_best)
+        self._writer = threading.Thread(target=self._write, args=arguments, name="checkpoint", daemon=True)
         self._writer.start()
         if wait:
             self.flush()
@@ -140,7 +137,7 @@ class Checkpoints:
 
     def failed(self, step: int, error: Exception) -> None:
         """Report that the checkpoint of that step can't be written anywhere."""
-        self._fail(step, ",".join(place.text for place in self._places), error)
+        self._fail(step, self.text, error)
 
     def flush(self, deadline: float | None = None) -> bool:
         """Wait for the checkpoint in progress until ``deadline`` (monotonic). Return whether it is finished."""
@@ -157,8 +154,7 @@ class Checkpoints:
     @property
     def slow(self) -> str:
         """Return the places that have neither stored nor refused the checkpoint in progress."""
-        places = [each.text for each in self._places if each not in self._holders and each.text not in self._failures]
-        return ",".join(places)
+        return _named(each for each in self._places if each not in self._holders and each.text not in self._failures)
 
     def whole(self, history: History) -> bool:
         """Return whether this process has written that state last, and at least one place has it whole."""
@@ -317,21 +313,20 @@ class Checkpoints:
             raise RecordError(f"it holds a {type(found).__name__} instead of a dict")
         return found
 
-    def _write(self, draft: _Draft) -> None:
+    def _write(
+        self, history: History, snapshot: Snapshot, stall_seconds: float, score: Score | None, if_best: bool
+    ) -> None:
         """Write checkpoints; this runs in the thread."""
         from tidewater.elastic.checkpoint import format as dcp
 
-        step = draft.history.step
+        step = history.step
         for place in self._places:
             started = time.monotonic()
             try:
-                draft.snapshot.wait()
-                if draft.if_best and is_beaten(
-                    draft.score, (found for _, found in self._readable(place, place.stored()))
-                ):
+                snapshot.wait()
+                if if_best and is_beaten(score, self._readable(place, place.stored())):
                     continue
-                parts = draft.snapshot.parts
-                name, size = dcp.write(place.begin(step), draft.history, parts, self._layout, draft.score)
+                name, size = dcp.write(place.begin(step), history, snapshot.parts, self._layout, score)
             # Any error in this thread must become an event, because nothing else reports it.
             except Exception as error:
                 self._fail(step, place.text, error)
@@ -344,10 +339,12 @@ class Checkpoints:
                 path=f"{place.text}/{name}",
                 bytes=size,
                 seconds=time.monotonic() - started,
-                stall_seconds=draft.stall_seconds,
-                score=draft.score.value if draft.score else None,
+                stall_seconds=stall_seconds,
+                score=score.value if score else None,
             )
-            self._tidy(place, draft.history)
+            self._tidy(place, history)
+        if self._holders:
+            self.on_saved(step, _named(self._holders))
 
     def _tidy(self, place: Place, written: History) -> None:
         broken = self._broken[place.text]
@@ -367,10 +364,7 @@ class Checkpoints:
         readable = self._readable(place, stored)
         known = self._manifests.get(place.text, {})
         self._manifests[place.text] = {each: known[each] for each in stored if each in known}
-        best = best_of(manifest for _, manifest in readable)
-        rest = [each for index, each in enumerate(readable) if index != best]
-        gone = superseded([manifest.history for _, manifest in rest], written, self._keep)
-        return {rest[index][0].name for index in gone} | (self._broken[place.text] & {each.name for each in stored})
+        return unneeded(readable, written, self._keep) | (self._broken[place.text] & {each.name for each in stored})
 
     def _readable(self, place: Place, stored: Sequence[Stored]) -> list[tuple[Stored, Manifest]]:
         """Return the checkpoints with a readable manifest that aren't damaged.

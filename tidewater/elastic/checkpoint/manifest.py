@@ -14,7 +14,7 @@ import hashlib
 import json
 import re
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -108,22 +108,6 @@ class Manifest:
                     raise RecordError(f"{name} does not match its checksum ({size} bytes)")
             except FileNotFoundError as error:
                 raise RecordError(f"{name} is missing") from error
-
-
-def best_of(manifests: Iterable[Manifest]) -> int | None:
-    """Return the index of the best score, in the mode of the first; None if there is none. Of equal ones the first."""
-    known = [(index, each.score) for index, each in enumerate(manifests) if each.score]
-    best = known[0] if known else None
-    for index, score in known:
-        if best and score.mode == best[1].mode and score.beats(best[1]):
-            best = index, score
-    return best[0] if best else None
-
-
-def is_beaten(score: Score | None, manifests: Iterable[Manifest]) -> bool:
-    """Return whether one of these has a better score in the same mode, or an equal one."""
-    others = [each.score for each in manifests if score and each.score and each.score.mode == score.mode]
-    return any(score and not score.beats(other) for other in others)
 
 
 def hash_of(path: Path) -> str:

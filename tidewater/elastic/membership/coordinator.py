@@ -30,7 +30,7 @@ from tidewater.contract import keys
 from tidewater.elastic.errors import Compacted, RecordError, StoreError, TrainerError
 from tidewater.elastic.etcd.client import Store, Watch
 from tidewater.elastic.membership import records, rules
-from tidewater.elastic.membership.rules import Generation, Inputs, Kind, Limits, Member, View
+from tidewater.elastic.membership.rules import Generation, Inputs, Kind, Limits, Member, Saved, View
 from tidewater.elastic.membership.suspects import Missing, Sign, excused, heard, members_of, noted, unheard
 from tidewater.elastic.observe.log import Lasting, Log
 
@@ -153,6 +153,11 @@ class Coordinator:
     def finish(self, record: bytes) -> None:
         """Record that the job is done; only the first such record is kept. Raise StoreError."""
         self._store.put_if(keys.finished(self._job), record, 0)
+
+    def saved(self, step: int, where: str) -> None:
+        """Record the last checkpoint. If etcd does not answer, the next one is recorded."""
+        with contextlib.suppress(StoreError):
+            self._store.put(keys.saved(self._job), records.saved_to_json(Saved(step, where)))
 
     def in_touch(self) -> bool:
         """Return whether this worker may take part in a step and make a step final.

@@ -15,7 +15,7 @@ from tidewater.contract import keys
 from tidewater.elastic.errors import RecordError
 from tidewater.elastic.etcd import codec
 from tidewater.elastic.etcd.client import Entry, Event
-from tidewater.elastic.membership.rules import Generation, Member, View
+from tidewater.elastic.membership.rules import Generation, Member, Saved, View
 
 
 def member_to_json(member: Member) -> bytes:
@@ -46,6 +46,16 @@ def generation_from_json(data: bytes) -> Generation:
     return codec.build(Generation, content, "generation")
 
 
+def saved_to_json(saved: Saved) -> bytes:
+    """Return the record under ``keys.saved``."""
+    return codec.encode(asdict(saved), version=keys.SAVED_VERSION)
+
+
+def saved_from_json(data: bytes) -> Saved:
+    """Raise RecordError for a version or shape this code does not know."""
+    return codec.build(Saved, _content(data, "saved", keys.SAVED_VERSION), "saved")
+
+
 def replaced(entries: tuple[Entry, ...], _: View) -> View:
     """Return the view that consists of these records of a job."""
     view = View()
@@ -64,6 +74,8 @@ def _with_entry(view: View, entry: Entry) -> View:
     if name == "generation":
         generation = generation_from_json(entry.value)
         return replace(view, generation=generation, generation_revision=entry.mod_revision)
+    if name == "saved":
+        return replace(view, saved=saved_from_json(entry.value))
     if name == "finished":
         return replace(view, finished=entry.value.decode())
     if name.startswith("members/"):
@@ -77,6 +89,8 @@ def _without_key(view: View, key: str) -> View:
     name = _name(key)
     if name == "generation":
         return replace(view, generation=None, generation_revision=0)
+    if name == "saved":
+        return replace(view, saved=None)
     if name == "finished":
         return replace(view, finished="")
     return replace(view, members=tuple(member for member in view.members if f"members/{member.id}" != name))

@@ -86,6 +86,16 @@ class Generation:
 
 
 @dataclass(frozen=True)
+class Saved:
+    """The last checkpoint that was written."""
+
+    step: int
+    """0 if training has begun again since, without a checkpoint."""
+    where: str
+    """The places that have it."""
+
+
+@dataclass(frozen=True)
 class View:
     """The records of one job in etcd, at one revision."""
 
@@ -93,6 +103,7 @@ class View:
     generation_revision: int = 0
     """Mod revision of the generation record: the fencing token of the next proposal; 0 means there is none."""
     members: tuple[Member, ...] = ()
+    saved: Saved | None = None
     finished: str = ""
     """The record of the job's end, in JSON; empty while the job runs."""
 

@@ -254,6 +254,7 @@ class _Assembly:
         self._coordinator = Coordinator(
             self._store, config.job, me, limits=limits, lease_seconds=config.lease_seconds, log=self._log
         )
+        self._checkpoints.on_saved = self._coordinator.saved
         self._heartbeat = Heartbeat(
             self._identity,
             timeout=config.heartbeat_seconds,

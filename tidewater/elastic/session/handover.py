@@ -30,9 +30,9 @@ from tidewater.elastic.session.worker import Worker, save
 _HANDOVER_SECONDS = 30.0
 _LOOK_SECONDS = 0.2
 _NO_CHECKPOINT = (
-    "etcd knows of earlier generations of this job, and there is no checkpoint: training begins at step 0. If steps "
-    "are lost by that, stop the workers and look at --checkpoints: it must be the place of the last run"
+    "etcd knows of earlier generations of this job, and no checkpoint was written: training begins at step 0"
 )
+_ASKED = "--begin-again was given, and there is no checkpoint: training begins at step 0"
 _SYNC_SECONDS = 600.0
 
 
@@ -48,6 +48,8 @@ class Exchange:
     """One of ``drift.POLICIES``."""
     compare_every: int
     """Steps between two comparisons of the states."""
+    begin_again: bool = False
+    """Whether to begin at step 0 if there is no checkpoint, although one was written."""
 
 
 def synchronise(worker: Worker, generation: Generation, rank: int, exchange: Exchange, log: Log) -> None:
@@ -193,13 +195,13 @@ def _restore(worker: Worker, generation: Generation, exchange: Exchange, log: Lo
     """Load the checkpoint that counts, or begin a new training. No rank has the job's latest state.
 
     A state that was left behind stays if no checkpoint counts more. Raise Drifted if there is no checkpoint, and only a
-    state that differed from that of the majority.
+    state that differed from that of the majority; ConfigError if a checkpoint was written, and there is none now.
     """
     _await_leavers(worker, generation, exchange.wanted)
     state = worker.state
     found = worker.checkpoints.load(generation.lineage)
-    if not found and not state.step and generation.number > 1:
-        log.event("begins_again", generation=generation.number, reason=_NO_CHECKPOINT)
+    if not found and not state.step:
+        _begin_again(worker, generation, exchange, log)
     if found:
         _refuse_older_etcd(found, generation)
     elif state.step and not state.present:
@@ -219,6 +221,22 @@ def _restore(worker: Worker, generation: Generation, exchange: Exchange, log: Lo
         )
     state.begin(generation.lineage, generation.number)
     state.present, state.stale, state.applied_in = True, False, generation.number
+
+
+def _begin_again(worker: Worker, generation: Generation, exchange: Exchange, log: Log) -> None:
+    """Let training begin at step 0. Raise ConfigError if a checkpoint was written, unless ``begin_again`` is given."""
+    saved = worker.coordinator.view.saved
+    if saved and saved.step:
+        if not exchange.begin_again:
+            raise ConfigError(
+                f"etcd knows of this job's checkpoint of step {saved.step} in {saved.where}, and --checkpoints is "
+                f"{worker.checkpoints.text}, which has none, so training would begin at step 0: name the place of the "
+                "last run, or restore its checkpoints; to begin at step 0 nevertheless, give --begin-again"
+            )
+        worker.coordinator.saved(0, "")
+        log.event("begins_again", generation=generation.number, reason=_ASKED)
+    elif generation.number > 1:
+        log.event("begins_again", generation=generation.number, reason=_NO_CHECKPOINT)
 
 
 def _refuse_older_etcd(found: Found, generation: Generation) -> None:

@@ -322,7 +322,11 @@ class Session:
         self.worker.heartbeat.tense(True)
         self._form(generation, rank)
         exchange = handover.Exchange(
-            self._still_wanted(generation), self.reports.adopt, self.config.on_drift, self.config.compare_every
+            wanted=self._still_wanted(generation),
+            adopt=self.reports.adopt,
+            on_drift=self.config.on_drift,
+            compare_every=self.config.compare_every,
+            begin_again=self.config.begin_again,
         )
         handover.synchronise(self.worker, generation, rank, exchange, self.log)
         self._fence.check(generation)  # after it, everywhere: this process may have been frozen in between

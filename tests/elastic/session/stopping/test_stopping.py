@@ -22,7 +22,7 @@ from tidewater.elastic.session.handover import plan
 from tidewater.elastic.training import Evaluated, Report, Stop, Training
 
 ENVIRON = {env.JOB: "j", env.ETCD: "http://e:2379", env.CHECKPOINTS: "/checkpoints"}
-SCORED = {"validation": [1.0] * 8, "score": lambda model, batch: model(batch).sum()}
+SCORED: dict[str, Any] = {"validation": [1.0] * 8, "score": lambda model, batch: model(batch).sum()}
 
 
 def stopping(step: int, *ranks: int) -> Build:
@@ -153,7 +153,9 @@ def test_the_first_reason_of_a_worker_counts() -> None:
         raise Stop(next(reasons))
 
     model = nn.Linear(1, 1)
-    training = Training(model, torch.optim.SGD(model.parameters()), SCORED["validation"], max, on_step=on_step)  # type: ignore[arg-type]
+    training = Training(
+        model, torch.optim.SGD(model.parameters()), SCORED["validation"], lambda model, batch: batch, on_step=on_step
+    )
     script: Any = runtime._Script(lambda config: training)
     hooked = script.hooked(Config.parse([], ENVIRON), torch.device("cpu"))
     for step in (1, 2):
