@@ -6,11 +6,12 @@ TESTS = $(STACK) -m pytest
 # TorchX needs an older urllib3 than the program, whose bundle the tests make: its scheduler's tests run in an environment of their own.
 TORCHX = "$$($(PYTHON) -m scripts.toolchain python torchx)"
 TESTS_OF_TORCHX = $(TORCHX) -m pytest packages/torchx/tests
+TESTS_OF_MACHINE = $(addprefix packages/localcloud/tests/,host test_cleanup.py test_cli.py)
 TWO_AT_A_TIME = -n 2 --dist loadfile --no-loadscope-reorder
 # A fresh clone's type check would otherwise read torch's and boto3's sources again.
 export MYPY_CACHE_DIR ?= $(or $(TIDEWATER_CACHE),$(HOME)/.cache/tidewater)/mypy
 .DEFAULT_GOAL := help
-.PHONY: help machine install install-tests monitoring torchx up down test check unit e2e test-localcloud test-elasticdl test-torchx soak lint format bench bench-elastic bench-controller bench-nodes bench-elasticdl gpu
+.PHONY: help machine install install-tests monitoring torchx up down test check unit e2e test-localcloud test-elasticdl test-torchx soak soak-v2 lint format bench bench-elastic bench-controller bench-nodes bench-elasticdl gpu
 
 help: ## this list
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /  make \1\t/' | expand -t 24
@@ -76,6 +77,9 @@ soak: install-tests ## what only takes long: a hundred schedules of faults on ea
 	@TIDEWATER_ELASTICDL_SCHEDULES=0:50 $(TESTS) packages/elasticdl/tests/chaos
 	@$(TESTS) -m soak
 	@$(TESTS) -m hypothesis --hypothesis-profile="new examples"
+
+soak-v2: install ## localcloud's tests of the machine it runs on, on Debian's kernel with cgroup v2 only, in qemu
+	@$(PYTHON) -m scripts.virtual_machine $(TESTS) -n 0 $(TESTS_OF_MACHINE)
 
 bench: install ## time what a user waits for; rows go to benchmarks/out/ (ARGS="--plan" prints how long it takes)
 	@$(STACK) -m benchmarks $(ARGS)
