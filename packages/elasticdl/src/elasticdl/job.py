@@ -80,7 +80,7 @@ class JobArgs:
     lr_staleness_modulation: bool = False
     sync_version_tolerance: int = 0
 
-    task_fault_tolerance: bool = False
+    task_fault_tolerance: bool = True
     """Whether the job goes on without a task that has failed `max_task_retries` + 1 times, or fails."""
     max_task_retries: int = 3
     relaunch_timeout_worker: float = 300.0

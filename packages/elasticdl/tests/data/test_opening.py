@@ -10,7 +10,6 @@ from elasticdl.data.opening import open_reader
 from elasticdl.data.reader import Reader
 from elasticdl.data.recordio.reader import RecordIOReader
 from elasticdl.data.text.csv import CsvReader
-from elasticdl.data.text.lines import LineReader
 from elasticdl.errors import DamagedData, DataError, MissingData
 
 from packages.elasticdl.tests.data.recordio import by_hand
@@ -25,7 +24,6 @@ RECORDIO = by_hand.chunk([b"x"], 0)
         ("data-00000", RECORDIO, "data-00000", RecordIOReader),
         ("clicks.csv", b"a\n1\n", ".", CsvReader),
         ("clicks.csv.gz", b"", "clicks.csv.gz", CsvReader),
-        ("words.txt", b"a\n", "words.txt", LineReader),
         ("pets.zip", b"", "pets.zip", ImageReader),
         ("pets.tgz", b"", "pets.tgz", ImageReader),
         ("cat/1.jpeg", b"", ".", ImageReader),
@@ -54,6 +52,7 @@ def test_an_empty_file_is_damaged_recordio(tmp_path: Path) -> None:
     [
         ("", r"data is no RecordIO \(it begins with 68 65 6c 6c\)"),
         ("reader_type=parquet", "unknown reader_type 'parquet'"),
+        ("reader_type=Text", "unknown reader_type 'Text'"),
         ("reader_type=ODPS", "tables of MaxCompute are not supported"),
         ("reader_type=CSV; column=['a']", "the reader of CSV does not know column"),
         ("reader_type=RecordIO; sep=','", "the reader of RecordIO does not know sep"),

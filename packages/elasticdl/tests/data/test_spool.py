@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import bz2
 import gzip
-import lzma
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,13 +12,11 @@ from elasticdl.errors import DamagedData
 from tidewater.elastic.storage.local import LocalBlob
 
 CONTENT = b"".join(b"%d," % number for number in range(5000))
-PACK: dict[str, Callable[[bytes], bytes]] = {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
 
 
-@pytest.mark.parametrize("suffix", PACK)
-def test_a_compressed_file_is_read_at_any_offset(tmp_path: Path, suffix: str) -> None:
-    path = tmp_path / f"data{suffix}"
-    path.write_bytes(PACK[suffix](CONTENT))
+def test_a_compressed_file_is_read_at_any_offset(tmp_path: Path) -> None:
+    path = tmp_path / "data.gz"
+    path.write_bytes(gzip.compress(CONTENT))
     with unpacked(LocalBlob(path)) as blob:
         assert (blob.name, blob.size) == (str(path), len(CONTENT))
         assert blob.read(1000, 50) == CONTENT[1000:1050]
@@ -33,11 +28,10 @@ def test_another_file_stays_as_it_is(tmp_path: Path) -> None:
     assert unpacked(blob) is blob
 
 
-@pytest.mark.parametrize("suffix", PACK)
 @pytest.mark.parametrize("damage", ["cut-off", "altered", "something-else"])
-def test_a_damaged_file_is_named(tmp_path: Path, suffix: str, damage: str) -> None:
-    path = tmp_path / f"data{suffix}"
-    whole = bytearray(PACK[suffix](CONTENT))
+def test_a_damaged_file_is_named(tmp_path: Path, damage: str) -> None:
+    path = tmp_path / "data.gz"
+    whole = bytearray(gzip.compress(CONTENT))
     if damage == "cut-off":
         del whole[-9:]
     elif damage == "altered":

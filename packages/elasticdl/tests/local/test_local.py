@@ -115,7 +115,7 @@ def test_a_job_that_went_on_without_a_task_says_so(
     digits_records: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     copy = damaged(digits_records, tmp_path)
-    args = job_args(digits_records, training_data=str(copy), max_task_retries=0, task_fault_tolerance=True)
+    args = job_args(digits_records, training_data=str(copy), max_task_retries=0)
     assert local.run(args) == exit_codes.FINISHED
     assert "The job went on without task" in caplog.text
 
@@ -202,7 +202,7 @@ def test_a_task_that_cannot_be_read_fails_the_job_with_the_file_and_after_its_re
     digits_records: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     copy = damaged(digits_records, tmp_path)
-    args = job_args(digits_records, training_data=str(copy), max_task_retries=1)
+    args = job_args(digits_records, training_data=str(copy), max_task_retries=1, task_fault_tolerance=False)
     assert local.run(args) == exit_codes.FAILED
     assert "data-00001" in caplog.records[-1].message
     assert "failed 2 times" in caplog.records[-1].message

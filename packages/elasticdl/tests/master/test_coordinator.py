@@ -121,7 +121,7 @@ def test_a_worker_whose_broken_stream_is_seen_before_or_after_its_new_one_stays(
 
 def test_a_job_that_ends_because_its_workers_die_stays_so_for_the_next_master(tmp_path: Path) -> None:
     store = MemoryStore()
-    one = coordinator(write_job(tmp_path), store)
+    one = coordinator(write_job(tmp_path, task_fault_tolerance=False), store)
     for owner in OWNERS[: MAX_LOSSES + 1]:
         assert one.hand_out(owner, []).task == 1
         one.gone(owner, owner)

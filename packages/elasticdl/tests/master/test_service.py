@@ -112,7 +112,7 @@ def test_a_worker_that_lost_its_stream_keeps_its_task_by_naming_it(args: JobArgs
 
 
 def test_a_job_that_fails_tells_every_worker_why(tmp_path: Path) -> None:
-    args = write_job(tmp_path, max_task_retries=0)
+    args = write_job(tmp_path, max_task_retries=0, task_fault_tolerance=False)
     place, codes = Place(f"127.0.0.1:{free_port()}", "master"), list[int]()
     thread = threading.Thread(target=lambda: codes.append(run(args, place, None)))
     thread.start()

@@ -3,11 +3,11 @@
     with open_reader("s3://bucket/mnist/train") as reader: ...
     open_reader("/data/clicks", "reader_type=CSV; columns=['user', 'item']")
 
-`reader_type` may be RecordIO, CSV, Text or Images. Without it the address decides:
+`reader_type` may be RecordIO, CSV or Images. Without it the address decides:
 
-    *.csv, *.csv.gz (.bz2, .xz)      CSV                 a file that begins with RecordIO's magic    RecordIO
-    *.txt, *.txt.gz (.bz2, .xz)      Text                a folder                    as most of its files
-    *.zip, *.tar, *.tar.gz, *.tgz    Images              a folder of folders of images               Images
+    *.csv, *.csv.gz                  CSV                 a file that begins with RecordIO's magic    RecordIO
+    *.zip, *.tar, *.tar.gz, *.tgz    Images              a folder                    as most of its files
+                                                         a folder of folders of images               Images
 """
 
 from __future__ import annotations
@@ -24,19 +24,17 @@ from elasticdl.data.recordio.chunk import MAGIC
 from elasticdl.data.recordio.reader import RecordIOReader
 from elasticdl.data.storage import STORE
 from elasticdl.data.text.csv import CsvReader
-from elasticdl.data.text.lines import LineReader
 from elasticdl.errors import DataError
 
 FLAG = "--data_reader_params"
-RECORDIO, CSV, TEXT, IMAGES = "RecordIO", "CSV", "Text", "Images"
+RECORDIO, CSV, IMAGES = "RecordIO", "CSV", "Images"
 
 _READERS: dict[str, Callable[..., Reader]] = {
     RECORDIO: RecordIOReader,
     CSV: CsvReader,
-    TEXT: LineReader,
     IMAGES: ImageReader,
 }
-_BY_SUFFIX = {CSV: CsvReader.suffixes, TEXT: LineReader.suffixes, IMAGES: SUFFIXES}
+_BY_SUFFIX = {CSV: CsvReader.suffixes, IMAGES: SUFFIXES}
 _LITTLE = MAGIC.to_bytes(4, "little")
 
 
@@ -84,7 +82,7 @@ def _detected(uri: str) -> str:
         kind: sum(entry.path.lower().endswith(suffixes) for entry in entries) for kind, suffixes in _BY_SUFFIX.items()
     }
     if any(counts.values()):
-        return max(counts, key=lambda kind: counts[kind])  # there may be a LICENSE.txt among images
+        return max(counts, key=lambda kind: counts[kind])  # there may be a list.csv among images
     first = entries[0]
     with STORE.opened(first.name) as blob:
         begin = blob.read(0, min(4, blob.size))

@@ -7,25 +7,17 @@ The temporary file has no name and ends with the process. The file's own checksu
 
 from __future__ import annotations
 
-import bz2
 import gzip
-import lzma
 import os
 import shutil
 import tempfile
 import zlib
-from collections.abc import Callable
-from typing import IO, Any
+from typing import IO
 
 from elasticdl.errors import DamagedData, DataError
 from tidewater.elastic.storage.blob import BLOCK, Blob, BlobFile
 
-_OPENERS: dict[str, Callable[[Any], Any]] = {
-    ".gz": gzip.open,
-    ".tgz": gzip.open,
-    ".bz2": bz2.open,
-    ".xz": lzma.open,
-}
+SUFFIXES = (".gz", ".tgz")
 
 
 class SpooledBlob(Blob):
@@ -49,21 +41,18 @@ class SpooledBlob(Blob):
 
 def unpacked(blob: Blob) -> Blob:
     """Return the unpacked content of a file, or the file itself if its name doesn't say that it is compressed."""
-    opener = next((each for suffix, each in _OPENERS.items() if blob.name.lower().endswith(suffix)), None)
-    if opener is None:
+    if not blob.name.lower().endswith(SUFFIXES):
         return blob
     file = tempfile.TemporaryFile()  # noqa: SIM115 - the blob closes it
     try:
-        with blob, opener(BlobFile(blob).buffered(BLOCK)) as source:
+        with blob, gzip.open(BlobFile(blob).buffered(BLOCK)) as source:
             shutil.copyfileobj(source, file, BLOCK)
         file.flush()
-    except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         file.close()
         raise DamagedData(f"{blob.name} ({blob.size} bytes) does not unpack: {error}", "copy it again") from error
     except OSError as error:
         file.close()
-        if error.errno is None:  # bz2 reports damage so
-            raise DamagedData(f"{blob.name} does not unpack: {error}", "copy it again") from error
         raise DataError(
             f"{blob.name} can't be unpacked to {tempfile.gettempdir()}: {error.strerror}",
             "unpack it yourself, or set TMPDIR to a folder with more room",

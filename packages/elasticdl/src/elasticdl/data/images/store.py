@@ -30,7 +30,7 @@ from elasticdl.errors import DamagedData, DataError
 from tidewater.elastic.storage.blob import Blob, BlobFile
 
 ZIP = (".zip",)
-TAR = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
+TAR = (".tar", ".tar.gz", ".tgz")
 _REMEDY = "copy or pack the archive again"
 _BLOCK = tarfile.BLOCKSIZE
 _AHEAD = 8

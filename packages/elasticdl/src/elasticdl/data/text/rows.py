@@ -17,7 +17,7 @@ from tidewater.elastic.storage.blob import Blob, Entry
 
 log = logging.getLogger(__name__)
 
-COMPRESSED = ("", ".gz", ".bz2", ".xz")
+COMPRESSED = ("", ".gz")
 """Ends of the suffixes, see `spool`."""
 _EVERY = 256
 """Rows from one offset that is kept to the next: a task reads at most so many rows before its first one."""

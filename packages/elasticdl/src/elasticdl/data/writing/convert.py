@@ -61,7 +61,7 @@ def write(source: str, out: str, options: Options) -> list[Part]:
     """Write a source to a folder or an `s3://` prefix, which must be empty.
 
     Args:
-        source: `digits`, `mnist`, `generated-clicks`, or an address that `open_reader` knows.
+        source: `digits`, `generated-clicks`, or an address that `open_reader` knows.
         out: where to.
         options: how.
 

