@@ -194,6 +194,23 @@ def test_successors_get_new_numbers_and_a_failure_restarts_the_whole_job() -> No
     asyncio.run(main())
 
 
+def test_jobs_with_names_that_can_not_be_those_of_hosts_or_services_get_pods_and_a_service() -> None:
+    awkward = ("1net", "a" * 63, "image.net")
+
+    async def main() -> None:
+        async with cloud() as found, controller():
+
+            async def all_are_there() -> bool:
+                return await found.names(PODS) == [f"{name}-worker-{index}" for name in awkward for index in range(2)]
+
+            for name in awkward:
+                await found.server.create(JOBS, jobs.manifest(name))
+            await until(all_are_there)
+            assert {names.service_name(name) for name in awkward} <= set(await found.names(SERVICES))
+
+    asyncio.run(main())
+
+
 def interrupted() -> Manifest:
     """Return the change of a pod that was interrupted just now, as a kubelet makes it."""
     ended = {"exitCode": 130, "finishedAt": stamp(datetime.now(UTC))}
