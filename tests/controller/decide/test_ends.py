@@ -11,6 +11,7 @@ from tests.controller.decide.world import (
     WORKER,
     after,
     changes,
+    condition,
     created,
     deleted,
     job,
@@ -48,7 +49,7 @@ def test_a_worker_that_failed_for_good_is_not_made_again_when_its_pod_is_deleted
     assert (changes(decision), ends(decision)) == ([], ("", "1"))
     counts = decision.status.replica_statuses[WORKER]
     assert (decision.status.state, counts.active, counts.failed) == (State.RUNNING, 1, 1)
-    assert "1 of 2 workers run: 1 failed for good" in decision.status.conditions[1].message
+    assert "1 of 2 workers run: 1 failed for good" in condition(decision.status, "Running").message
 
 
 def test_a_completed_worker_is_not_run_again_when_its_pod_is_deleted() -> None:
