@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from elasticdl.api.agreement import Row
-from elasticdl.api.controller import ElasticController, Every, _numbers
+from elasticdl.api.controller import ElasticController, Every, _numbers, advance
 from elasticdl.api.optimizer import FixedBatchOptimizer
 from elasticdl.errors import ElasticDLError
 from elasticdl.rpc import elasticdl_pb2 as pb
@@ -187,3 +187,22 @@ def test_a_worker_without_the_trained_model_does_not_go_on_after_the_end() -> No
     late.master.left, late.master.versions = [pb.Task(type=pb.STOP)], [40]
     with pytest.raises(ElasticDLError, match="a model of 40 updates, and this worker begins with 0"):
         list(late.controller.batches(late.controller.batch_sampler))
+
+
+def test_an_epoch_ends_when_as_many_records_as_there_are_were_in_updates() -> None:
+    script, epochs = Script(), []
+    for _ in range(8):
+        script.train()
+        epochs.append((script.controller.step, script.controller.get_current_epoch()))
+    assert sorted(set(epochs)) == [(0, 0), (1, 0), (2, 1), (3, 2), (4, 2)]
+
+
+def test_a_scheduler_of_epochs_is_stepped_once_for_each_also_if_an_update_is_told_twice() -> None:
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, step_size=1, gamma=0.5)
+    rates = []
+    for epoch in (0, 0, 1, 1, 3):
+        optimizer.step()
+        advance(scheduler, epoch)
+        rates.append(optimizer.param_groups[0]["lr"])
+    assert rates == [1.0, 1.0, 0.5, 0.5, 0.125]

@@ -29,7 +29,11 @@ class Tasks:
         if request.HasField("version"):
             self.begun_from.append(request.version)
         return pb.Job(
-            minibatch_size=self.size, tasks=self.tasks, ended=len(self.reported), version=max([0, *self.versions])
+            records=12,
+            minibatch_size=self.size,
+            tasks=self.tasks,
+            ended=len(self.reported),
+            version=max([0, *self.versions]),
         )
 
     def task(self) -> pb.Task:

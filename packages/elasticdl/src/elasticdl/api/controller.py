@@ -15,38 +15,33 @@ from __future__ import annotations
 
 import functools
 import logging
-import os
 import secrets
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.resources import files
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
 import torch
 from torch.optim.lr_scheduler import LRScheduler
 from torch.utils.data import Sampler
 
-from elasticdl.allreduce.settings import NEVER, PATIENCE_SECONDS, job_id
 from elasticdl.api import environment
 from elasticdl.api.agreement import Decision, Kind, Row, decide
-from elasticdl.api.environment import Environment
+from elasticdl.api.assembly import open_script
 from elasticdl.api.master import Master
 from elasticdl.api.optimizer import FixedBatchOptimizer
 from elasticdl.api.shards import Data, Minibatch, ShardService
 from elasticdl.api.update import Contribution, Gradients, Updates
 from elasticdl.errors import ElasticDLError
-from elasticdl.job import JobArgs
 from elasticdl.worker.loop import Losses
 from elasticdl.worker.main import LOG_FORMAT
 from elasticdl.worker.master import Identity
-from tidewater import Config, Report
+from tidewater import Report
 from tidewater.contract import exit_codes
 from tidewater.elastic.errors import GroupBroken
-from tidewater.elastic.session.assembly import Content, Ended, open_session
+from tidewater.elastic.session.assembly import Ended
 from tidewater.elastic.session.session import Session
 from tidewater.elastic.training import Learner
 
@@ -55,6 +50,8 @@ R = TypeVar("R")
 
 log = logging.getLogger("elasticdl")
 
+EPOCHS = "epoch scheduler"
+"""Its name in the state of a worker."""
 WAIT_SECONDS = 0.1
 """After which workers without records ask the master again."""
 
@@ -70,6 +67,7 @@ def create_elastic_controller(
     optimizer: FixedBatchOptimizer,
     *,
     scheduler: LRScheduler | tuple[()] = (),
+    epoch_scheduler: LRScheduler | None = None,
     stateful: Mapping[str, Any] | None = None,
 ) -> Iterator[ElasticController]:
     """Give the controller of a script that `elasticdl train --job_command` runs.
@@ -79,6 +77,7 @@ def create_elastic_controller(
         model: On its device.
         optimizer: Around the one that updates the model.
         scheduler: Of the inner optimizer; it is stepped after every update, not by the script.
+        epoch_scheduler: The same, stepped once after each epoch.
         stateful: Further objects with `state_dict` and `load_state_dict`, which newcomers get. They must change only in
             `on_update`.
 
@@ -94,8 +93,11 @@ def create_elastic_controller(
 
     def on_step(report: Report) -> None:
         controller.on_update(report.step, report.batch_size)
+        if epoch_scheduler is not None:
+            advance(epoch_scheduler, controller.get_current_epoch())
 
-    learner = Learner(model, optimizer.inner, scheduler=scheduler, stateful=stateful or {}, on_step=on_step)
+    kept = {**(stateful or {}), **({EPOCHS: epoch_scheduler} if epoch_scheduler is not None else {})}
+    learner = Learner(model, optimizer.inner, scheduler=scheduler, stateful=kept, on_step=on_step)
     me = Identity(found.worker, secrets.token_hex(8))
     patience = found.args.relaunch_timeout_worker
     try:
@@ -155,6 +157,10 @@ class ElasticController:
     def step(self) -> int:
         """Return the number of updates that the model has had."""
         return self._session.worker.state.step
+
+    def get_current_epoch(self) -> int:
+        """Return how many times all data was used, by the number of updates: it is the same in all workers."""
+        return self.step * self._whole // max(1, self._service.records)
 
     @property
     def batch_sampler(self) -> Sampler[Any]:
@@ -345,6 +351,12 @@ class ElasticController:
             log.info("Shard %d is done", task)
 
 
+def advance(scheduler: LRScheduler, epoch: int) -> None:
+    """Step a scheduler until it is as far as the epoch. A newcomer has its state from the others."""
+    while scheduler.last_epoch < epoch:
+        scheduler.step()
+
+
 def _numbers(row: Row) -> tuple[float, ...]:
     return tuple(float(value) for value in row)
 
@@ -352,36 +364,3 @@ def _numbers(row: Row) -> tuple[float, ...]:
 def _row(numbers: list[float]) -> Row:
     passes, records, full, remains, held, outstanding, *rest = map(round, numbers)
     return Row(passes, records, bool(full), bool(remains), held, outstanding, *map(bool, rest))
-
-
-@contextmanager
-def open_script(environment: Environment, learner: Learner) -> Iterator[Session]:
-    """Give the session of this worker, which has not met the others yet. Raise like ``open_session``."""
-    with tempfile.TemporaryDirectory(prefix="elasticdl-") as scratch:
-        config = Config.parse(flags_of(environment.args, environment.worker, scratch), os.environ)
-        content = Content(
-            training=learner,
-            device=next(learner.model.parameters()).device,
-            data="shards",
-            alike={"optimizer": type(learner.optimizer).__name__, "kept": ", ".join(sorted(learner.stateful))},
-            code=(files("elasticdl"),),
-        )
-        with open_session(config, lambda _: content) as session:
-            yield session
-
-
-def flags_of(args: JobArgs, worker: str, scratch: str) -> list[str]:
-    """Return the runtime's command line for a script of this job."""
-    checkpoints = f"{args.checkpoint_dir.rstrip('/')}/{job_id(args)}" if args.checkpoint_dir else scratch
-    values: dict[str, object] = {
-        "--job": job_id(args),
-        "--worker": worker,
-        "--seed": args.seed,
-        "--checkpoints": checkpoints,
-        "--checkpoint-every": args.checkpoint_steps or NEVER,
-        "--keep-checkpoints": args.keep_checkpoint_max or NEVER,
-        "--report-every": NEVER,
-        "--compare-every": 0,
-        "--group-timeout-seconds": PATIENCE_SECONDS,
-    }
-    return [word for flag, value in values.items() for word in (flag, str(value))]

@@ -92,6 +92,8 @@ class ShardService:
         )
         job = master.job(self._request)
         self.minibatch_size: int = job.minibatch_size
+        self.records: int = job.records
+        """Of one epoch."""
         self.stopped = False
         """Whether the master has said that the job has ended."""
         self.use_rest = False

@@ -34,7 +34,6 @@ REFUSED: Mapping[str, str] = {
     "launch_worker_after_ps_running": "all pods start at once, and workers wait for the servers; leave it out",
     "local_pkg_dir": _BUILD,
     "log_file_path": "a pod's log is what it prints: `kubectl logs POD > FILE`; leave it out",
-    "need_elasticdl_job_service": "a script of your own is run with --job_command; leave it out",
     "need_tf_config": "TF_CONFIG is TensorFlow's, and models are PyTorch's; leave it out",
     "num_evaluators": _CHIEF,
     "populate_env_names": "all pods have the same variables: name them in --envs",

@@ -225,6 +225,10 @@ DEPLOYMENT: Sequence[Flag] = (
         BOOLEAN,
         "true",
     ),
+    *(
+        Flag(name, FAULTS, "As in ElasticDL: a script of your own is one by --job_command.", values.boolean, BOOLEAN)
+        for name in ("custom_training_loop", "need_elasticdl_job_service")
+    ),
     Flag("max_workers", JOB, "Up to how many workers `kubectl scale` may go.", _at_least_one, "NUMBER"),
     Flag("etcd", JOB, "Address of the etcd in which the master keeps its state. Default: the stack's.", form="URL"),
     Flag("namespace", JOB, "Namespace. Default: that of the kubeconfig's context.", form="NAME"),

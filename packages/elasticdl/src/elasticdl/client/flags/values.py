@@ -217,6 +217,8 @@ def priority(given: str) -> str:
 
 def worker_priority(given: str) -> WorkerPriority:
     """Return the classes of the workers: one for all, or `high=0.5`, half of them high and the others low."""
+    if re.fullmatch(r"0?\.[0-9]+", given.strip()):  # as in ElasticDL's example for PyTorch
+        given = f"{_HIGH}={given.strip()}"
     name, equals, share = given.partition("=")
     if not equals:
         return WorkerPriority(priority(given))
