@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import threading
 from collections.abc import Callable
@@ -14,11 +15,13 @@ from elasticdl.master.coordinator import Coordinator
 from elasticdl.master.executor import Actor, Checkpoints
 from elasticdl.master.resume import prepared, resumed
 from elasticdl.master.scores import Scores
+from elasticdl.master.servers import Servers
 from elasticdl.master.store import Fenced, Fields, MemoryStore
 from elasticdl.master.tasks.decide import Action
 from elasticdl.master.tasks.state import Stage
 from elasticdl.master.tasks.task_queue import MAX_LOSSES, Owner
 from elasticdl.master.tasks.transitions import EVALUATION, Outcome
+from elasticdl.ps import checkpoint
 from elasticdl.zoo.metrics import Accuracy, Metrics
 
 from packages.elasticdl.tests.master.jobs import metrics, write_job
@@ -180,3 +183,27 @@ def test_a_metric_that_raises_an_error_ends_the_job_with_it(tmp_path: Path, capl
             when(one, lambda: one.state.ended)
     actor.join(PATIENCE_SECONDS)
     assert assignment.reason.startswith("metric accuracy failed: ZeroDivisionError: division by zero")
+
+
+class NoServers(Servers):
+    """Servers that are not asked."""
+
+    def __init__(self) -> None:
+        self.saved: list[int] = []
+
+    def save(self, directory: str, version: int, run: str) -> None:
+        self.saved.append(version)
+
+
+def test_a_checkpoint_next_to_those_of_a_job_that_began_at_the_same_moment_fails_the_job(tmp_path: Path) -> None:
+    folder = str(tmp_path / "checkpoints")
+    job, store, servers = prepared(write_job(tmp_path), servers=0), MemoryStore(), NoServers()
+    rules = dataclasses.replace(job.setup.rules, servers=1, checkpoint_steps=5)
+    one = Coordinator(dataclasses.replace(job.setup, rules=rules), job.plans, store, resumed(None, job)[0])
+    checkpoint.check_unused(folder, "mine/1")
+    checkpoint.commit(folder, 5, [], run="other/1")
+    one.reached(5)
+    Actor(one, store, servers, None, Checkpoints(folder, 3, "mine/1")).run()
+    assert one.state.stage is Stage.FAILED
+    assert "has checkpoints of another run" in one.state.reason
+    assert servers.saved == []

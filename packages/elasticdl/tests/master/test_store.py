@@ -9,7 +9,7 @@ import time
 import pytest
 from elasticdl.errors import ElasticDLError, InputError
 from elasticdl.master import store as store_module
-from elasticdl.master.store import EtcdStateStore, Fenced, Interrupted, Key, MemoryStore
+from elasticdl.master.store import KEPT_SECONDS, EtcdStateStore, Fenced, Interrupted, Key, MemoryStore
 
 from tests.elastic.etcd.fake_client import FakeStore
 from tidewater.contract import keys
@@ -170,3 +170,24 @@ def test_memory_keeps_the_same_things() -> None:
     assert store.parts(1) == {1: b"first"}
     store.drop_parts(1)
     assert store.parts(1) == {}
+
+
+def test_the_record_of_a_run_that_has_ended_is_kept_for_a_day(job: str) -> None:
+    now = 0.0
+    client = FakeStore(lambda: now, idle_seconds=30)
+    first, other = opened(client, job), opened(client, job, run="2")
+    for each in (first, other):
+        each.take_over()
+        each.save({"stage": "done"})
+    first.expire()
+    now = KEPT_SECONDS - 1.0
+    assert opened(client, job, "two").take_over() == {"stage": "done"}
+    first.expire()  # a master that was taken over: the record of the other one stays
+    opened(client, job, "three").expire()
+    now = 3.0 * KEPT_SECONDS
+    assert opened(client, job, "four").take_over() == {"stage": "done"}
+    ended = opened(client, job, run="2")
+    ended.take_over()
+    ended.expire()
+    now = 5.0 * KEPT_SECONDS
+    assert client.read(keys.elasticdl_state(job, "2")).entries == ()

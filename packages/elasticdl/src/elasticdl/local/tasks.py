@@ -105,6 +105,7 @@ class LocalTasks:
     def _save(self, version: int) -> None:
         """Write a checkpoint, as one parameter server does."""
         directory, run = self._args.checkpoint_dir, self._args.run
+        checkpoint.check_unused(directory, run)
         with self._part.frozen() as frozen:
             saved = checkpoint.save_part(directory, version, (0, 1), self._part, frozen)
         checkpoint.commit(directory, version, [saved], run=run)

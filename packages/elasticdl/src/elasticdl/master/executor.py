@@ -111,6 +111,8 @@ class Actor:
     def _save(self) -> None:
         version = self._coordinator.state.version
         assert self._servers is not None
+        # Two jobs that have begun at the same moment have both found the folder empty.
+        checkpoint.check_unused(self._saves.directory, self._saves.run)
         self._servers.save(self._saves.directory, version, self._saves.run)
         self._coordinator.apply(functools.partial(transitions.saved, version=version))
         log.info("Checkpoint of version %d is in %s", version, self._saves.directory)

@@ -26,6 +26,8 @@ from tidewater.elastic.etcd.client import Entry, Store
 T = TypeVar("T")
 
 RETRY_SECONDS = 0.3
+KEPT_SECONDS = 86400
+"""For which the record of a run that has ended is kept: until then a master that is started again knows that it has."""
 MAX_PART_BYTES = 1_400_000
 """etcd refuses requests over 1.5 MiB: https://etcd.io/docs/v3.5/dev-guide/limit/"""
 
@@ -63,6 +65,10 @@ class StateStore(Protocol):
         """Forget the metrics of an evaluation."""
         ...
 
+    def expire(self) -> None:
+        """Let the record be forgotten after `KEPT_SECONDS`: the job has ended."""
+        ...
+
 
 class MemoryStore:
     """Keeps everything as long as the process lives: a master that is killed starts from the beginning."""
@@ -90,6 +96,9 @@ class MemoryStore:
     def drop_parts(self, evaluation: int) -> None:
         """See StateStore."""
         self._parts.pop(evaluation, None)
+
+    def expire(self) -> None:
+        """See StateStore."""
 
 
 @dataclass(frozen=True)
@@ -152,6 +161,13 @@ class EtcdStateStore:
         """See StateStore."""
         for entry in self._parts_of(evaluation):
             self._patiently(functools.partial(self._store.delete, entry.key))
+
+    def expire(self) -> None:
+        """See StateStore."""
+        lease = self._patiently(lambda: self._store.grant(KEPT_SECONDS))
+        found = self._read()
+        if found is not None and found.mod_revision == self._revision:
+            self._patiently(lambda: self._store.put(self._state, found.value, lease))
 
     def _parts_of(self, evaluation: int) -> tuple[Entry, ...]:
         prefix = keys.elasticdl_parts(self._key.job, self._key.run, evaluation)
