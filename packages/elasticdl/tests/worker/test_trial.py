@@ -42,7 +42,7 @@ def one(value: str) -> str:
 @pytest.mark.parametrize(
     ("metrics", "said"),
     [
-        pytest.param(one("lambda labels, predictions: predictions['score']"), "metric wrong failed", id="update"),
+        pytest.param(one("lambda labels, predictions: predictions.score"), "metric wrong failed", id="update"),
         pytest.param(one("lambda labels, predictions: predictions[:1, 0]"), r"shape \(1,\) for 5 samples", id="shape"),
     ],
 )

@@ -66,7 +66,10 @@ def work(args: JobArgs, ending: Ending) -> bool:
     part = opened(_begun(args, held(step.model, spec.optimizer)))
 
     def do(task: pb.Task) -> None:
-        worker.do(task)  # the worker is made below, since it gets its tasks from `tasks`
+        if task.type == pb.WAIT:
+            ending.wait(task.wait_seconds)
+        else:
+            worker.do(task)  # the worker is made below, since it gets its tasks from `tasks`
 
     tasks = LocalTasks(args, job, part, do)
     parts = Parts(

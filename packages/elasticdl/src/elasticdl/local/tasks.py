@@ -52,7 +52,7 @@ class LocalTasks:
     """`Tasks` of one worker in the same process."""
 
     def __init__(self, args: JobArgs, job: Job, part: Part, do: Callable[[pb.Task], None]) -> None:
-        """Begin a job; `do` does a task and reports it, in the middle of another one."""
+        """Begin a job; `do` waits, or does a task and reports it, in the middle of another one."""
         self._args, self._part, self._do = args, part, do
         self._held: list[int] = []
         store = MemoryStore()
@@ -90,7 +90,7 @@ class LocalTasks:
         """Take in that the model has a new version: write a checkpoint and evaluate it, if that is due.
 
         Raises:
-            Stopped: an evaluation has failed the job.
+            Stopped: the job has failed.
         """
         if self._args.checkpoint_steps and version % self._args.checkpoint_steps == 0:
             self._save(version)
