@@ -318,15 +318,12 @@ class Session:
     def _met(self, generation: Generation) -> Meeting:
         """Form the group, and bring all ranks to the same state. Raise GroupBroken on any failure of a peer."""
         rank, state, loads = generation.rank(self.worker.member_id) or 0, self.worker.state, self.reports.loads
-        had = state.present
+        had, config = state.present, self.config
         self.worker.heartbeat.tense(True)
         self._form(generation, rank)
+        wanted = self._still_wanted(generation)
         exchange = handover.Exchange(
-            wanted=self._still_wanted(generation),
-            adopt=self.reports.adopt,
-            on_drift=self.config.on_drift,
-            compare_every=self.config.compare_every,
-            begin_again=self.config.begin_again,
+            wanted, self.reports.adopt, config.on_drift, config.compare_every, config.begin_again
         )
         handover.synchronise(self.worker, generation, rank, exchange, self.log)
         self._fence.check(generation)  # after it, everywhere: this process may have been frozen in between
