@@ -119,7 +119,7 @@ def test_metadata_that_would_run_code_is_not_unpickled(
     manifest = Manifest.of(path)
     metadata = Entry((path / ".metadata").stat().st_size, hash_of(path / ".metadata"))
     (path / "manifest.json").write_bytes(Manifest(at(10), {**manifest.files, ".metadata": metadata}).encode())
-    with pytest.raises(RecordError, match="start again"):
+    with pytest.raises(RecordError, match="start again: move them away and give --begin-again"):
         checkpoints.load(LINE)
     assert named in str(told.of("checkpoint_skipped")[0]["reason"])
     assert "pickle has run" not in capsys.readouterr().out
@@ -131,7 +131,7 @@ def test_a_job_whose_checkpoints_are_all_unusable_does_not_start_from_the_beginn
     save(checkpoints, 10, 20)
     for name in steps(folder):
         flip(folder / name / "__0_0.distcp")
-    with pytest.raises(RecordError, match=r"step-000000000020: .*move them away or give the job a new name"):
+    with pytest.raises(RecordError, match=r"step-000000000020: .*and give --begin-again, or give the job a new name"):
         checkpoints.load(LINE)
     assert steps(folder) == ["step-000000000010", "step-000000000020"]
 

@@ -83,7 +83,7 @@ def test_the_verdict_names_workers_and_the_checkpoint_before() -> None:
     )
     said = verdict(300, [], ["a", "b"], 0, Difference())
     assert said.startswith("after step 300 the states of a, b differ, and no majority")
-    assert "there is no checkpoint before" in said
+    assert said.endswith("there is no checkpoint before: move later ones away and start the workers with --begin-again")
 
 
 def test_the_verdict_on_a_worker_whose_peers_are_gone_says_so() -> None:

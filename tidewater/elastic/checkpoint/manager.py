@@ -205,7 +205,7 @@ class Checkpoints:
         if damaged:
             raise RecordError(
                 f"none of the checkpoints can be used, the newest is {damaged}: "
-                "repair them, or start again: move them away or give the job a new name"
+                "repair them, or start again: move them away and give --begin-again, or give the job a new name"
             )
         return None
 

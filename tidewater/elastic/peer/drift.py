@@ -140,7 +140,7 @@ def verdict(step: int, drifted: Sequence[str], workers: Sequence[str], good: int
     back = (
         f"the last checkpoint before is that of step {good}: move later ones away and start the workers again"
         if good
-        else "there is no checkpoint before: move later ones away and start the workers again, from the beginning"
+        else "there is no checkpoint before: move later ones away and start the workers with --begin-again"
     )
     return f"{found}; {difference.cause()}; {back}"
 
