@@ -56,6 +56,8 @@ class Config:
     begin_again: bool
     data_workers: int
     prefetch: int
+    bad_samples: str
+    max_bad_samples: int
     evaluate_every: int
     threads: int
     min_step_seconds: float
@@ -156,6 +158,7 @@ class Config:
             "--micro-batch": (self.micro_batch, 0),
             "--data-workers": (self.data_workers, 0),
             "--prefetch": (self.prefetch, 1),
+            "--max-bad-samples": (self.max_bad_samples, 1),
             "--evaluate-every": (self.evaluate_every, 0),
             "--report-every": (self.report_every, 1),
             "--checkpoint-every": (self.checkpoint_every, 1),

@@ -7,7 +7,8 @@ TrainerError
 │   └── Compacted      a watch asked for a revision that etcd has dropped: read everything again
 ├── RecordError        a record in etcd or a checkpoint is of a version or shape this code does not know
 ├── GroupBroken        a peer is lost, or the membership changed: the step in flight must be discarded
-│   └── OutOfMemory    this worker had too little memory: the step is repeated with smaller micro-batches
+│   ├── OutOfMemory    this worker had too little memory: the step is repeated with smaller micro-batches
+│   └── BadSamples     this worker could not read samples: the step is repeated without them
 ├── DataStuck          a sample was not read within the limit: exit code 1
 ├── Drifted            the states of the workers differ: training stops, the checkpoints are kept: exit code 2
 └── Diverged           the loss is not a number: training stops, the last checkpoint is kept: exit code 2
@@ -16,6 +17,8 @@ Stranger is an OSError, which code that opens a connection expects.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 
 class TrainerError(Exception):
@@ -49,6 +52,18 @@ class GroupBroken(TrainerError):
 
 class OutOfMemory(GroupBroken):
     """This worker had too little memory for a micro-batch. It gave up the group, and has lowered their size."""
+
+
+class BadSamples(GroupBroken):
+    """This worker could not read some samples of its share, and leaves them out (``--bad-samples skip``)."""
+
+    def __init__(self, errors: Mapping[int, str]) -> None:
+        """``errors`` says for each sample what happened."""
+        super().__init__(errors)
+        self.errors = dict(errors)
+
+    def __str__(self) -> str:
+        return "; ".join(f"sample {sample} of the dataset: {error}" for sample, error in self.errors.items())
 
 
 class DataStuck(TrainerError):

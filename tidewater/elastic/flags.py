@@ -93,6 +93,20 @@ def _add_method(group: argparse._ArgumentGroup) -> None:
         "--prefetch", type=int, default=2, metavar="STEPS", help="number of steps that each of them prepares in advance"
     )
     group.add_argument(
+        "--bad-samples",
+        choices=("stop", "skip"),
+        default="stop",
+        help="samples of the dataset that can't be read. stop: the worker ends. skip: all workers leave them out from "
+        "then on, and the log names each once",
+    )
+    group.add_argument(
+        "--max-bad-samples",
+        type=int,
+        default=100,
+        metavar="SAMPLES",
+        help="with --bad-samples skip: training ends with exit code 2 if there are more",
+    )
+    group.add_argument(
         "--evaluate-every", type=int, default=0, metavar="EPOCHS", help="measure the model; 0: only at the end"
     )
     group.add_argument("--threads", type=int, default=1, help="torch's threads on the CPU")

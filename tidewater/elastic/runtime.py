@@ -121,7 +121,7 @@ class _Script:
         device = torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
         training = self._training = self.hooked(config, device)
         check(training, config)
-        settings = LoaderSettings(config.seed, config.data_workers, config.prefetch)
+        settings = LoaderSettings(config.seed, config.data_workers, config.prefetch, config.bad_samples == "skip")
         # Before all threads and sockets, because it forks the processes that prepare data.
         self._loader = open_loader(training, settings, device)
         self._watch = Watch(self._loader.readings, Log(config.worker), config.data_timeout_seconds)
@@ -200,7 +200,7 @@ def _alike(config: Config, training: Training) -> Mapping[str, Value]:
     """Return what must be equal in all workers that train together, in addition to model and code."""
     names = (
         *("epochs", "max_steps", "batch_size", "batch_policy", "micro_batch", "seed", "amp", "fresh_optimizer"),
-        *("compare_every", "on_drift"),
+        *("compare_every", "on_drift", "bad_samples", "max_bad_samples"),
     )
     common = {name: getattr(config, name) for name in names}
     said = {f"--{name.replace('_', '-')}": str(value) for name, value in [*common.items(), *vars(config.user).items()]}

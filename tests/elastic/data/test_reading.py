@@ -25,7 +25,7 @@ from tidewater.elastic.data.loader import Loader, LoaderSettings, Place
 from tidewater.elastic.data.reading import DATASET, PROCESSES, Readings, Watch, waits_for
 from tidewater.elastic.data.sampler import Cursor
 from tidewater.elastic.data.stream import StreamLoader
-from tidewater.elastic.errors import DataStuck, GroupBroken
+from tidewater.elastic.errors import BadSamples, DataStuck, GroupBroken
 from tidewater.elastic.observe.log import Log, parse
 
 CPU = torch.device("cpu")
@@ -131,6 +131,20 @@ def test_a_file_that_blocks_is_named_and_ends_the_worker_after_the_limit(loader:
     assert str(pipe) in str(raised.value)
     late = watched.events()[0]
     assert (late["event"], late["sample"], late["file"], late["seconds"]) == ("data_late", "7", str(pipe), "11")
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_file_that_blocks_is_left_out_if_bad_samples_are(pipe: Path, workers: int) -> None:
+    loader = Loader(Blocking(pipe), LoaderSettings(seed=0, workers=workers, skips=True), collate=None, device=CPU)
+    try:
+        loader.start(Place(Cursor(), rank=0, size=1, batch_size=10, epochs=1))
+        Watched(loader.readings).while_it_waits(1000.0, 1000.0 + LIMIT)
+        with pytest.raises(BadSamples, match="sample 7 of the dataset was not read in 300 s") as raised:
+            loader.next()
+        loader.start(Place(Cursor(skipped=tuple(raised.value.errors)), rank=0, size=1, batch_size=10, epochs=1))
+        assert sorted(loader.next().micro[0].batch.tolist()) == [0, 1, 2, 3, 4, 5, 6, 8, 9]
+    finally:
+        loader.close()
 
 
 def test_a_worker_that_must_leave_waits_for_no_file(loader: Loader) -> None:

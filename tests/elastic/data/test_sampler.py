@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidewater.elastic.data import sampler
-from tidewater.elastic.data.sampler import MOST_IN_TABLE, NETWORK, Cursor, plan, scattered
+from tidewater.elastic.data.sampler import MOST_IN_TABLE, NETWORK, Cursor, plan, scattered, without
 
 ORDER = (4, 2, 1, 7, 5, 6, 0, 3)
 SCATTERED = (1, 3, 7, 0, 5, 4, 6, 2)
@@ -57,6 +57,45 @@ def test_an_epoch_has_every_sample_once_even_if_the_batch_size_changes_in_it(
         cursor, steps = step.after, steps + 1
     assert used == dict.fromkeys(range(total), 1)
     assert cursor == Cursor(1, 0)
+
+
+@given(
+    total=st.integers(2, 60),
+    batches=st.lists(st.integers(1, 20), min_size=1),
+    bad=st.sets(st.integers(0, 59), max_size=30),
+    large=st.booleans(),
+)
+def test_all_samples_but_those_that_cannot_be_read_are_used_once_in_each_epoch(
+    total: int, batches: list[int], bad: set[int], large: bool
+) -> None:
+    """They are left out when a step has them for the first time. Every epoch has an end, where it can be evaluated."""
+    bad = {each for each in bad if each < total - 1}
+    cursor, used, known, turn, ends = Cursor(), Counter[int](), set[int](), 0, list[int]()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sampler, "MOST_IN_TABLE", 0 if large else total)
+        while cursor.epoch < 3:
+            step = plan(cursor, total=total, batch_size=batches[turn % len(batches)], seed=1)
+            assert step.samples
+            turn += 1
+            found = bad.intersection(step.samples)
+            if found:
+                known |= found
+                cursor = without(cursor, known, total=total, seed=1)
+            else:
+                used.update(step.samples)
+                cursor = step.after
+            if not cursor.offset and cursor.epoch not in [0, *ends]:
+                ends.append(cursor.epoch)
+    assert used == dict.fromkeys(set(range(total)) - bad, 3)
+    assert ends == [1, 2, 3]
+    assert set(cursor.skipped) == bad
+
+
+def test_samples_that_are_left_out_change_no_other_step() -> None:
+    whole = plan(Cursor(0, 30), total=100, batch_size=10, seed=0)
+    left = plan(Cursor(0, 30, skipped=(whole.samples[4], 999)), total=100, batch_size=10, seed=0)
+    assert left.samples == whole.samples[:4] + whole.samples[5:]
+    assert left.after.offset == whole.after.offset
 
 
 def test_the_order_depends_only_on_epoch_and_seed() -> None:

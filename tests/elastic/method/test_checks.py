@@ -116,6 +116,11 @@ def test_a_stream_is_read_by_one_process() -> None:
         check(training(Unsized()), config("--data-workers", "2"))
 
 
+def test_a_stream_cannot_leave_samples_out() -> None:
+    with pytest.raises(ConfigError, match=r"is a stream, and --bad-samples is skip: .* catch it in __iter__"):
+        check(training(Unsized()), config("--bad-samples", "skip"))
+
+
 def test_a_schedule_needs_the_length_of_a_stream_or_of_the_job() -> None:
     def half(_: float) -> float:
         return 0.5

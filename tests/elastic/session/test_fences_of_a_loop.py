@@ -116,6 +116,7 @@ class World:
             compare_every=0,
             on_drift="mend",
             begin_again=False,
+            bad_samples="stop",
             least_members=1,
             most_members=1,
             step_size=lambda size: 4,

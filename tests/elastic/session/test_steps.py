@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from types import SimpleNamespace
+import json
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ import torch
 
 from tidewater.elastic.data.loader import Prepared
 from tidewater.elastic.data.sampler import Cursor, Step
-from tidewater.elastic.errors import Diverged, GroupBroken
+from tidewater.elastic.errors import BadSamples, ConfigError, Diverged, GroupBroken
 from tidewater.elastic.session.loop import Loop
 from tidewater.elastic.session.session import Meeting, Share
 from tidewater.elastic.session.step import Outcome
@@ -36,13 +37,16 @@ class Session:
             suspect=False,
             tensors=lambda: [torch.ones(3)],
         )
-        self.worker: Any = SimpleNamespace(state=self.state, group=SimpleNamespace(device=torch.device("cpu")))
+        self.others_skip: set[int] = set()
+        group = SimpleNamespace(device=torch.device("cpu"), gather=self.gather, interrupt=self.told.append)
+        self.worker: Any = SimpleNamespace(state=self.state, group=group)
         self.config: Any = SimpleNamespace(
             epochs=1, max_steps=0, evaluate_every=0, compare_every=9, min_step_seconds=0.0, step_size=lambda size: 1
         )
+        self.config.bad_samples, self.config.max_bad_samples, self.config.seed = "stop", 2, 0
         self.reports: Any = SimpleNamespace(meter=SimpleNamespace(start=lambda: None, last_step_at=0.0))
         self.change: Any = SimpleNamespace(goes_on=lambda: None)
-        self.log: Any = None
+        self.log: Any = SimpleNamespace(event=self.event)
         self.waiting_since: float | None = None
 
     def meet(self) -> Meeting | None:
@@ -64,6 +68,13 @@ class Session:
         other = [each + self._differs for each in row]
         self._differs = False
         return [list(row), other]
+
+    def gather(self, data: bytes) -> list[bytes]:
+        """Return what this rank and another one know."""
+        return [data, json.dumps(sorted(self.others_skip)).encode()]
+
+    def event(self, name: str, **fields: object) -> None:
+        self.told.append(f"{name} {fields['sample']}")
 
     def give_up(self, error: GroupBroken) -> None:
         self.told.append(f"gives up: {error}")
@@ -90,18 +101,26 @@ class Session:
 class Loader:
     """Gives the steps from a place on."""
 
+    def __init__(self, bad: Mapping[int, str]) -> None:
+        self._bad = bad
+
     def start(self, place: Any) -> None:
-        self._next = place.cursor.offset
+        self._next, self._skipped = place.cursor.offset, place.cursor.skipped
 
     def next(self) -> Prepared:
+        while self._next in self._skipped:
+            self._next += 1
+        if self._next in self._bad:
+            raise BadSamples({self._next: self._bad[self._next]})
         self._next += 1
-        after = Cursor(0, self._next) if self._next < TOTAL else Cursor(1, 0)
+        after = Cursor(0, self._next, skipped=self._skipped) if self._next < TOTAL else Cursor(1, 0)
         return Prepared(Step((self._next - 1,), after), ())
 
 
-def trained(session: Any) -> list[str]:
+def trained(session: Any, bad: Mapping[int, str] = MappingProxyType({})) -> list[str]:
+    training = SimpleNamespace(score=None)
     material: Any = SimpleNamespace(
-        training=SimpleNamespace(score=None), loader=Loader(), stepper=None, total=TOTAL, requests=Requests()
+        training=training, loader=Loader(bad), stepper=None, total=TOTAL, requests=Requests()
     )
     loop = Loop(session, material)
     for prepared in loop.steps():
@@ -134,3 +153,26 @@ def test_when_all_ranks_know_of_the_next_generation_they_leave_this_one_after_th
 def test_what_no_next_generation_can_repair_ends_the_loop() -> None:
     with pytest.raises(Diverged):
         trained(Session(None, Diverged("the loss is nan")))
+
+
+def test_a_sample_that_cannot_be_read_is_left_out_by_all_and_reported_once() -> None:
+    session = Session()
+    session.config.bad_samples = "skip"
+    session.others_skip = {0}
+    error = "sample 1 of the dataset: KeyError: 'boxes'"
+    found = [error, f"gives up: {error}", "meets", "sample_skipped 1"]
+    assert trained(session, {1: "KeyError: 'boxes'"}) == ["meets", *found, "step 2", "step 3", "finished"]
+
+
+def test_more_samples_than_allowed_that_cannot_be_read_end_training_on_all_workers() -> None:
+    session = Session()
+    session.config.bad_samples = "skip"
+    session.others_skip = {1, 2, 3}
+    with pytest.raises(ConfigError, match="3 of 4 samples can't be read, and --max-bad-samples is 2"):
+        trained(session)
+
+
+def test_without_skip_samples_that_a_checkpoint_leaves_out_are_tried_again() -> None:
+    session = Session()
+    session.state.cursor = Cursor(skipped=(1, 2))
+    assert trained(session) == ["meets", "step 0", "step 1", "step 2", "step 3", "finished"]

@@ -39,7 +39,7 @@ from tidewater.elastic.data.reading import PROCESSES, Readings
 from tidewater.elastic.data.sampler import Cursor, Step, plan
 from tidewater.elastic.data.seeds import generators_kept
 from tidewater.elastic.data.source import CLOSED, HELD, IDLE, Answer, Collate, Request, Source, settle
-from tidewater.elastic.errors import TrainerError
+from tidewater.elastic.errors import BadSamples, ConfigError, GroupBroken, TrainerError
 
 Samples = TypeVar("Samples", tuple[int, ...], range)
 
@@ -51,13 +51,15 @@ _MANY_FILES = os.strerror(errno.EMFILE)
 
 @dataclass(frozen=True)
 class LoaderSettings:
-    """How batches are prepared. None of it changes their content."""
+    """How batches are prepared."""
 
     seed: int
     workers: int = 0
     """Number of processes that prepare batches; 0: the training process does it."""
     prefetch: int = 2
     """Number of batches that each of them prepares in advance."""
+    skips: bool = False
+    """Whether samples of the dataset that can't be read are left out: then ``next`` raises BadSamples."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,12 @@ class Loader:
         self._current = memoryview(mmap.mmap(-1, 8)).cast("Q")  # anonymous, so shared with the worker processes
         self.readings = Readings(settings.workers)
         self._source = Source(
-            (dataset, validation), settings.seed, collate or default_collate, self._current, self.readings
+            (dataset, validation),
+            settings.seed,
+            collate or default_collate,
+            self._current,
+            self.readings,
+            skips=settings.skips,
         )
         self._place = Place(Cursor(), rank=0, size=1, batch_size=1, epochs=0)
         self._steps: Iterator[tuple[Step, tuple[Request, ...]]] = iter(())
@@ -158,8 +165,18 @@ class Loader:
             self._drawn = self._draw()
 
     def batch(self, samples: Sequence[int], epoch: int, *, validation: bool = False) -> Any:
-        """Return a batch, prepared by this process, for a warm-up."""
-        return self._prepare_here(Request(self._current[0], epoch, tuple(samples), 1.0, validation))
+        """Return a batch, prepared by this process, for a warm-up. Later samples replace those that are left out."""
+        while True:
+            try:
+                return self._prepare_here(Request(self._current[0], epoch, tuple(samples), 1.0, validation))
+            except BadSamples as error:
+                later = range(max(samples) + 1, self._total)
+                samples = [
+                    *(sample for sample in samples if sample not in error.errors),
+                    *itertools.islice(later, len(error.errors)),
+                ]
+                if not samples:
+                    raise ConfigError(f"no sample can be read: {error}") from error
 
     def validation(self, parts: Iterable[Sequence[int]]) -> Iterator[Any]:
         """Yield these samples of the validation data, each part as a batch.
@@ -206,13 +223,25 @@ class Loader:
         if step is None:
             return None
         try:
-            parts = [(self._batch(request), request) for request in requests]
-            return Prepared(step, tuple(Micro(batch, each.weight, len(each.samples)) for batch, each in parts))
+            return Prepared(step, tuple(self._micro(requests)))
         except BaseException as error:
             self._steps = iter(())  # continuing would skip the samples of this step
             if isinstance(error, Exception):
                 return error
             raise
+
+    def _micro(self, requests: Sequence[Request]) -> list[Micro]:
+        found, bad = [], dict[int, str]()
+        for request in requests:
+            try:
+                found.append(Micro(self._batch(request), request.weight, len(request.samples)))
+            except BadSamples as error:
+                if not request.weight:  # the sample belongs to another rank, which reports it
+                    raise GroupBroken(str(error)) from error
+                bad |= error.errors
+        if bad:
+            raise BadSamples(bad)
+        return found
 
     def _batch(self, request: Request) -> Any:
         return self._prepare_here(request) if self._answers is None else self._receive(request, self._answers)

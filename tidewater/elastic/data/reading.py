@@ -34,7 +34,7 @@ from tidewater.elastic.observe.log import Lasting, Log
 DATASET, HELD_OUT, PROCESSES = range(3)
 NAMES = ("dataset", "validation data", "processes that prepare data")
 SIGNAL = signal.SIGURG
-"""It is ignored unless somebody handles it, and hardly any program does."""
+"""The kernel ignores it unless a program handles it, and hardly any program does."""
 _SIZE, _WORDS = 1024, 8
 _PID, _COUNT, _BUSY, _SAMPLE, _KIND, _DOOMED, _LEAVES, _LENGTH = range(_WORDS)
 _TEXT = 8 * _WORDS

@@ -7,9 +7,12 @@ with naming((17,)):
 from __future__ import annotations
 
 import contextlib
+import errno
 from collections.abc import Iterator, Sequence
 
-from tidewater.elastic.errors import ConfigError
+from tidewater.elastic.errors import ConfigError, GroupBroken
+
+_OF_THE_MACHINE = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC)
 
 
 @contextlib.contextmanager
@@ -23,3 +26,9 @@ def naming(samples: Sequence[int], data: str = "dataset") -> Iterator[None]:
     except Exception as error:
         error.add_note(f"while preparing {where}")
         raise
+
+
+def is_of_the_sample(error: Exception) -> bool:
+    """Return whether the sample may be at fault, and neither this machine nor a change of the membership."""
+    of_the_machine = isinstance(error, OSError) and error.errno in _OF_THE_MACHINE
+    return not (of_the_machine or isinstance(error, MemoryError | GroupBroken))

@@ -19,7 +19,8 @@ if it was begun by a version that had only the table.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -45,6 +46,12 @@ class Cursor:
     """If the dataset is a stream: its state there; None at the beginning of a pass. See ``stream``."""
     order: str = TABLE
     """How the order of this epoch is made; at its beginning that is still to be chosen."""
+    skipped: tuple[int, ...] = ()
+    """Samples that could not be read, in ascending order. No step after this place has them."""
+
+    def values(self) -> list[Any]:
+        """Return the fields, for ``Cursor(*values)``. Earlier versions have stored the first three only."""
+        return [self.epoch, self.offset, self.stream, self.order, self.skipped]
 
 
 @dataclass(frozen=True)
@@ -62,15 +69,34 @@ class Step:
 def plan(cursor: Cursor, *, total: int, batch_size: int, seed: int) -> Step:
     """Return the step that starts at ``cursor`` in a dataset of ``total`` samples."""
     order = cursor.order if cursor.offset else (TABLE if total <= MOST_IN_TABLE else NETWORK)
-    end = min(cursor.offset + batch_size, total)
-    if order == TABLE:
-        samples = _permutation(total, seed, cursor.epoch)[cursor.offset : end]
-    else:
-        first = cursor.offset // _BLOCK
-        blocks = [_block(number, total, seed, cursor.epoch) for number in range(first, -(-end // _BLOCK))]
-        samples = np.concatenate(blocks)[cursor.offset - first * _BLOCK : end - first * _BLOCK]
-    after = Cursor(cursor.epoch, end, order=order) if end < total else Cursor(cursor.epoch + 1, 0)
-    return Step(tuple(samples.tolist()), after)
+    begun, skipped = replace(cursor, order=order), frozenset(cursor.skipped)
+    samples: list[int] = []
+    end = cursor.offset
+    while not samples and end < total:  # all samples at the positions of a step may be left out
+        begin, end = end, min(end + batch_size, total)
+        samples = [sample for sample in _ordered(begun, begin, end, total, seed) if sample not in skipped]
+    return Step(tuple(samples), without(replace(begun, offset=end), skipped, total=total, seed=seed))
+
+
+def without(cursor: Cursor, samples: Collection[int], *, total: int, seed: int) -> Cursor:
+    """Return the place if these samples are left out. It is the next epoch's beginning if no other is left in this one.
+
+    Positions in an epoch stay what they are, so the samples that were used before the place are the same.
+    """
+    skipped = tuple(sorted(samples))
+    over = total - cursor.offset <= len(skipped) and set(_ordered(cursor, cursor.offset, total, total, seed)) <= set(
+        skipped
+    )
+    return Cursor(cursor.epoch + 1, skipped=skipped) if over else replace(cursor, skipped=skipped)
+
+
+def _ordered(cursor: Cursor, begin: int, end: int, total: int, seed: int) -> list[int]:
+    """Return the samples at these positions of the cursor's epoch."""
+    if cursor.order == TABLE:
+        return _permutation(total, seed, cursor.epoch)[begin:end].tolist()
+    first = begin // _BLOCK
+    blocks = [_block(number, total, seed, cursor.epoch) for number in range(first, -(-end // _BLOCK))]
+    return np.concatenate(blocks)[begin - first * _BLOCK : end - first * _BLOCK].tolist() if blocks else []
 
 
 def scattered(positions: _Positions, total: int, seed: int, epoch: int) -> _Positions:

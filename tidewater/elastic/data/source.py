@@ -16,9 +16,9 @@ from typing import Any
 from torch.utils.data import Dataset
 
 from tidewater.elastic.data.reading import DATASET, HELD_OUT, NAMES, Readings
-from tidewater.elastic.data.sample_errors import naming
+from tidewater.elastic.data.sample_errors import is_of_the_sample, naming
 from tidewater.elastic.data.seeds import Generator, States, seed_generators, seedable_numpy_generator, states
-from tidewater.elastic.errors import ConfigError, DataStuck, TrainerError
+from tidewater.elastic.errors import BadSamples, ConfigError, DataStuck, TrainerError
 from tidewater.elastic.launch.lifeline import bound_to
 
 Collate = Callable[[list[Any]], Any]
@@ -60,9 +60,11 @@ class Source(Dataset[Answer]):
         collate: Collate,
         current: memoryview,
         readings: Readings,
+        *,
+        skips: bool,
     ) -> None:
         self._datasets, self._seed, self._collate, self._current = datasets, seed, collate, current
-        self._readings = readings
+        self._readings, self._skips = readings, skips
         self._used: list[Generator] = []
 
     def __getitem__(self, request: Request) -> Answer:
@@ -70,24 +72,35 @@ class Source(Dataset[Answer]):
             return request, None, None
         try:
             return request, self.prepare(request, states()), None
-        except (ConfigError, DataStuck) as error:  # torch would hide its sentence in a traceback
+        except (ConfigError, DataStuck, BadSamples) as error:  # torch would hide its sentence in a traceback
             return request, None, error
 
     def prepare(self, request: Request, before: States) -> Any:
-        """Return the batch, or None when it is no longer wanted. ``before`` is the state of the generators."""
+        """Return the batch, or None when it is no longer wanted. ``before`` is the state of the generators.
+
+        Raise BadSamples, when all of them have been tried, if samples are left out that can't be read.
+        """
         dataset: Any = self._datasets[request.validation]
         kind = HELD_OUT if request.validation else DATASET
         data = NAMES[kind]
         while True:
             unused = [(generator, state) for generator, state in before if generator not in self._used]
-            items = []
+            items: list[Any] = []
+            bad: dict[int, str] = {}
             for sample in request.samples:
                 if self._current[0] != request.tag:
                     return None
                 if self._used:
                     seed_generators(self._seed, request.epoch, sample, self._used)
-                with naming((sample,), data), self._readings.of(sample, kind):
-                    items.append(dataset[sample])
+                try:
+                    with naming((sample,), data), self._readings.of(sample, kind):
+                        items.append(dataset[sample])
+                except Exception as error:
+                    if not self._skips or request.validation or not is_of_the_sample(error):
+                        raise
+                    bad[sample] = f"{type(error).__name__}: {error}"
+            if bad:
+                raise BadSamples(bad)
             with naming(request.samples, data), self._readings.of(request.samples[0], kind):
                 batch = self._collate(items)
             moved = [generator for generator, state in unused if generator.state() != state]

@@ -114,6 +114,8 @@ def _check_stream(training: Training, config: Config) -> None:
             "would be lost when workers join, repeat a step or resume. Leave shuffle() out and shuffle the files, or "
             "load the dataset without streaming=True; then it has an index, and the runtime shuffles it"
         )
+    if config.bad_samples == "skip":
+        raise ConfigError(f"{name}, and --bad-samples is skip: a stream ends with an error, so catch it in __iter__")
     if config.data_workers:
         raise ConfigError(
             f"{name}, and --data-workers is {config.data_workers}: one process must read a stream in its order, so "

@@ -76,7 +76,8 @@ class Ending:
         record = json.loads(self._worker.coordinator.view.finished)
         state = self._worker.state
         digest = state.digest() if state.present and state.step == record["step"] else None
-        self._log.event("finished", accuracy=record["accuracy"], step=record["step"], state=digest)
+        skipped = len(state.cursor.skipped) or None
+        self._log.event("finished", accuracy=record["accuracy"], step=record["step"], state=digest, skipped=skipped)
         return exit_codes.FINISHED
 
     def left(self, generation: Generation | None, since: float | None, *, settle: Callable[[], None]) -> int:

@@ -12,12 +12,14 @@ worker's share of the same step in the next generation. So the caller sees only 
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 
 from tidewater.elastic.config import Config
 from tidewater.elastic.data.loader import Place, Prepared
-from tidewater.elastic.errors import GroupBroken
+from tidewater.elastic.data.sampler import without
+from tidewater.elastic.errors import BadSamples, ConfigError, GroupBroken
 from tidewater.elastic.peer import drift
 from tidewater.elastic.session.evaluation import Evaluation, Seat
 from tidewater.elastic.session.session import Meeting, Session, Share
@@ -37,6 +39,8 @@ class Loop:
         self._evaluation = Evaluation(session.worker, material, session.log)
         self._meeting: Meeting
         self._began = self._ready = 0.0
+        self._bad: dict[int, str] = {}
+        """Samples that this worker could not read, with their errors, which the others don't know of yet."""
         self._failure: GroupBroken | None = None
         """What ``make`` has met."""
         self._everyone_knows = False
@@ -52,6 +56,9 @@ class Loop:
             try:
                 yield from self._steps_of(meeting)
             except GroupBroken as error:
+                if isinstance(error, BadSamples):
+                    self._bad |= error.errors
+                    self._session.worker.group.interrupt(str(error))
                 self._session.give_up(error)
 
     def make(self, prepared: Prepared) -> None:
@@ -91,6 +98,7 @@ class Loop:
         self._meeting, self._everyone_knows = meeting, False
         rank, size = meeting.rank, meeting.size
         batch_size = config.step_size(size)
+        self._leave_out()
         self._material.loader.start(Place(state.cursor, rank, size, batch_size, config.epochs, state.micro_batch))
         self._meter.start()
         while not (self._everyone_knows or session.is_overdue()):
@@ -109,6 +117,31 @@ class Loop:
             failure, self._failure = self._failure, None
             if failure:
                 raise failure
+
+    def _leave_out(self) -> None:
+        """Leave out the samples that any worker could not read. Collective. Raise GroupBroken or, on all, ConfigError.
+
+        The ranks are at the same place, and may know of different samples: one of them may have been lost in this.
+        """
+        state, config = self._state, self._config
+        skips = config.bad_samples == "skip"
+        if not skips and not state.cursor.skipped:
+            return
+        total, known = self._material.total or 0, set[int]()  # a stream, which may have no total, can't skip
+        if skips:
+            self._session.waiting_since = time.monotonic()
+            mine = json.dumps(sorted({*state.cursor.skipped, *self._bad})).encode()
+            known = {sample for each in self._session.worker.group.gather(mine) for sample in json.loads(each)}
+            self._session.waiting_since = None
+        state.cursor = without(state.cursor, known, total=total, seed=config.seed)
+        for sample, error in sorted(self._bad.items()):
+            self._session.log.event("sample_skipped", sample=sample, error=error, skipped=len(known))
+        self._bad = {}
+        if len(known) > config.max_bad_samples or len(known) == total:
+            raise ConfigError(
+                f"{len(known)} of {total} samples can't be read, and --max-bad-samples is {config.max_bad_samples}: "
+                "look for sample_skipped in the workers' logs"
+            )
 
     def _next(self) -> Prepared:
         """Return this worker's share of the next step, not before ``--min-step-seconds`` allow it."""

@@ -181,7 +181,7 @@ class State:
             "history": self.history.values(),
             "runs": self.runs,
             "pending": _shared(self.pending),
-            "cursor": [self.cursor.epoch, self.cursor.offset, self.cursor.stream, self.cursor.order],
+            "cursor": self.cursor.values(),
             "micro_batch": self.micro_batch,
             "evaluated": self.evaluated,
             "accuracy": self.accuracy,

@@ -1,0 +1,79 @@
+"""Samples that can't be read are left out where that is asked for, and their errors are known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import Dataset
+
+from tidewater.elastic.data.loader import Loader, LoaderSettings, Place
+from tidewater.elastic.data.sampler import Cursor, plan, without
+from tidewater.elastic.errors import BadSamples, ConfigError, GroupBroken
+
+TOTAL = 53
+CPU = torch.device("cpu")
+
+
+class Damaged(Dataset[Any]):
+    """Each sample is its index, or raises an error."""
+
+    def __init__(self, errors: Mapping[int, Exception]) -> None:
+        self._errors = errors
+
+    def __len__(self) -> int:
+        return TOTAL
+
+    def __getitem__(self, index: int) -> int:
+        if index in self._errors:
+            raise self._errors[index]
+        return index
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_samples_that_cannot_be_read_are_left_out_if_they_are_to_be_skipped(workers: int) -> None:
+    errors = {7: KeyError("boxes"), 9: ConfigError("9.png is damaged"), 30: ValueError("no label")}
+    damaged = Damaged(errors)
+    loader = Loader(damaged, LoaderSettings(3, workers, skips=True), collate=None, device=CPU, validation=damaged)
+    try:
+        loader.start(Place(Cursor(), rank=0, size=1, batch_size=TOTAL, epochs=4, micro_batch=10))
+        with pytest.raises(BadSamples) as raised:
+            loader.next()
+        assert raised.value.errors == {
+            7: "KeyError: 'boxes'",
+            9: "ConfigError: sample 9 of the dataset: 9.png is damaged",
+            30: "ValueError: no label",
+        }
+        place = without(Cursor(), raised.value.errors, total=TOTAL, seed=3)
+        loader.start(Place(place, rank=0, size=1, batch_size=TOTAL, epochs=4))
+        assert sorted(loader.next().micro[0].batch.tolist()) == sorted(set(range(TOTAL)) - set(errors))
+        assert loader.batch((6, 7, 8), 0).tolist() == [6, 8, 10]
+        assert loader.batch((30,), 0).tolist() == [31]
+        with pytest.raises((KeyError, ConfigError)):
+            list(loader.validation([(7,)]))
+    finally:
+        loader.close()
+
+
+def test_a_lack_of_files_or_memory_is_not_the_fault_of_a_sample() -> None:
+    for error in (OSError(24, "Too many open files"), MemoryError(), GroupBroken("it must leave")):
+        loader = Loader(
+            Damaged(dict.fromkeys(range(TOTAL), error)), LoaderSettings(3, skips=True), collate=None, device=CPU
+        )
+        loader.start(Place(Cursor(), rank=0, size=1, batch_size=TOTAL, epochs=4))
+        with pytest.raises(type(error)) as raised:
+            loader.next()
+        assert raised.value is error
+
+
+def test_the_rank_that_a_sample_belongs_to_reports_it() -> None:
+    """A rank without samples reads one of another rank's."""
+    first = plan(Cursor(), total=TOTAL, batch_size=1, seed=3).samples[0]
+    for rank, errors in ((0, {first}), (1, set[int]())):
+        loader = Loader(Damaged({first: KeyError()}), LoaderSettings(3, skips=True), collate=None, device=CPU)
+        loader.start(Place(Cursor(), rank=rank, size=2, batch_size=1, epochs=4))
+        with pytest.raises(GroupBroken) as raised:
+            loader.next()
+        assert set(getattr(raised.value, "errors", ())) == errors
