@@ -47,7 +47,7 @@ _BY_DESCRIPTOR = {
     "x86_64": (0, 5, 8, 17, 19, 45, 72, 73, 217, 295),
     "aarch64": (25, 32, 61, 62, 63, 65, 67, 69, 80, 207),
 }
-"""System calls with a descriptor as their first argument: read, pread64, readv, lseek, fstat, flock, fcntl, getdents64, …
+"""System calls with a descriptor as their first argument: read, pread64, readv, lseek, fstat, flock, fcntl, …
 The numbers: https://github.com/torvalds/linux/blob/master/arch/x86/entry/syscalls/syscall_64.tbl and
 https://github.com/torvalds/linux/blob/master/include/uapi/asm-generic/unistd.h"""
 _BY_PATH = {
