@@ -8,7 +8,7 @@ import pytest
 
 from tidewater.contract.rehearsal import SUFFIX, Begun, Final, Read, Record, Scribe, Sketch, encoded, read_whole
 
-RECORDS = [
+RECORDS: list[Record] = [
     Begun(3, 2, 1, (4, 5), {"model/w": "x"}),
     Final(3, 0, 2, 2, 1, 0.1, 4, {"model/w": "x"}, {"model/w": Sketch(1.0, 0.5, (0.25, -1.0))}),
     Read("sample 4 of the dataset", "1f"),
@@ -19,7 +19,8 @@ def test_records_arrive_as_they_were_written(tmp_path: Path) -> None:
     scribe = Scribe(tmp_path, "digits/0")
     for record in RECORDS:
         scribe.write(record)
-    found = read_whole(tmp_path, done := {})
+    done: dict[Path, int] = {}
+    found = read_whole(tmp_path, done)
     assert [record for _, record in found] == RECORDS
     assert {process.partition(".")[0] for process, _ in found} == {"digits-0"}
     assert read_whole(tmp_path, done) == []

@@ -8,6 +8,7 @@ import pytest
 
 from scripts.toolchain import debian
 from scripts.toolchain.errors import StepFailed
+from scripts.toolchain.table import SYSTEMS
 from scripts.virtual_machine import kernel
 
 DEPENDENCIES = """\
@@ -42,7 +43,7 @@ def test_a_module_that_the_kernel_lacks_is_named() -> None:
 
 
 def test_another_init_makes_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(debian, "here", lambda: debian.SYSTEMS[0])
+    monkeypatch.setattr(debian, "here", lambda: SYSTEMS[0])
     before = kernel.folder()
     changed = tmp_path / "init.sh"
     changed.write_bytes(kernel.INIT.read_bytes() + b"# changed\n")

@@ -93,7 +93,8 @@ def without(cursor: Cursor, samples: Collection[int], *, total: int, seed: int) 
 def _ordered(cursor: Cursor, begin: int, end: int, total: int, seed: int) -> list[int]:
     """Return the samples at these positions of the cursor's epoch."""
     if cursor.order == TABLE:
-        return _permutation(total, seed, cursor.epoch)[begin:end].tolist()
+        chosen: list[int] = _permutation(total, seed, cursor.epoch)[begin:end].tolist()
+        return chosen
     first = begin // _BLOCK
     blocks = [_block(number, total, seed, cursor.epoch) for number in range(first, -(-end // _BLOCK))]
     return np.concatenate(blocks)[begin - first * _BLOCK : end - first * _BLOCK].tolist() if blocks else []
