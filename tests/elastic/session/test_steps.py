@@ -71,7 +71,7 @@ class Session:
 
     def gather(self, data: bytes) -> list[bytes]:
         """Return what this rank and another one know."""
-        return [data, json.dumps(sorted(self.others_skip)).encode()]
+        return [data, json.dumps([sorted(self.others_skip), []]).encode()]
 
     def event(self, name: str, **fields: object) -> None:
         self.told.append(f"{name} {fields['sample']}")
@@ -162,6 +162,21 @@ def test_a_sample_that_cannot_be_read_is_left_out_by_all_and_reported_once() -> 
     error = "sample 1 of the dataset: KeyError: 'boxes'"
     found = [error, f"gives up: {error}", "meets", "sample_skipped 1"]
     assert trained(session, {1: "KeyError: 'boxes'"}) == ["meets", *found, "step 2", "step 3", "finished"]
+
+
+def test_a_sample_that_another_worker_has_reported_is_not_reported_again() -> None:
+    """That one got it in a generation without this worker, which had found it before."""
+    session = Session()
+    session.config.bad_samples = "skip"
+    give_up = session.give_up
+
+    def found_by_another(error: GroupBroken) -> None:
+        session.others_skip = {1}
+        give_up(error)
+
+    session.give_up = found_by_another  # type: ignore[method-assign]
+    assert "sample_skipped 1" not in trained(session, {1: "KeyError: 'boxes'"})
+    assert session.told[-3:] == ["step 2", "step 3", "finished"]
 
 
 def test_more_samples_than_allowed_that_cannot_be_read_end_training_on_all_workers() -> None:

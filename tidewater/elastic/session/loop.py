@@ -127,21 +127,30 @@ class Loop:
         skips = config.bad_samples == "skip"
         if not skips and not state.cursor.skipped:
             return
-        total, known = self._material.total or 0, set[int]()  # a stream, which may have no total, can't skip
-        if skips:
-            self._session.waiting_since = time.monotonic()
-            mine = json.dumps(sorted({*state.cursor.skipped, *self._bad})).encode()
-            known = {sample for each in self._session.worker.group.gather(mine) for sample in json.loads(each)}
-            self._session.waiting_since = None
+        total = self._material.total or 0  # a stream, which may have no total, can't skip
+        known, mine = self._agreed() if skips else (set[int](), set[int]())
         state.cursor = without(state.cursor, known, total=total, seed=config.seed)
-        for sample, error in sorted(self._bad.items()):
-            self._session.log.event("sample_skipped", sample=sample, error=error, skipped=len(known))
+        for sample in sorted(mine):
+            self._session.log.event("sample_skipped", sample=sample, error=self._bad[sample], skipped=len(known))
         self._bad = {}
         if len(known) > config.max_bad_samples or len(known) == total:
             raise ConfigError(
                 f"{len(known)} of {total} samples can't be read, and --max-bad-samples is {config.max_bad_samples}: "
                 "look for sample_skipped in the workers' logs"
             )
+
+    def _agreed(self) -> tuple[set[int], set[int]]:
+        """Return the samples that any worker could not read, and those that this one has to report. Collective.
+
+        It reports none that another worker has found, too, in a generation without this one.
+        """
+        self._session.waiting_since = time.monotonic()
+        mine = json.dumps([self._state.cursor.skipped, list(self._bad)]).encode()
+        rows = [json.loads(each) for each in self._session.worker.group.gather(mine)]
+        self._session.waiting_since = None
+        known = {sample for row in rows for sample in row[0]}
+        before = {sample for row in rows[: self._meeting.rank] for sample in row[1]}
+        return known.union(*(row[1] for row in rows)), self._bad.keys() - known - before
 
     def _next(self) -> Prepared:
         """Return this worker's share of the next step, not before ``--min-step-seconds`` allow it."""
