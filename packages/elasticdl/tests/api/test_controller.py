@@ -144,7 +144,7 @@ def test_only_at_the_end_of_the_data_a_worker_needs_no_others(shards: int, scrip
 
 
 def test_a_script_ends_the_training_of_all_and_the_master_is_told(script: Script) -> None:
-    train, given = script.controller.elastic_run(script.optimized), []
+    train, given = script.controller.elastic_run(script.optimized), list[Any]()
     for keys in script.controller.batches(script.controller.batch_sampler):
         train()
         given.append(keys)
@@ -190,7 +190,7 @@ def test_a_worker_without_the_trained_model_does_not_go_on_after_the_end() -> No
 
 
 def test_an_epoch_ends_when_as_many_records_as_there_are_were_in_updates() -> None:
-    script, epochs = Script(), []
+    script, epochs = Script(), list[tuple[int, int]]()
     for _ in range(8):
         script.train()
         epochs.append((script.controller.step, script.controller.get_current_epoch()))

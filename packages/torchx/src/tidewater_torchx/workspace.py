@@ -244,9 +244,8 @@ def _ignored(file_system: Any, path: str) -> PatternMatcher:
 
     TorchX's `walk_workspace` takes neither `data/` nor an exception in a folder that is left out.
     """
-    file, lines = posixpath.join(path, TORCHX_IGNORE), []
-    if file_system.exists(file):
-        lines = file_system.cat_file(file).decode("utf-8-sig").splitlines()
+    file = posixpath.join(path, TORCHX_IGNORE)
+    lines = file_system.cat_file(file).decode("utf-8-sig").splitlines() if file_system.exists(file) else []
     return PatternMatcher([line.strip() for line in lines if line.strip() and not line.startswith("#")])
 
 

@@ -150,6 +150,8 @@ class ShardService:
 
         Raise ElasticDLError if the job has ended with another model.
         """
+        if self.stopped:
+            return  # the master may have ended, too
         job = self._master.job(pb.JobRequest(version=version))
         if job.version > version:
             raise ElasticDLError(

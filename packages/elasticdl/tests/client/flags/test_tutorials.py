@@ -35,7 +35,7 @@ EXAMPLE = f"{PYTORCH} --worker_pod_priority=0.5 --custom_training_loop=true --ne
 
 def asked(command: str) -> Asked:
     """Return what a command asks for; raise WrongCommand."""
-    given, more = {}, []
+    given, more = dict[str, str](), list[str]()
     for word in commandline.words(shlex.split(command)):
         name, _, value = word.removeprefix("--").partition("=")
         if name in table.known():
