@@ -72,13 +72,3 @@ def test_an_evaluation_that_fails_at_the_end_ends_the_job_after_the_model_is_sto
     assert local.run(args) == exit_codes.FAILED
     assert "Job failed: metric accuracy failed: KeyError: 'only of all validation data'" in caplog.text
     assert (tmp_path / "model" / "model.json").exists()
-
-
-def test_an_evaluation_that_fails_during_the_training_lets_it_go_on(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level("INFO")
-    args = replace(job(tmp_path, LATE), evaluation_steps=3)
-    assert local.run(args) == exit_codes.FAILED
-    assert caplog.text.count("has failed, and no other one begins") == 1
-    assert "The model of version 20 is in" in caplog.text

@@ -208,10 +208,6 @@ class Queue:
         left_out = {**self.left_out, **dict.fromkeys(self.returned, reason)}
         return dataclasses.replace(self, returned=(), left_out=left_out, end=self.cursor)
 
-    def started_at(self, now: float) -> Queue:
-        """Return the queue with all tasks begun now: another process's clock says nothing."""
-        return dataclasses.replace(self, doing={task: Held(held.owner, now) for task, held in self.doing.items()})
-
     def _holds(self, owner: Owner, task: int) -> bool:
         held = self.doing.get(task)
         return held is not None and held.owner == owner
