@@ -96,7 +96,9 @@ def test_a_job_that_fails_tells_its_workers_why(farm: Farm, etcd: str, digits_re
     broken = source.replace("images = torch.stack", "raise KeyError('pixels')\n    images = torch.stack")
     assert broken != source
     (zoo / "mnist/mnist_functional_api.py").write_text(broken)
-    args = job_args(digits_records, model_zoo=str(zoo), max_task_retries=1, task_fault_tolerance=False)
+    # With validation data the worker would find the mistake before it asks for a task.
+    fails = {"validation_data": "", "max_task_retries": 1, "task_fault_tolerance": False}
+    args = job_args(digits_records, model_zoo=str(zoo), **fails)
     with Job(farm, tmp_path / "job", etcd, args) as job:
         job.start(workers=1)
         assert job.finish() == exit_codes.FAILED, job.told()
