@@ -4,7 +4,7 @@
 
 A machine has one layout of cgroups, so its tests show nothing about the other one. The virtual machine sees this
 machine's files under their own paths; what it writes is in its memory and is gone afterwards. It has no network and
-needs no KVM: qemu emulates the processor, which takes 10 to 50 times as long.
+needs no KVM: qemu emulates the processor, which takes many times as long. So waits for a control plane run out there.
 
 kernel     Debian's kernel, and the RAM disk that it starts from
 qemu       starts it, prints what the command prints, returns its exit status
