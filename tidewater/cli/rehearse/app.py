@@ -13,7 +13,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -21,7 +21,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from tidewater.cli.errors import UsageError
+from tidewater.cli.errors import CliError, UsageError
 from tidewater.cli.options import command
 from tidewater.cli.rehearse.compare import Finding, Promise
 from tidewater.cli.rehearse.conductor import LEAST_STEPS, disturbed, finished, undisturbed
@@ -30,14 +30,14 @@ from tidewater.cli.rehearse.troupe import Failure, Fallen, Stage, Troupe
 from tidewater.cli.run import app as run
 from tidewater.cli.run import etcd
 from tidewater.cli.session import Terminal
-from tidewater.elastic.launch.farm import Farm
+from tidewater.elastic.launch.farm import Farm, FarmError
 
 _STEADY = (
     *("--batch-policy", "keep", "--compare-every", "0", "--checkpoint-every", "1000000", "--evaluate-every", "0"),
     *("--epochs", "1000000", "--min-step-seconds", "0", "--processes", "1", "--metrics-port", "0"),
 )
 """Flags that make the runs comparable. The rehearsal compares the states itself, and ends the runs after some steps."""
-_ZYGOTE = "tidewater.elastic.rehearsal.zygote"
+ZYGOTE = "tidewater.elastic.rehearsal.zygote"
 _PATIENT = ("--heartbeat-seconds", "20")
 """On a busy machine no worker of an undisturbed run may be taken for frozen."""
 
@@ -93,10 +93,10 @@ def rehearse(
     with contextlib.ExitStack() as stack:
         store = etcd.existing(options.etcd) if options.etcd else stack.enter_context(etcd.started(etcd.program()))
         folder = stack.enter_context(etcd.removed_at_the_end())
-        command = [str(script), *given, *_STEADY, "--max-steps", str(options.steps)]
+        command = command_of(script, options, given)
         environment = environment_of(script, options, store.url)
         say("torch is imported, once for all workers")
-        farm = stack.enter_context(Farm(_ZYGOTE, folder, environment))
+        farm = stack.enter_context(farm_of(folder, environment))
         stage = Stage(folder, farm, command, environment, options.samples, options.patience)
         outcome = rehearsed(stage, options, say)
     for text, style in table(outcome):
@@ -116,6 +116,21 @@ def check(script: Path, options: Options, flags: Sequence[str]) -> None:
         raise UsageError(f"--steps is {options.steps}, the least is {LEAST_STEPS}: the faults need so many")
     if options.samples < 0:
         raise UsageError(f"--samples is {options.samples}, the least is 1")
+
+
+@contextlib.contextmanager
+def farm_of(folder: Path, environment: Mapping[str, str]) -> Iterator[Farm]:
+    """Yield the farm of the workers. Raise CliError if it can't import torch."""
+    try:
+        with Farm(ZYGOTE, folder, environment) as farm:
+            yield farm
+    except FarmError as error:
+        raise CliError(str(error), "The workers need torch and numpy, in the environment of this command.") from None
+
+
+def command_of(script: Path, options: Options, flags: Sequence[str]) -> list[str]:
+    """Return the command line of all workers, from the script on. Its last flags count."""
+    return [str(script), *flags, *_STEADY, "--max-steps", str(options.steps)]
 
 
 def environment_of(script: Path, options: Options, etcd_url: str) -> dict[str, str]:

@@ -6,7 +6,7 @@ for finding in exact.between_workers(book):
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -14,7 +14,7 @@ from tidewater.cli.rehearse.remedies import Seen, remedy, shown
 
 MISSING = "absent"
 _MOST = 4
-"""Findings of one comparison: the first ones say what is wrong, and the rest follows from them."""
+"""Findings of one comparison: the rest mostly follows from them."""
 
 
 class Promise(Enum):
@@ -35,11 +35,16 @@ class Finding:
     """A promise that does not hold, or (``note``) something that is worth a look."""
 
     promise: Promise
-    what: str
-    """The tensor, attribute, sample or draw at fault."""
+    piece: str
+    """The name of the tensor, attribute, sample or draw at fault, or a few words."""
     where: str
     remedy: str
     note: bool = False
+
+    @property
+    def what(self) -> str:
+        """Return what is at fault, for a person."""
+        return shown(self.piece)
 
     @property
     def sentence(self) -> str:
@@ -62,10 +67,17 @@ def found(promise: Promise, piece: str, seen: Seen, where: str, values: tuple[st
     """
     whole = any(" " in value and not value.startswith("'") for value in values)
     note = piece.startswith("variable/") and not whole
-    return Finding(promise, shown(piece), where, remedy(piece, seen, values[0]), note)
+    return Finding(promise, piece, where, remedy(piece, seen, values[0]), note)
 
 
-def first(findings: Iterator[Finding]) -> list[Finding]:
-    """Return the first findings that are none of the notes, and the first notes."""
-    every = list(findings)
-    return [each for each in every if not each.note][:_MOST] + [each for each in every if each.note][:_MOST]
+def first(findings: Iterable[Finding]) -> list[Finding]:
+    """Return the findings to show: what may be a cause before what follows from it, and the notes at the end."""
+    by_piece: dict[str, Finding] = {}
+    for finding in findings:
+        by_piece.setdefault(finding.piece, finding)
+    broken = sorted((each for each in by_piece.values() if not each.note), key=_follows)
+    return broken[:_MOST] + [each for each in by_piece.values() if each.note][:_MOST]
+
+
+def _follows(finding: Finding) -> bool:
+    return finding.piece.partition("/")[0] in ("model", "buffers", "optimizers", "the loss")

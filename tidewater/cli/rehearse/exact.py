@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from tidewater.cli.rehearse.book import Book
 from tidewater.cli.rehearse.compare import Finding, Promise, differing, found
-from tidewater.cli.rehearse.remedies import Seen, remedy, shown
+from tidewater.cli.rehearse.remedies import Seen, remedy
 
 _SHOWN_SAMPLES = 6
 
@@ -79,7 +79,7 @@ def repeatable(one: Book, other: Book) -> Iterator[Finding]:
             yield Finding(Promise.REPEATABLE, "the loss", where, remedy("", Seen.BETWEEN_RUNS))
         for piece, value, another in odd:
             where = f"{value} in one run and {another} in another one after step {step}"
-            yield Finding(Promise.REPEATABLE, shown(piece), where, remedy(piece, Seen.BETWEEN_RUNS, value))
+            yield Finding(Promise.REPEATABLE, piece, where, remedy(piece, Seen.BETWEEN_RUNS, value))
         if odd or mine.loss != theirs.loss:
             return
 
@@ -126,4 +126,4 @@ def _of(finding: Finding, piece: str, passing: Collection[str]) -> Finding:
     """Return the finding as a note if it is of a cache."""
     if piece not in passing:
         return finding
-    return Finding(finding.promise, finding.what, finding.where, finding.remedy, note=True)
+    return Finding(finding.promise, finding.piece, finding.where, finding.remedy, note=True)

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 
 from tidewater.cli.rehearse.book import Book
 from tidewater.cli.rehearse.compare import Finding, Promise, differing
-from tidewater.cli.rehearse.remedies import Seen, remedy, shown
+from tidewater.cli.rehearse.remedies import Seen, remedy
 from tidewater.contract.rehearsal import Sketch
 
 FACTOR = 16.0
@@ -66,7 +66,7 @@ def states(book: Book, several: Book, one: Book) -> Iterator[Finding]:
                 odd.append((0.0, piece, f"{another} instead of {value}"))
         for _, piece, where in sorted(odd):
             words = f"{where} after step {step}, {book.after(step)}"
-            yield Finding(Promise.STATE, shown(piece), words, remedy(piece, Seen.AFTER_FAULTS))
+            yield Finding(Promise.STATE, piece, words, remedy(piece, Seen.AFTER_FAULTS))
         if odd:
             return
 

@@ -6,9 +6,9 @@ print(table(outcome)); json.dumps(report(outcome)); outcome.held
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from typing import Any
 
 from tidewater.cli.rehearse import exact, near
@@ -55,14 +55,13 @@ class Outcome:
 def judge(runs: Runs, failures: Sequence[Finding]) -> Outcome:
     """Return what the records show. ``failures``: what was found while the runs were made."""
     caches = exact.caches(runs.several)
-    comparisons: list[Iterator[Finding]] = [
-        exact.between_workers(runs.several, caches),
+    comparisons: list[Iterable[Finding]] = [
+        chain(exact.between_workers(runs.several, caches), exact.between_workers(runs.faults, caches)),
         exact.repeatable(runs.several, runs.again),
         exact.epochs(runs.several),
     ]
     if runs.faults.last:
         comparisons += [
-            exact.between_workers(runs.faults, caches),
             exact.handed_over(runs.faults, caches),
             exact.samples(runs.faults, runs.several),
             exact.epochs(runs.faults),
@@ -102,7 +101,9 @@ def report(outcome: Outcome, about: Mapping[str, Any]) -> dict[str, Any]:
                 "promise": promise.name.lower(),
                 "text": promise.value,
                 "held": not any(not each.note for each in outcome.of(promise)) if outcome.tried(promise) else None,
-                "findings": [{**asdict(each), "promise": promise.name.lower()} for each in outcome.of(promise)],
+                "findings": [
+                    {**asdict(each), "promise": promise.name.lower(), "what": each.what} for each in outcome.of(promise)
+                ],
             }
             for promise in Promise
         ],

@@ -74,7 +74,6 @@ class Troupe:
             env.CHECKPOINTS: str(self._folder / "checkpoints"),
             rehearsal.FOLDER: str(self._folder),
         }
-        self._name = name
         self._started: list[str] = []
         self._leaving: set[str] = set()
         self._read: dict[Path, int] = {}
@@ -171,7 +170,7 @@ class Troupe:
             self.book.add(process, record)
 
     def _id(self, worker: str) -> str:
-        return f"{self._name}/{worker}"
+        return f"{self._environment[env.JOB]}/{worker}"
 
     def _log(self, worker: str) -> Path:
         return self._folder / f"{worker}.log"
