@@ -155,17 +155,17 @@ class Noisy(Points):
         "sample ",
         "something is drawn without a seed",
     ),
-    "learning_rate_set_by_hand": Fault(
+    "momentum_set_by_hand": Fault(
         _script(
             """
 def on_step(report, optimizer):
     if report.step == 3:
-        optimizer.param_groups[0]["lr"] = 0.01
+        optimizer.param_groups[0]["momentum"] = 0.5
 """,
             more="on_step=lambda report: on_step(report, optimizer),",
         ),
         Promise.HANDED_OVER,
-        "optimizers/0/param_groups/0/lr",
+        "optimizers/0/param_groups/0/momentum",
         "a resume takes hyperparameters from the script",
     ),
     "a_phase_in_a_variable": Fault(

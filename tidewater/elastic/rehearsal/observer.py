@@ -80,8 +80,10 @@ class Observer:
             return training.loss(model, batch)
 
         def on_step(report: Report) -> None:
-            training.on_step(report)
-            self._record(report)
+            try:
+                training.on_step(report)
+            finally:  # also if it raises Stop
+                self._record(report)
 
         for optimizer in several(training.optimizer)[-1:]:
             if isinstance(optimizer, Optimizer):

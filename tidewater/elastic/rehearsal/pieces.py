@@ -29,7 +29,7 @@ from tidewater.elastic.session.state import State
 from tidewater.elastic.training import Training
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
-_TREE = ("model", "buffers", "optimizers", "schedulers", "scaler", "stateful")
+_TREE = ("model", "buffers", "optimizers", "schedulers", "scaler", "stateful", "stopped")
 _LONGEST_TEXT = 40
 _MOST_DEPTH = 6
 _MOST_ITEMS = 1000
@@ -197,7 +197,8 @@ def _variables(training: Training, known: frozenset[int]) -> dict[str, str]:
     objects = (getattr(thing, "__dict__", {}).values() for thing in training.stateful.values())
     known |= {id(each) for values in objects for each in values if not isinstance(each, _PLAIN)}
     found: dict[str, str] = {}
-    for function in (training.loss, training.on_step, training.before_step, training.score, training.collate):
+    hooks = (training.on_step, training.before_step, training.on_evaluation)
+    for function in (training.loss, training.score, training.collate, *hooks):
         for name, value in _referred(function):
             found |= dict(described(value, f"variable/{name}", known))
     return found
