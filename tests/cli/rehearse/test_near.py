@@ -9,7 +9,7 @@ import pytest
 from tests.cli.rehearse.records import EPSILON, book, near
 from tidewater.cli.rehearse import near as nearness
 from tidewater.cli.rehearse.book import Book, Event
-from tidewater.contract.rehearsal import Sketch
+from tidewater.contract.rehearsal import Final, Sketch
 
 FAR = 0.001
 """By how much the runs without faults differ."""
@@ -45,12 +45,22 @@ def test_a_loss_that_is_not_a_number_is_beyond_every_tolerance() -> None:
     assert list(nearness.losses(run((math.nan, 5.0)), SEVERAL, ONE))
 
 
-def test_runs_that_are_equal_by_chance_leave_some_roundings() -> None:
-    rounding = 2.0 * EPSILON  # of a tensor of norm 2
-    close, far = (run((1.0, 5.0 + count * rounding)) for count in (31, 33))
+def test_where_the_runs_without_faults_are_equal_by_chance_a_thousandth_is_left() -> None:
+    thousandth = 2.0 / 1024  # of a tensor of norm 2
+    close, far = (run((1.0, 5.0 + factor * thousandth)) for factor in (0.99, 1.01))
     assert not list(nearness.states(close, SEVERAL, SEVERAL))
     (finding,) = nearness.states(far, SEVERAL, SEVERAL)
     assert finding.what == "the model's w"
+
+
+@pytest.mark.parametrize(("epsilon", "tolerance"), [(0.0, 0.0), (EPSILON, 2.0**-9), (2.0**-7, 0.5)])
+def test_whole_numbers_have_no_least_tolerance_and_short_types_a_larger_one(epsilon: float, tolerance: float) -> None:
+    found = []
+    for far in (tolerance * 0.99, tolerance * 1.01 + 1e-9):
+        one, other = (Final(1, 0, 1, 1, 0, 1.0, 4, {}, {"w": Sketch(2.0, epsilon, (at,))}) for at in (5.0, 5.0 + far))
+        reference = book(("a", one))
+        found.append(len(list(nearness.states(book(("a", other)), reference, reference))))
+    assert found == [0, 1]
 
 
 def test_only_the_first_step_with_another_state_counts() -> None:

@@ -108,5 +108,5 @@ def report(outcome: Outcome, about: Mapping[str, Any]) -> dict[str, Any]:
             for promise in Promise
         ],
         "tolerance": f"{near.FACTOR:g} times the largest difference between the runs without faults of several workers "
-        f"and of one, up to the step, and at least {near.ROUNDINGS:g} rounding errors per step",
+        f"and of one, and at least {near.LEAST:.2g} of the size, or {near.ROUNDINGS:g} rounding errors of its type",
     }
