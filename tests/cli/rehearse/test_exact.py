@@ -125,7 +125,7 @@ def test_a_step_that_is_final_twice_is_found() -> None:
 
 def test_an_epoch_has_each_sample_once() -> None:
     whole = [(step, [2 * step - 2], [2 * step - 1]) for step in range(1, 5)]
-    again = [(step + 4, *samples) for step, *samples in whole]
+    again = [(step + 4, mine, theirs) for step, mine, theirs in whole]
     assert not list(exact.epochs(steps(*whole, *again)))
     again[1] = (6, [2], [2])
     (finding,) = exact.epochs(steps(*whole, *again))

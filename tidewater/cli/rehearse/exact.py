@@ -70,17 +70,17 @@ def repeatable(one: Book, other: Book) -> Iterator[Finding]:
             seen = f"{min(digests - theirs)} in one run and {min(theirs - digests)} in another one"
             yield Finding(Promise.REPEATABLE, what, seen, remedy("", Seen.BETWEEN_RUNS))
     for step in sorted(one.finals):
-        mine, theirs = one.any(step), other.any(step)
-        if mine is None or theirs is None:
+        mine, another = one.any(step), other.any(step)
+        if mine is None or another is None:
             continue
         odd = [each for each in differing(one.values(step), other.values(step)) if not each[0].startswith("variable/")]
-        if mine.loss != theirs.loss:
-            where = f"{mine.loss!r} in one run and {theirs.loss!r} in another one, step {step}"
+        if mine.loss != another.loss:
+            where = f"{mine.loss!r} in one run and {another.loss!r} in another one, step {step}"
             yield Finding(Promise.REPEATABLE, "the loss", where, remedy("", Seen.BETWEEN_RUNS))
-        for piece, value, another in odd:
-            where = f"{value} in one run and {another} in another one after step {step}"
+        for piece, value, their_value in odd:
+            where = f"{value} in one run and {their_value} in another one after step {step}"
             yield Finding(Promise.REPEATABLE, piece, where, remedy(piece, Seen.BETWEEN_RUNS, value))
-        if odd or mine.loss != theirs.loss:
+        if odd or mine.loss != another.loss:
             return
 
 
