@@ -11,7 +11,7 @@ from tidewater.cli.rehearse import near as nearness
 from tidewater.cli.rehearse.book import Book, Event
 from tidewater.contract.rehearsal import Final, Sketch
 
-FAR = 0.001
+FAR = 0.1
 """By how much the runs without faults differ."""
 
 
@@ -36,24 +36,22 @@ def test_what_is_within_the_tolerance_is_none_of_the_findings(factor: float) -> 
 def test_the_first_loss_beyond_the_tolerance_is_named() -> None:
     made = run((1.0, 5.0), (0.5 + 17 * FAR, 6.0))
     (finding,) = nearness.losses(made, SEVERAL, ONE)
-    assert finding.sentence == (
-        "the loss: 0.517 instead of 0.5 (tolerance 0.016) in step 2, after the kill of b (step 1)"
-    )
+    assert finding.sentence == ("the loss: 2.2 instead of 0.5 (tolerance 1.6) in step 2, after the kill of b (step 1)")
 
 
 def test_a_loss_that_is_not_a_number_is_beyond_every_tolerance() -> None:
     assert list(nearness.losses(run((math.nan, 5.0)), SEVERAL, ONE))
 
 
-def test_where_the_runs_without_faults_are_equal_by_chance_a_thousandth_is_left() -> None:
-    thousandth = 2.0 / 1024  # of a tensor of norm 2
-    close, far = (run((1.0, 5.0 + factor * thousandth)) for factor in (0.99, 1.01))
+def test_where_the_runs_without_faults_are_equal_by_chance_the_least_tolerance_is_left() -> None:
+    least = 2.0 / 64  # of a tensor of norm 2
+    close, far = (run((1.0, 5.0 + factor * least)) for factor in (0.99, 1.01))
     assert not list(nearness.states(close, SEVERAL, SEVERAL))
     (finding,) = nearness.states(far, SEVERAL, SEVERAL)
     assert finding.what == "the model's w"
 
 
-@pytest.mark.parametrize(("epsilon", "tolerance"), [(0.0, 0.0), (EPSILON, 2.0**-9), (2.0**-7, 0.5)])
+@pytest.mark.parametrize(("epsilon", "tolerance"), [(0.0, 0.0), (EPSILON, 2.0**-5), (2.0**-7, 0.5)])
 def test_whole_numbers_have_no_least_tolerance_and_short_types_a_larger_one(epsilon: float, tolerance: float) -> None:
     found = []
     for far in (tolerance * 0.99, tolerance * 1.01 + 1e-9):
@@ -64,7 +62,7 @@ def test_whole_numbers_have_no_least_tolerance_and_short_types_a_larger_one(epsi
 
 
 def test_only_the_first_step_with_another_state_counts() -> None:
-    (finding,) = nearness.states(run((1.0, 5.1), (0.5, 7.0)), SEVERAL, ONE)
+    (finding,) = nearness.states(run((1.0, 8.0), (0.5, 9.0)), SEVERAL, ONE)
     assert "after step 1, before any fault" in finding.where
 
 

@@ -108,5 +108,6 @@ class Farm:
                 else:
                     self._ready = True
                 self._changed.notify_all()
+        self._zygote.wait()  # it has closed its output, and may not have ended yet
         with self._changed:
             self._changed.notify_all()
