@@ -25,6 +25,6 @@ hostname virtual-machine
 set +e
 script=$(sed 's/.* script=\([^ ]*\).*/\1/' /new/proc/cmdline)
 chroot /new /bin/sh "$script" </new/dev/null
-echo "virtual machine: exit status $?"
+printf '\nvirtual machine: exit status %s\n' "$?" # on a line of its own, however the command's output ends
 stty -F /new/dev/console sane # returns when the console has sent everything
 poweroff -f

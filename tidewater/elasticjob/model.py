@@ -147,7 +147,7 @@ class SchedulingPolicy:
         int | None,
         About(
             "Number of workers for which there must be room before a job of a queue starts. Defaults to"
-            " spec.minReplicas; not more than replicaSpecs.Worker.replicas counts.",
+            " spec.minReplicas; a larger value than replicaSpecs.Worker.replicas counts as that number.",
             minimum=0,
             maximum=MOST_REPLICAS,
         ),

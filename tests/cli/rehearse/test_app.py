@@ -25,6 +25,7 @@ ROOT = Path(__file__).resolve().parents[3]
         (["--workers", "1", "train.py"], "--workers is 1, the least is 2: one of them is killed"),
         (["--steps", "29", "train.py"], "--steps is 29, the least is 30: the faults need so many"),
         (["--samples", "-1", "train.py"], "--samples is -1, the least is 1"),
+        (["--report", "away/r.json", "train.py"], "--report is away/r.json, and"),
         (["train.py", "--job", "j"], "--job is for one worker, and `tidewater rehearse` sets it for each"),
         (["train.py", "--etcd=u"], "--etcd comes after the script Write it before the script: `tidewater rehearse"),
         (["--etcd", "http://127.0.0.1:1", "train.py"], "no etcd can be reached at http://127.0.0.1:1"),

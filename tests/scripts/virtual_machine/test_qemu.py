@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import re
 import subprocess
 from pathlib import Path
 
@@ -37,9 +36,11 @@ def test_a_kernel_that_panics_gives_no_exit_status() -> None:
 
 def test_init_prints_the_line_that_is_read_and_mounts_what_qemu_shares() -> None:
     init, command = kernel.INIT.read_text(), qemu.command(Path("/kernel"), Path("/s"))
-    printed = re.search(r'^echo "(virtual machine: .*)"$', init, re.MULTILINE)
-    assert printed is not None
-    assert qemu.forward([printed[1].replace("$?", "7") + "\r\n"], io.StringIO()) == 7
+    after = init[init.index("\nprintf ") :].splitlines()[1]
+    ended = subprocess.run(
+        ["sh", "-c", f"printf unended; (exit 7); {after}"], capture_output=True, text=True, check=True
+    )
+    assert qemu.forward([f"{line}\r\n" for line in ended.stdout.splitlines()], io.StringIO()) == 7
     [share] = [each for each in command if "mount_tag" in each]
     assert "readonly=on" in share
     assert f" {share.partition('mount_tag=')[2].partition(',')[0]} /host\n" in init

@@ -114,6 +114,9 @@ def check(script: Path, options: Options, flags: Sequence[str]) -> None:
         raise UsageError(f"--workers is {options.workers}, the least is 2: one of them is killed")
     if options.steps < LEAST_STEPS:
         raise UsageError(f"--steps is {options.steps}, the least is {LEAST_STEPS}: the faults need so many")
+    folder = options.report and options.report.absolute().parent
+    if folder and not (folder.is_dir() and os.access(folder, os.W_OK)):
+        raise UsageError(f"--report is {options.report}, and {folder} is no folder that you can write to")
     if options.samples < 0:
         raise UsageError(f"--samples is {options.samples}, the least is 1")
 

@@ -69,7 +69,7 @@ class Book:
         return Counter(sample for each in begun if (each.step, each.generation) in made for sample in each.samples)
 
     def any(self, step: int) -> Final | None:
-        """Return the record of one worker that took part in the step."""
+        """Return the record of one worker that has the state after the step."""
         return next((each for each in self.finals.get(step, {}).values()), None)
 
     def values(self, step: int) -> Mapping[str, str]:
