@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tidewater.contract.rehearsal import SUFFIX, Begun, Final, Read, Record, Scribe, Sketch, encoded, read_whole
+from tidewater.contract.rehearsal import SUFFIX, Begun, Final, Read, Record, Sketch, Writer, encoded, read_whole
 
 RECORDS: list[Record] = [
     Begun(3, 2, 1, (4, 5), {"model/w": "x"}),
@@ -16,9 +16,9 @@ RECORDS: list[Record] = [
 
 
 def test_records_arrive_as_they_were_written(tmp_path: Path) -> None:
-    scribe = Scribe(tmp_path, "digits/0")
+    writer = Writer(tmp_path, "digits/0")
     for record in RECORDS:
-        scribe.write(record)
+        writer.write(record)
     done: dict[Path, int] = {}
     found = read_whole(tmp_path, done)
     assert [record for _, record in found] == RECORDS

@@ -12,7 +12,7 @@ from scripts import toolchain
 from tests.scripts_of_people.prelude import whole
 from tidewater.cli.rehearse.app import ZYGOTE, Options, command_of, environment_of, rehearsed
 from tidewater.cli.rehearse.promises import Outcome
-from tidewater.cli.rehearse.troupe import Stage
+from tidewater.cli.rehearse.trial import Setup
 from tidewater.cli.run import etcd
 from tidewater.elastic.launch.farm import Farm
 
@@ -45,7 +45,7 @@ def rehearse(store: str, farm: Farm, tmp_path_factory: pytest.TempPathFactory) -
         script.write_text(whole(text))
         options = Options(patience=_PATIENCE_SECONDS)
         command = command_of(script, options, ["--batch-size", "8"])
-        stage = Stage(folder, farm, command, environment_of(script, options, store), 0, options.patience)
-        return rehearsed(stage, options, print)
+        setup = Setup(folder, farm, command, environment_of(script, options, store), 0, options.patience)
+        return rehearsed(setup, options, print)
 
     return rehearse_script

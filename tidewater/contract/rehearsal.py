@@ -83,7 +83,7 @@ class Read:
 Record = Begun | Final | Read
 
 
-class Scribe:
+class Writer:
     """Appends records to the file of one process. Each is complete in the file when ``write`` returns."""
 
     def __init__(self, folder: Path, worker: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tidewater.cli.rehearse.book import Book, Event
+from tidewater.cli.rehearse.records import Event, Records
 from tidewater.contract.rehearsal import Begun, Final, Sketch
 
 EPSILON = 2.0**-23
@@ -30,9 +30,9 @@ def begun(
     return Begun(step, generation, rank, tuple(samples), pieces or {})
 
 
-def book(*records: tuple[str, Begun | Final], events: Sequence[Event] = ()) -> Book:
-    """Return the book of these workers' records."""
-    made = Book(events=[*events])
+def recorded(*records: tuple[str, Begun | Final], events: Sequence[Event] = ()) -> Records:
+    """Return the records of these workers' records."""
+    made = Records(events=[*events])
     for worker, record in records:
         made.add(f"{worker}.4711", record)
     return made

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cli.rehearse.records import begun, book, final
+from tests.cli.rehearse.records import begun, final, recorded
 from tidewater.cli.rehearse import exact
-from tidewater.cli.rehearse.book import Book, Event
 from tidewater.cli.rehearse.compare import Promise
+from tidewater.cli.rehearse.records import Event, Records
 
 NOTHING: frozenset[str] = frozenset()
 
 
 def test_workers_that_differ_are_named_with_the_first_step_and_what_happened_before() -> None:
-    made = book(
+    made = recorded(
         ("a", final(1, {"model/w": "x"})),
         ("b", final(1, {"model/w": "x"})),
         ("a", final(5, {"model/w": "y"})),
@@ -40,18 +40,18 @@ def test_workers_that_differ_are_named_with_the_first_step_and_what_happened_bef
 )
 def test_what_may_be_for_show_is_a_note(piece: str, values: tuple[str, str], note: bool) -> None:
     one, other = ({piece: value} if value != "absent" else {} for value in values)
-    (finding,) = exact.between_workers(book(("a", final(1, one)), ("b", final(1, other))), {"attribute/a.cached"})
+    (finding,) = exact.between_workers(recorded(("a", final(1, one)), ("b", final(1, other))), {"attribute/a.cached"})
     assert finding.note is note
 
 
 def test_draws_of_a_worker_that_took_no_part_are_not_compared() -> None:
-    made = book(("a", final(1, {"draws/on_step": "x"})), ("b", final(1, {}, rank=-1)))
+    made = recorded(("a", final(1, {"draws/on_step": "x"})), ("b", final(1, {}, rank=-1)))
     assert not list(exact.between_workers(made, NOTHING))
 
 
 def test_a_state_that_arrives_otherwise_than_it_was_is_found_and_one_that_arrives_is_not() -> None:
     had = {"model/w": "x", "optimizers/0/lr": "0.1"}
-    made = book(
+    made = recorded(
         ("a", final(3, had)),
         ("b", begun(4, [], pieces=had)),
         ("c", begun(4, [], pieces={**had, "optimizers/0/lr": "0.2"})),
@@ -68,13 +68,13 @@ def test_a_cache_changes_now_and_then_and_a_counter_always() -> None:
         ("a", final(step, {"attribute/calls": str(step), "attribute/table": str(step // 8), "model/w": "x"}))
         for step in range(1, 13)
     ]
-    assert exact.caches(book(*finals)) == {"attribute/table"}
+    assert exact.caches(recorded(*finals)) == {"attribute/table"}
 
 
 def test_two_runs_are_compared_up_to_the_first_difference_and_without_variables() -> None:
-    one = book(("a", final(1, {"variable/x": "1"})), ("a", final(2, {"model/w": "x"}, loss=0.5)), ("a", final(3)))
-    same = book(("a", final(1, {"variable/x": "2"})), ("a", final(2, {"model/w": "x"}, loss=0.5)), ("a", final(3)))
-    other = book(("a", final(1)), ("a", final(2, {"model/w": "y"}, loss=0.25)), ("a", final(3, loss=9.0)))
+    one = recorded(("a", final(1, {"variable/x": "1"})), ("a", final(2, {"model/w": "x"}, loss=0.5)), ("a", final(3)))
+    same = recorded(("a", final(1, {"variable/x": "2"})), ("a", final(2, {"model/w": "x"}, loss=0.5)), ("a", final(3)))
+    other = recorded(("a", final(1)), ("a", final(2, {"model/w": "y"}, loss=0.25)), ("a", final(3, loss=9.0)))
     assert not list(exact.repeatable(one, same))
     assert [finding.sentence for finding in exact.repeatable(one, other)] == [
         "the loss: 0.5 in one run and 0.25 in another one, step 2",
@@ -83,7 +83,7 @@ def test_two_runs_are_compared_up_to_the_first_difference_and_without_variables(
 
 
 def test_a_sample_with_another_content_is_named() -> None:
-    one, other = Book(), Book()
+    one, other = Records(), Records()
     one.reads["sample 3 of the dataset"] |= {"first", "second"}
     other.reads["sample 3 of the dataset"] |= {"first"}  # one epoch less
     assert not list(exact.repeatable(one, other))
@@ -93,14 +93,14 @@ def test_a_sample_with_another_content_is_named() -> None:
     assert finding.remedy.startswith("something is drawn without a seed")
 
 
-def steps(*made: tuple[int, list[int], list[int]]) -> Book:
-    """Return the book of steps with the samples of two ranks."""
+def steps(*made: tuple[int, list[int], list[int]]) -> Records:
+    """Return the records of steps with the samples of two ranks."""
     records = [
         each
         for step, mine, theirs in made
         for each in (("a", begun(step, mine)), ("b", begun(step, theirs, rank=1)), ("a", final(step)))
     ]
-    return book(*records)
+    return recorded(*records)
 
 
 def test_samples_that_are_lost_or_counted_twice_are_listed() -> None:
@@ -114,12 +114,12 @@ def test_samples_that_are_lost_or_counted_twice_are_listed() -> None:
 
 
 def test_an_attempt_that_was_discarded_does_not_count() -> None:
-    made = book(("a", begun(1, [0])), ("a", begun(1, [0, 1], generation=2)), ("a", final(1, generation=2)))
+    made = recorded(("a", begun(1, [0])), ("a", begun(1, [0, 1], generation=2)), ("a", final(1, generation=2)))
     assert made.samples(1) == {0: 1, 1: 1}
 
 
 def test_a_step_that_is_final_twice_is_found() -> None:
-    made = book(("a", final(1)), ("a", final(1)), ("b", final(1, generation=2)))
+    made = recorded(("a", final(1)), ("a", final(1)), ("b", final(1, generation=2)))
     assert [finding.what for finding in exact.samples(made, made)] == ["step 1", "step 1"]
 
 

@@ -6,18 +6,18 @@ import math
 
 import pytest
 
-from tests.cli.rehearse.records import EPSILON, book, near
+from tests.cli.rehearse.records import EPSILON, near, recorded
 from tidewater.cli.rehearse import near as nearness
-from tidewater.cli.rehearse.book import Book, Event
+from tidewater.cli.rehearse.records import Event, Records
 from tidewater.contract.rehearsal import Final, Sketch
 
 FAR = 0.1
 """By how much the runs without faults differ."""
 
 
-def run(*losses_and_sums: tuple[float, float], pieces: dict[str, str] | None = None, event: int = 1) -> Book:
+def run(*losses_and_sums: tuple[float, float], pieces: dict[str, str] | None = None, event: int = 1) -> Records:
     records = [("a", near(step, *values_of(pair), pieces)) for step, pair in enumerate(losses_and_sums, 1)]
-    return book(*records, events=[Event(event, "the kill of b")])
+    return recorded(*records, events=[Event(event, "the kill of b")])
 
 
 def values_of(pair: tuple[float, float]) -> tuple[float, tuple[float, float]]:
@@ -56,8 +56,8 @@ def test_whole_numbers_have_no_least_tolerance_and_short_types_a_larger_one(epsi
     found = []
     for far in (tolerance * 0.99, tolerance * 1.01 + 1e-9):
         one, other = (Final(1, 0, 1, 1, 0, 1.0, 4, {}, {"w": Sketch(2.0, epsilon, (at,))}) for at in (5.0, 5.0 + far))
-        reference = book(("a", one))
-        found.append(len(list(nearness.states(book(("a", other)), reference, reference))))
+        reference = recorded(("a", one))
+        found.append(len(list(nearness.states(recorded(("a", other)), reference, reference))))
     assert found == [0, 1]
 
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 
-from tests.cli.rehearse.records import begun, book, final
-from tidewater.cli.rehearse.book import Book
+from tests.cli.rehearse.records import begun, final, recorded
 from tidewater.cli.rehearse.compare import Finding, Promise
 from tidewater.cli.rehearse.promises import Outcome, Runs, judge, report, table
+from tidewater.cli.rehearse.records import Records
 from tidewater.cli.rehearse.remedies import Seen, remedy
 
 
-def run(weight: str = "x", variable: str = "1") -> Book:
+def run(weight: str = "x", variable: str = "1") -> Records:
     pieces = {"model/w": "x", "variable/seen": "1"}
     other = {"model/w": weight, "variable/seen": variable}
-    return book(("a", begun(1, [0])), ("a", final(1, pieces)), ("b", final(1, other)))
+    return recorded(("a", begun(1, [0])), ("a", final(1, pieces)), ("b", final(1, other)))
 
 
 def lines(outcome: Outcome) -> list[str]:
@@ -46,7 +46,7 @@ def test_a_variable_for_show_breaks_no_promise_and_is_mentioned() -> None:
 
 def test_what_was_not_tried_is_neither_held_nor_broken() -> None:
     failure = Finding(Promise.TRAINS, "worker-0 ended with exit code 2", "in a run without faults", "look at it")
-    outcome = judge(Runs(Book(), Book(), Book(), Book()), [failure])
+    outcome = judge(Runs(Records(), Records(), Records(), Records()), [failure])
     assert not outcome.held
     assert lines(outcome)[0] == f"✗ {Promise.TRAINS.value}"
     assert lines(outcome)[3:] == [f"- {promise.value}: not tried" for promise in [*Promise][1:]]

@@ -24,9 +24,9 @@ from rich.text import Text
 from tidewater.cli.errors import CliError, UsageError
 from tidewater.cli.options import command
 from tidewater.cli.rehearse.compare import Finding, Promise
-from tidewater.cli.rehearse.conductor import LEAST_STEPS, disturbed, finished, undisturbed
+from tidewater.cli.rehearse.faults import LEAST_STEPS, disturbed, finished, undisturbed
 from tidewater.cli.rehearse.promises import Outcome, Runs, judge, report, table
-from tidewater.cli.rehearse.troupe import Failure, Fallen, Stage, Troupe
+from tidewater.cli.rehearse.trial import Failure, Fallen, Setup, Trial
 from tidewater.cli.run import app as run
 from tidewater.cli.run import etcd
 from tidewater.cli.session import Terminal
@@ -97,8 +97,8 @@ def rehearse(
         environment = environment_of(script, options, store.url)
         say("torch is imported, once for all workers")
         farm = stack.enter_context(farm_of(folder, environment))
-        stage = Stage(folder, farm, command, environment, options.samples, options.patience)
-        outcome = rehearsed(stage, options, say)
+        setup = Setup(folder, farm, command, environment, options.samples, options.patience)
+        outcome = rehearsed(setup, options, say)
     for text, style in table(outcome):
         console.print(Text(text, style=style))
     if options.report:
@@ -142,37 +142,37 @@ def environment_of(script: Path, options: Options, etcd_url: str) -> dict[str, s
     return {**common, "CUDA_VISIBLE_DEVICES": ""}
 
 
-def rehearsed(stage: Stage, options: Options, say: Callable[[str], None]) -> Outcome:
+def rehearsed(setup: Setup, options: Options, say: Callable[[str], None]) -> Outcome:
     """Make the runs and compare them."""
     names = [f"worker-{index}" for index in range(options.workers)]
     failures: list[Finding] = []
     sizes = {"several": options.workers, "again": options.workers, "one": 1}
-    quiet = replace(stage, command=[*stage.command, *_PATIENT])
-    troupes = {name: Troupe(quiet, name, min_workers=size) for name, size in sizes.items()}
-    troupes["faults"] = Troupe(stage, "faults", min_workers=1)
+    quiet = replace(setup, command=[*setup.command, *_PATIENT])
+    trials = {name: Trial(quiet, name, min_workers=size) for name, size in sizes.items()}
+    trials["faults"] = Trial(setup, "faults", min_workers=1)
     with contextlib.ExitStack() as stack:
-        for troupe in troupes.values():
-            stack.callback(troupe.end)
+        for trial in trials.values():
+            stack.callback(trial.end)
         say(f"three runs without faults: twice {options.workers} workers, and one alone")
         with _caught(failures, Promise.TRAINS):
             for name, size in sizes.items():
-                undisturbed(troupes[name], names[:size], options.steps)
+                undisturbed(trials[name], names[:size], options.steps)
             for name in sizes:
-                finished(troupes[name])
+                finished(trials[name])
         if not failures:
             say("a run with faults")
-            with _caught(failures, Promise.GOES_ON, troupes["faults"]):
-                disturbed(troupes["faults"], options.workers, options.steps, say)
-    return judge(Runs(**{name: troupe.book for name, troupe in troupes.items()}), failures)
+            with _caught(failures, Promise.GOES_ON, trials["faults"]):
+                disturbed(trials["faults"], options.workers, options.steps, say)
+    return judge(Runs(**{name: trial.records for name, trial in trials.items()}), failures)
 
 
 @contextlib.contextmanager
-def _caught(failures: list[Finding], promise: Promise, troupe: Troupe | None = None) -> Iterator[None]:
+def _caught(failures: list[Finding], promise: Promise, trial: Trial | None = None) -> Iterator[None]:
     """Make a finding of the failure of a run."""
     try:
         yield
     except Failure as failure:
-        where = troupe.book.after(troupe.book.last + 1) if troupe else "in a run without faults"
+        where = trial.records.after(trial.records.last + 1) if trial else "in a run without faults"
         advice = "look at the sentence above: the worker's last lines say why"
         lines: Sequence[str] = failure.lines if isinstance(failure, Fallen) else ()
         failures.append(Finding(promise, str(failure), "\n    ".join([where, *lines]), advice))

@@ -1,6 +1,6 @@
 """What the comparisons have in common: findings, and the first differences between values of pieces.
 
-for finding in exact.between_workers(book):
+for finding in exact.between_workers(run):
     print(finding.sentence)
 """
 

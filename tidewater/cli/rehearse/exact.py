@@ -9,60 +9,60 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from itertools import pairwise
 
-from tidewater.cli.rehearse.book import Book
 from tidewater.cli.rehearse.compare import Finding, Promise, differing, found
+from tidewater.cli.rehearse.records import Records
 from tidewater.cli.rehearse.remedies import Seen, remedy
 
 _SHOWN_SAMPLES = 6
 
 
-def between_workers(book: Book, passing: Collection[str]) -> Iterator[Finding]:
+def between_workers(run: Records, passing: Collection[str]) -> Iterator[Finding]:
     """Yield each piece that differs between workers, at the first step where it does.
 
     ``passing`` are attributes that passes change now and then: see ``caches``.
     """
     known: set[str] = set()
-    for step, finals in sorted(book.finals.items()):
+    for step, finals in sorted(run.finals.items()):
         names = list(finals)
         for name in names[1:]:
             for piece, mine, theirs in differing(finals[names[0]].pieces, finals[name].pieces):
                 if piece not in known:
                     known.add(piece)
-                    where = f"{mine} in {names[0]} and {theirs} in {name} after step {step}, {book.after(step)}"
+                    where = f"{mine} in {names[0]} and {theirs} in {name} after step {step}, {run.after(step)}"
                     yield _of(found(Promise.ALIKE, piece, Seen.BETWEEN_WORKERS, where, (mine, theirs)), piece, passing)
 
 
-def handed_over(book: Book, passing: Collection[str]) -> Iterator[Finding]:
+def handed_over(run: Records, passing: Collection[str]) -> Iterator[Finding]:
     """Yield each piece that a worker did not get as those that had the state recorded it."""
     known: set[str] = set()
-    for worker, records in book.begun.items():
+    for worker, records in run.begun.items():
         for begun in records:
-            had = [(name, final) for name, final in book.finals.get(begun.step - 1, {}).items() if name != worker]
+            had = [(name, final) for name, final in run.finals.get(begun.step - 1, {}).items() if name != worker]
             for name, final in had[:1] if begun.pieces else ():
                 for piece, theirs, mine in differing(final.pieces, begun.pieces):
                     if piece in known or piece.startswith("draws/"):
                         continue
                     known.add(piece)
                     where = f"{name} had {theirs} after step {begun.step - 1}, and {worker} began the next one with"
-                    where = f"{where} {mine}, {book.after(begun.step)}"
+                    where = f"{where} {mine}, {run.after(begun.step)}"
                     finding = found(Promise.HANDED_OVER, piece, Seen.AFTER_A_TRANSFER, where, (theirs, mine))
                     yield _of(finding, piece, passing)
 
 
-def caches(book: Book) -> frozenset[str]:
+def caches(run: Records) -> frozenset[str]:
     """Return the attributes that passes change now and then: what a process keeps in a cache is its own.
 
     An attribute that changes in most steps is no cache; it counts something.
     """
     changes: Counter[str] = Counter()
-    steps = sorted(book.finals)
+    steps = sorted(run.finals)
     for before, after in pairwise(steps):
-        changes.update(piece for piece, _, _ in differing(book.values(before), book.values(after)))
-    attributes = {piece for step in steps for piece in book.values(step) if piece.startswith("attribute/")}
+        changes.update(piece for piece, _, _ in differing(run.values(before), run.values(after)))
+    attributes = {piece for step in steps for piece in run.values(step) if piece.startswith("attribute/")}
     return frozenset(piece for piece in attributes if 2 * changes[piece] < len(steps))
 
 
-def repeatable(one: Book, other: Book) -> Iterator[Finding]:
+def repeatable(one: Records, other: Records) -> Iterator[Finding]:
     """Yield what differs between two runs without faults at the same size, at the first step where anything does."""
     for what, digests in sorted(one.reads.items()):
         theirs = other.reads.get(what, digests)
@@ -84,31 +84,31 @@ def repeatable(one: Book, other: Book) -> Iterator[Finding]:
             return
 
 
-def samples(book: Book, reference: Book) -> Iterator[Finding]:
+def samples(run: Records, reference: Records) -> Iterator[Finding]:
     """Yield the steps that were not made of the samples of the undisturbed run, each once."""
-    for step, worker in book.repeated:
-        where = f"given to {worker} as final twice, {book.after(step)}"
+    for step, worker in run.repeated:
+        where = f"given to {worker} as final twice, {run.after(step)}"
         yield Finding(Promise.SAMPLES, f"step {step}", where, _DEFECT)
-    for step in range(1, book.last + 1):
-        generations = {final.generation for final in book.finals.get(step, {}).values()}
+    for step in range(1, run.last + 1):
+        generations = {final.generation for final in run.finals.get(step, {}).values()}
         if len(generations) > 1:
             yield Finding(Promise.SAMPLES, f"step {step}", f"final in generations {sorted(generations)}", _DEFECT)
-        counted, wanted = book.samples(step), reference.samples(step)
+        counted, wanted = run.samples(step), reference.samples(step)
         for words, odd in (("lost", wanted - counted), ("counted too often", counted - wanted)):
             if odd:
                 listed = ", ".join(map(str, sorted(odd)[:_SHOWN_SAMPLES]))
                 yield Finding(
-                    Promise.SAMPLES, f"samples {listed}", f"{words} in step {step}, {book.after(step)}", _DEFECT
+                    Promise.SAMPLES, f"samples {listed}", f"{words} in step {step}, {run.after(step)}", _DEFECT
                 )
 
 
-def epochs(book: Book) -> Iterator[Finding]:
+def epochs(run: Records) -> Iterator[Finding]:
     """Yield the samples that one epoch of a run has twice, or not at all."""
     passes: list[Counter[int]] = [Counter()]
     finished = 0
-    for step in range(1, book.last + 1):
-        passes[-1].update(book.samples(step))
-        final = book.any(step)
+    for step in range(1, run.last + 1):
+        passes[-1].update(run.samples(step))
+        final = run.any(step)
         if final is not None and final.epoch > finished:
             finished = final.epoch
             passes.append(Counter())

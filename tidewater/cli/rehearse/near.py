@@ -20,8 +20,8 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
-from tidewater.cli.rehearse.book import Book
 from tidewater.cli.rehearse.compare import MISSING, Finding, Promise, differing
+from tidewater.cli.rehearse.records import Records
 from tidewater.cli.rehearse.remedies import Seen, remedy
 from tidewater.contract.rehearsal import Sketch
 
@@ -30,29 +30,29 @@ LEAST = 2.0**-6
 ROUNDINGS = 32.0
 
 
-def losses(book: Book, several: Book, one: Book) -> Iterator[Finding]:
+def losses(run: Records, several: Records, one: Records) -> Iterator[Finding]:
     """Yield the first step with a loss that is not that of the run with several workers, within the tolerance."""
     pairs = ((several.any(step), one.any(step)) for step in several.finals)
     nature = max((_far(mine.loss, alone.loss) for mine, alone in pairs if mine and alone), default=0.0)
-    for step in sorted(book.finals):
-        mine, theirs = book.any(step), several.any(step)
+    for step in sorted(run.finals):
+        mine, theirs = run.any(step), several.any(step)
         if mine is None or theirs is None:
             continue
         tolerance = FACTOR * nature + LEAST * abs(theirs.loss)
         if not _far(mine.loss, theirs.loss) <= tolerance:
             where = f"{mine.loss:.7g} instead of {theirs.loss:.7g} (tolerance {tolerance:.2g}) in step {step}"
-            yield Finding(Promise.LOSSES, "the loss", f"{where}, {book.after(step)}", remedy("", Seen.AFTER_FAULTS))
+            yield Finding(Promise.LOSSES, "the loss", f"{where}, {run.after(step)}", remedy("", Seen.AFTER_FAULTS))
             return
 
 
-def states(book: Book, several: Book, one: Book) -> Iterator[Finding]:
+def states(run: Records, several: Records, one: Records) -> Iterator[Finding]:
     """Yield each piece of the state that is not that of the run with several workers, within the tolerance.
 
     Only the first step that has such pieces counts: afterwards all follows from them.
     """
     nature = _nature(several, one)
-    for step in sorted(book.finals):
-        mine, theirs, alone = (each.any(step) for each in (book, several, one))
+    for step in sorted(run.finals):
+        mine, theirs, alone = (each.any(step) for each in (run, several, one))
         if mine is None or theirs is None or alone is None:
             continue
         odd = []
@@ -67,13 +67,13 @@ def states(book: Book, several: Book, one: Book) -> Iterator[Finding]:
             if piece not in theirs.sketches and not piece.startswith("variable/"):
                 odd.append((0.0, piece, f"{another} instead of {value}"))
         for _, piece, where in sorted(odd):
-            words = f"{where} after step {step}, {book.after(step)}"
+            words = f"{where} after step {step}, {run.after(step)}"
             yield Finding(Promise.STATE, piece, words, remedy(piece, Seen.AFTER_FAULTS))
         if odd:
             return
 
 
-def _nature(several: Book, one: Book) -> Mapping[str, float]:
+def _nature(several: Records, one: Records) -> Mapping[str, float]:
     """Return by how much each tensor differs at most between the runs without faults."""
     nature: dict[str, float] = defaultdict(float)
     for step in several.finals:

@@ -12,18 +12,18 @@ from itertools import chain, zip_longest
 from typing import Any
 
 from tidewater.cli.rehearse import exact, near
-from tidewater.cli.rehearse.book import Book
 from tidewater.cli.rehearse.compare import Finding, Promise, first
+from tidewater.cli.rehearse.records import Records
 
 
 @dataclass(frozen=True)
 class Runs:
     """The records of all runs. One that did not get to its end has a finding in ``failures``."""
 
-    several: Book
-    again: Book
-    one: Book
-    faults: Book
+    several: Records
+    again: Records
+    one: Records
+    faults: Records
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def judge(runs: Runs, failures: Sequence[Finding]) -> Outcome:
             near.states(runs.faults, runs.several, runs.one),
         ]
     findings = [finding for each in comparisons for finding in first(each)]
-    steps = {name: book.last for name, book in vars(runs).items()}
+    steps = {name: run.last for name, run in vars(runs).items()}
     return Outcome([*failures, *findings], steps)
 
 

@@ -20,7 +20,7 @@ import torch
 from torch.optim import Optimizer
 from torch.utils.data import Dataset
 
-from tidewater.contract.rehearsal import GATE, ORDERS, Begun, Final, Orders, Read, Scribe
+from tidewater.contract.rehearsal import GATE, ORDERS, Begun, Final, Orders, Read, Writer
 from tidewater.elastic.config import Config
 from tidewater.elastic.data.seeds import states
 from tidewater.elastic.data.stream import is_stream
@@ -36,8 +36,8 @@ _LOOK_SECONDS = 0.01
 class Watched(Dataset[Any]):
     """Some samples of a data set, in its order. Each reading is recorded, also in processes that prepare data."""
 
-    def __init__(self, dataset: Any, count: int, what: str, scribe: Scribe) -> None:
-        self._dataset, self._count, self._what, self._scribe = dataset, count, what, scribe
+    def __init__(self, dataset: Any, count: int, what: str, writer: Writer) -> None:
+        self._dataset, self._count, self._what, self._writer = dataset, count, what, writer
 
     def __len__(self) -> int:
         return self._count
@@ -45,7 +45,7 @@ class Watched(Dataset[Any]):
     def __getitem__(self, index: int) -> Any:
         sample = self._dataset[index * len(self._dataset) // self._count]
         found = sorted(described(sample, "", frozenset()))
-        self._scribe.write(Read(f"sample {index} of the {self._what}", digest(found)))
+        self._writer.write(Read(f"sample {index} of the {self._what}", digest(found)))
         return sample
 
     def __getattr__(self, name: str) -> Any:
@@ -62,7 +62,7 @@ class Observer:
         # A step of one sample at the end of each of three passes: some workers have none in it.
         self._samples = orders.samples or config.batch_size * max(1, config.max_steps // 3) + 1
         self._gate = folder / GATE
-        self._scribe = Scribe(folder, config.worker)
+        self._writer = Writer(folder, config.worker)
         self._training: Training
         self._session: Session | None = None
         self._part: Part | None = None
@@ -103,7 +103,7 @@ class Observer:
     def _watched(self, dataset: Any, what: str) -> Any:
         if is_stream(dataset) or not (hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")):
             return dataset
-        return Watched(dataset, min(len(dataset), self._samples), what, self._scribe)
+        return Watched(dataset, min(len(dataset), self._samples), what, self._writer)
 
     def _stepped(self, *_: object) -> None:
         self._drawn = _generators()
@@ -116,7 +116,7 @@ class Observer:
         part, state = session.reports.part, session.worker.state
         came = self._step < 0 or state.step not in (self._step, self._step + 1)
         self._part, self._step = part, state.step
-        self._scribe.write(
+        self._writer.write(
             Begun(**asdict(part), pieces=pieces(state, self._training) if came else {}),
         )
         while int(self._gate.read_text() or 0) <= state.step:
@@ -128,7 +128,7 @@ class Observer:
         drawn = {"draws/on_step": _generators()}
         if report.rank >= 0:
             drawn["draws/before_step and the optimizer's step"] = self._drawn
-        self._scribe.write(
+        self._writer.write(
             Final(
                 step=report.step,
                 epoch=report.epoch,

@@ -1,8 +1,8 @@
 """The records of one run, in the order of steps.
 
-book = Book()
-book.add("worker-0.4711", record)
-book.finals[12]["worker-0"]          # what worker-0 recorded after step 12
+run = Records()
+run.add("worker-0.4711", record)
+run.finals[12]["worker-0"]          # what worker-0 recorded after step 12
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Event:
 
 
 @dataclass
-class Book:
+class Records:
     """What the workers of one run have recorded. Each worker is one process."""
 
     finals: dict[int, dict[str, Final]] = field(default_factory=lambda: defaultdict(dict))

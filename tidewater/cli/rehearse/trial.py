@@ -1,7 +1,7 @@
 """The worker processes of one run, and what they have recorded.
 
-    troupe = Troupe(stage, "undisturbed", min_workers=2)
-    troupe.start("worker-0"); troupe.open(12); troupe.wait_for(lambda: troupe.book.last >= 12, "step 12")
+    trial = Trial(setup, "undisturbed", min_workers=2)
+    trial.start("worker-0"); trial.open(12); trial.wait_for(lambda: trial.records.last >= 12, "step 12")
 
 A wait ends with Fallen when a worker ends that should not, and with Stuck when nothing happens for long.
 """
@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from tidewater.cli.rehearse.book import Book, Event
+from tidewater.cli.rehearse.records import Event, Records
 from tidewater.contract import env, rehearsal
 from tidewater.contract.exit_codes import FINISHED, LEFT
 from tidewater.elastic.launch.farm import Farm
@@ -27,7 +27,7 @@ _BARE_PREPARED = "event=prepared "
 
 
 @dataclass(frozen=True)
-class Stage:
+class Setup:
     """What all runs of a rehearsal have in common."""
 
     folder: Path
@@ -56,20 +56,20 @@ class Stuck(Failure):
     """Nothing has happened for long."""
 
 
-class Troupe:
+class Trial:
     """The workers of one run."""
 
-    def __init__(self, stage: Stage, name: str, *, min_workers: int) -> None:
-        self._stage = stage
-        self._folder = stage.folder / name
+    def __init__(self, setup: Setup, name: str, *, min_workers: int) -> None:
+        self._setup = setup
+        self._folder = setup.folder / name
         self._folder.mkdir()
-        orders = rehearsal.Orders(stage.samples)
+        orders = rehearsal.Orders(setup.samples)
         (self._folder / rehearsal.ORDERS).write_text(json.dumps(asdict(orders)))
         self._gate = 0
         self.open(0)
         self._environment = {
-            **stage.environment,
-            env.JOB: f"{stage.folder.name}-{name}",
+            **setup.environment,
+            env.JOB: f"{setup.folder.name}-{name}",
             env.MIN_WORKERS: str(min_workers),
             env.CHECKPOINTS: str(self._folder / "checkpoints"),
             rehearsal.FOLDER: str(self._folder),
@@ -80,7 +80,7 @@ class Troupe:
         self._quiet_since, self._written = time.monotonic(), 0
         self.codes: dict[str, int] = {}
         """Exit codes of the workers that have ended."""
-        self.book = Book()
+        self.records = Records()
 
     @property
     def alive(self) -> list[str]:
@@ -95,10 +95,10 @@ class Troupe:
             request = {
                 "id": self._id(worker),
                 "log": str(self._log(worker)),
-                "command": [*self._stage.command, *checkpoints],
+                "command": [*self._setup.command, *checkpoints],
                 "environment": {**self._environment, env.WORKER: worker},
             }
-            self._stage.farm.fork(request)
+            self._setup.farm.fork(request)
             self._started.append(worker)
 
     def open(self, step: int) -> None:
@@ -115,13 +115,13 @@ class Troupe:
 
     def happened(self, text: str) -> None:
         """Remember what was done to the workers, after the last step that they may have made."""
-        self.book.events.append(Event(self._gate, text))
+        self.records.events.append(Event(self._gate, text))
 
     def send(self, worker: str, number: signal.Signals) -> None:
         """Send a signal to a worker."""
         if number in (signal.SIGKILL, signal.SIGTERM):
             self._leaving.add(worker)
-        self._stage.farm.signal(self._id(worker), number)
+        self._setup.farm.signal(self._id(worker), number)
 
     def is_prepared(self, worker: str) -> bool:
         """Return whether a worker has built its model, and announces itself to the others now."""
@@ -129,7 +129,7 @@ class Troupe:
 
     def have_begun(self, workers: Collection[str], step: int) -> bool:
         """Return whether all these workers have begun this step, or a later one."""
-        return all(self.book.step_of(worker) >= step for worker in workers)
+        return all(self.records.step_of(worker) >= step for worker in workers)
 
     def wait_for(self, condition: Callable[[], bool], what: str, *, seconds: float | None = None) -> bool:
         """Wait until the condition holds. Return False after ``seconds``; without them raise Stuck in the end."""
@@ -137,15 +137,15 @@ class Troupe:
         self._quiet_since = self._quiet_since if seconds else time.monotonic()
         while not self._look() or not condition():
             if not self.alive:
-                words = f"all workers have ended after step {self.book.last}"
+                words = f"all workers have ended after step {self.records.last}"
                 raise Stuck(f"{what} did not happen: {words}. A rehearsal needs all its steps, without a Stop")
             written = sum(self._read.values()) + sum(self._log(each).stat().st_size for each in self._started)
             if written != self._written:
                 self._quiet_since, self._written = time.monotonic(), written
             if until is not None and time.monotonic() >= until:
                 return False
-            if time.monotonic() - self._quiet_since > self._stage.patience_seconds:
-                words = f"{what} did not happen: for {self._stage.patience_seconds:g} s no worker has recorded anything"
+            if time.monotonic() - self._quiet_since > self._setup.patience_seconds:
+                words = f"{what} did not happen: for {self._setup.patience_seconds:g} s no worker has recorded anything"
                 raise Stuck(f"{words}; their last lines: {' / '.join(self._lines(each, 1)[-1] for each in self.alive)}")
             time.sleep(_POLL_SECONDS)
         return True
@@ -153,14 +153,14 @@ class Troupe:
     def end(self) -> None:
         """Kill what runs, and read the rest of the records."""
         for worker in self.alive:
-            self._stage.farm.signal(self._id(worker), signal.SIGKILL)
+            self._setup.farm.signal(self._id(worker), signal.SIGKILL)
         self._take()
 
     def _look(self) -> bool:
         """Read new records, and see who has ended. Raise Fallen."""
         self._take()
         for worker in self.alive:
-            status = self._stage.farm.code(self._id(worker))
+            status = self._setup.farm.code(self._id(worker))
             if status is None:
                 continue
             code = self.codes[worker] = as_a_shell_does(status)
@@ -170,7 +170,7 @@ class Troupe:
 
     def _take(self) -> None:
         for process, record in rehearsal.read_whole(self._folder, self._read):
-            self.book.add(process, record)
+            self.records.add(process, record)
 
     def _id(self, worker: str) -> str:
         return f"{self._environment[env.JOB]}/{worker}"
