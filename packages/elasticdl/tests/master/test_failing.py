@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from elasticdl.master.coordinator import Assignment, Coordinator
-from elasticdl.master.failing import LONGEST_REST_SECONDS, PROOFS, Failing
+from elasticdl.master.failing import PROOFS, Failing
 from elasticdl.master.resume import prepared, resumed
 from elasticdl.master.store import MemoryStore
 from elasticdl.master.tasks.state import Stage
-from elasticdl.master.tasks.task_queue import Owner
+from elasticdl.master.tasks.task_queue import LONGEST_PAUSE_SECONDS, Owner
 from elasticdl.master.tasks.transitions import Outcome
 
 from packages.elasticdl.tests.master.jobs import write_job
@@ -35,7 +36,7 @@ def test_the_rest_after_a_failure_doubles_and_ends_with_a_task_that_is_done() ->
         assert not failing.rests("p", 100.0 * number + seconds)
     for _ in range(2000):
         failing.failed("p", now=1000.0)
-    assert not failing.rests("p", 1000.0 + LONGEST_REST_SECONDS)
+    assert not failing.rests("p", 1000.0 + LONGEST_PAUSE_SECONDS)
     failing.done("p", failed_on=())
     assert not failing.rests("p", 1000.0)
 
@@ -52,22 +53,28 @@ def test_only_tasks_that_others_have_done_prove_that_a_process_is_broken() -> No
     assert not failing.is_broken("gone")
 
 
-def test_a_worker_that_only_fails_fails_neither_a_task_nor_the_job_and_is_replaced(tmp_path: Path) -> None:
+@pytest.mark.parametrize("seconds", [0.5, 100.0], ids=["quick", "slow"])
+def test_a_worker_that_only_fails_fails_neither_a_task_nor_the_job_and_is_replaced(
+    tmp_path: Path, seconds: float
+) -> None:
     clock, job = Clock(), prepared(write_job(tmp_path, num_epochs=20), servers=0)
     state, plans = resumed(None, job)
     one = Coordinator(job.setup, plans, MemoryStore(), state, clock)
     for owner in (BROKEN, WHOLE):
         one.attend(owner, [], owner)
-    failures, assignment = 0, Assignment()
+    failures, assignment, task, until = 0, Assignment(), 0, 0.0
     while not one.state.ended:
         if not assignment.replace:
             assignment = one.hand_out(BROKEN, [])
             if assignment.task:
                 failures += 1
                 one.report(Outcome(task=assignment.task, owner=BROKEN, error="no such file"), {})
-        if task := one.hand_out(WHOLE, []).task:
-            clock.now += 0.5
+        if task and clock.now >= until:
             assert one.report(Outcome(task=task, owner=WHOLE, records=10), {})
+            task = 0
+        if not task and (task := one.hand_out(WHOLE, []).task):
+            until = clock.now + seconds
+        clock.now += seconds / 20
     assert assignment.replace
-    assert failures < 10
-    assert (one.state.stage, one.state.work.done) == (Stage.DONE, 200)
+    assert failures < 20
+    assert (one.state.stage, one.state.work.done, one.state.work.left_out) == (Stage.DONE, 200, {})

@@ -15,9 +15,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection
 
-REST_SECONDS = 1.0
-"""After one failure; twice as long after each further one in a row."""
-LONGEST_REST_SECONDS = 60.0
+from elasticdl.master.tasks.task_queue import pause_seconds
+
 PROOFS = 3
 """Tasks that have failed on a process, and that others have done, before it is replaced."""
 
@@ -32,9 +31,8 @@ class Failing:
 
     def failed(self, process: str, now: float) -> None:
         """Take in that a task has failed on a process."""
-        seconds = min(LONGEST_REST_SECONDS, REST_SECONDS * 2 ** min(self._row[process], 16))
         self._row[process] += 1
-        self._rest_until[process] = now + seconds
+        self._rest_until[process] = now + pause_seconds(self._row[process])
 
     def done(self, process: str, failed_on: Collection[str]) -> None:
         """Take in that a process has done a task, and on which ones the task has failed before."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from elasticdl.master.tasks.task_queue import Owner, Queue, Status
+from elasticdl.master.tasks.task_queue import Owner, Queue, Status, pause_seconds
 
 A, B = Owner("worker-0", "a"), Owner("worker-1", "b")
 
@@ -63,12 +63,16 @@ def failing(queue: Queue, owner: Owner, now: float) -> Queue:
 def test_a_task_that_has_failed_goes_to_another_process_after_a_pause_that_grows() -> None:
     queue, both = failing(Queue.of(range(1, 2)), A, 0.0), ("a", "b")
     assert [queue.take(owner, 0.9, both)[1] for owner in (A, B)] == [None, None]
-    assert [queue.take(owner, 1.0, both)[1] for owner in (A, B)] == [None, 1]
-    assert queue.take(A, 31.0, both)[1] == 1, "the other one may hang"
-    assert queue.take(A, 1.0, ("a",))[1] == 1, "there is no other one"
+    assert [queue.take(owner, 1.0, both, 300.0)[1] for owner in (A, B)] == [None, 1]
+    assert [queue.take(A, now, both, 300.0)[1] for now in (300.9, 301.0)] == [None, 1], "the other one may hang"
+    assert queue.take(A, 1.0, ("a",), 300.0)[1] == 1, "there is no other one"
     queue = failing(queue, B, 1.0)
     assert [queue.take(owner, 2.9, both)[1] for owner in (A, B)] == [None, None]
-    assert [queue.take(owner, 3.0, both)[1] for owner in (A, B)] == [1, 1]
+    assert [queue.take(owner, 3.0, both, 300.0)[1] for owner in (A, B)] == [1, 1]
+
+
+def test_the_pause_of_a_task_grows_to_a_minute_and_no_longer() -> None:
+    assert [pause_seconds(failures) for failures in (1, 2, 6, 7, 2000)] == [1.0, 2.0, 32.0, 60.0, 60.0]
 
 
 def test_other_tasks_are_done_during_the_pause_of_one() -> None:

@@ -24,10 +24,8 @@ MAX_REASON = 300
 """Letters of the reason for which a task is left out."""
 MAX_LOSSES = 5
 """A task that was lost more often is left out: it may be what kills its workers."""
-PAUSE_SECONDS = 1.0
-"""Before a task that has failed is tried again; twice as long after each further failure."""
-ELSEWHERE_SECONDS = 30.0
-"""For so much longer a task that has failed is kept from the process on which it failed, if there are others."""
+PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 60.0
+"""See `pause_seconds`."""
 MORE_TIME = 3
 """Each loss multiplies a task's time by this factor, so that a slow task that does not hang is done at last."""
 
@@ -120,24 +118,28 @@ class Queue:
         """Return the tasks that a process does, in ascending order."""
         return tuple(sorted(task for task, held in self.doing.items() if held.owner == owner))
 
-    def take(self, owner: Owner, now: float, present: Collection[str] = ()) -> tuple[Queue, int | None]:
-        """Hand out the next task; None if nothing is to do now. `present` are the processes that may take tasks."""
+    def take(
+        self, owner: Owner, now: float, present: Collection[str] = (), elsewhere_seconds: float = 0.0
+    ) -> tuple[Queue, int | None]:
+        """Hand out the next task; None if nothing is to do now.
+
+        Args:
+            owner: The process that gets it.
+            now: Seconds of the master's monotonic clock.
+            present: The processes that may take tasks.
+            elsewhere_seconds: For so much longer a task that has failed is kept from the processes on which it has
+                failed, if there are others; one of these may hang.
+        """
         for task in self.returned:
-            if self._may_begin(task, owner, now, present):
+            failed_on = self.failures.get(task, ())
+            elsewhere = owner.process in failed_on and not set(present) <= set(failed_on)
+            if now >= self.pauses.get(task, now) + (elsewhere_seconds if elsewhere else 0.0):
                 rest = tuple(other for other in self.returned if other != task)
                 return dataclasses.replace(self, returned=rest, doing={**self.doing, task: Held(owner, now)}), task
         if self.cursor == self.end:
             return self, None
         task = self.cursor
         return dataclasses.replace(self, cursor=task + 1, doing={**self.doing, task: Held(owner, now)}), task
-
-    def _may_begin(self, task: int, owner: Owner, now: float, present: Collection[str]) -> bool:
-        """Return whether the pause of a task that came back is over for this process."""
-        if task not in self.pauses:
-            return True
-        failed_on = self.failures.get(task, ())
-        elsewhere = owner.process in failed_on and not set(present) <= set(failed_on)
-        return now >= self.pauses[task] + (ELSEWHERE_SECONDS if elsewhere else 0.0)
 
     def claimed(self, tasks: Iterable[int], owner: Owner, now: float) -> Queue:
         """Give those of the tasks that came back to the process that says that it still works on them."""
@@ -164,7 +166,7 @@ class Queue:
         failed_on = (*self.failures.get(task, ()), owner.process)
         if len(failed_on) > retries:
             return self._leave_out(task, reason)
-        until = now + PAUSE_SECONDS * 2 ** (len(failed_on) - 1)
+        until = now + pause_seconds(len(failed_on))
         failures, pauses = {**self.failures, task: failed_on}, {**self.pauses, task: until}
         return dataclasses.replace(self.put_back([task]), failures=failures, pauses=pauses)
 
@@ -224,6 +226,11 @@ class Queue:
             pauses=_but(self.pauses, task),
             losses=_but(self.losses, task),
         )
+
+
+def pause_seconds(failures: int) -> float:
+    """Return how long to wait after so many failures: twice as long after each further one, up to a limit."""
+    return min(LONGEST_PAUSE_SECONDS, PAUSE_SECONDS * 2 ** min(failures - 1, 16))
 
 
 def _but(entries: Mapping[int, T], task: int) -> dict[int, T]:

@@ -71,7 +71,7 @@ def hand_out(
             if task not in holding:
                 return state, task
     for kind, queue in _open_queues(state).items():
-        taken, found = queue.take(owner, now, present)
+        taken, found = queue.take(owner, now, present, limit_seconds(state, kind))
         if found is not None:
             return _with(state, kind, taken), found
     return state, None
