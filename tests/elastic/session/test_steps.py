@@ -53,7 +53,7 @@ class Session:
         if "finished" in self.told:
             return None
         self.told.append("meets")
-        return Meeting(0, 1, replaced=False, included=False)
+        return Meeting(0, 1, replaced=False, included=False, generation=1)
 
     def update(self, share: Share, sums: Callable[[], Outcome], apply: Callable[[Outcome], float]) -> Outcome:
         error = self._fails.pop(0) if self._fails else None

@@ -59,6 +59,7 @@ class Meeting:
     """Whether another worker's state, or a checkpoint, has replaced the state that this worker had."""
     included: bool
     """Whether the present state contains the last step to which this worker has contributed."""
+    generation: int
 
 
 @dataclass(frozen=True)
@@ -332,7 +333,7 @@ class Session:
         step, number = self._contributed
         included = step > 0 and made_in(state.runs, step, state.step) == number
         self._report(rank)
-        return Meeting(rank, len(generation.members), had and self.reports.loads > loads, included)
+        return Meeting(rank, len(generation.members), had and self.reports.loads > loads, included, generation.number)
 
     def _form(self, generation: Generation, rank: int) -> None:
         self.worker.group.form(

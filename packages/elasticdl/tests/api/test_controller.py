@@ -19,7 +19,7 @@ from packages.elasticdl.tests.api.test_shards import Tasks, opened, task
 from tidewater.elastic.errors import GroupBroken
 from tidewater.elastic.session.session import Meeting
 
-TOGETHER = Meeting(0, 1, replaced=False, included=False)
+TOGETHER = Meeting(0, 1, replaced=False, included=False, generation=1)
 
 
 class Session:
@@ -118,14 +118,14 @@ def test_after_a_failure_a_worker_keeps_what_it_has_collected(script: Script) ->
 
 
 def test_what_the_others_have_applied_counts(script: Script) -> None:
-    cut_off(script, "update", Meeting(0, 1, replaced=True, included=True))
+    cut_off(script, "update", Meeting(0, 1, replaced=True, included=True, generation=2))
     script.controller._agree()
     assert [number for number, _ in script.master.reported] == [1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("included", [True, False], ids=["the-last-update-counts", "nor-does-the-last-update"])
 def test_what_was_in_no_update_is_given_back_when_the_others_went_on(included: bool, script: Script) -> None:
-    master = cut_off(script, "exchange", Meeting(0, 1, replaced=True, included=included))
+    master = cut_off(script, "exchange", Meeting(0, 1, replaced=True, included=included, generation=2))
     assert [number for number, _ in master.reported] == [1, 2]
     assert not {3, 4} & set(master.held)
 
@@ -178,7 +178,7 @@ def test_a_loop_that_ends_before_the_job_is_told_and_one_that_ends_with_it_is_no
 def test_the_master_learns_with_how_many_updates_a_worker_begins_and_with_which_one_a_shard_was_final(
     script: Script,
 ) -> None:
-    assert script.master.begun_from == [0]
+    assert script.master.begun_from == [(0, 1)]
     assert script.master.versions == [1, 1]
 
 

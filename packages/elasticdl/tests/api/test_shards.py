@@ -22,18 +22,22 @@ class Tasks:
         """Of the job."""
         self.versions: list[int] = []
         """Of the model, with each task that was done."""
-        self.begun_from: list[int] = []
+        self.begun_from: list[tuple[int, int]] = []
+        """Updates, and the generation of the workers that have them."""
+        self.newest = 1
+        """Generation."""
         self.ends: list[bool] = []
 
     def job(self, request: pb.JobRequest) -> pb.Job:
         if request.HasField("version"):
-            self.begun_from.append(request.version)
+            self.begun_from.append((request.version, request.generation))
         return pb.Job(
             records=12,
             minibatch_size=self.size,
             tasks=self.tasks,
             ended=len(self.reported),
             version=max([0, *self.versions]),
+            generation=self.newest,
         )
 
     def task(self) -> pb.Task:
@@ -161,3 +165,11 @@ def test_outstanding_shards_are_those_that_have_not_ended() -> None:
     trained(service)
     service.final(1)
     assert service.outstanding() == 9
+
+
+def test_a_worker_that_was_cut_off_learns_from_the_others_that_the_model_is_newer() -> None:
+    service, master = opened()
+    master.versions, master.newest = [40], 2
+    service.begin_from(30, generation=1)
+    with pytest.raises(ElasticDLError, match="a model of 40 updates, and this worker begins with 30"):
+        service.begin_from(30, generation=2)

@@ -174,6 +174,15 @@ def test_a_script_may_bring_its_own_number_of_records(tmp_path: Path) -> None:
         assert "records=46" in (refused.value.details() or "")
 
 
+def test_only_the_newest_generation_of_a_scripts_workers_says_what_its_model_has_seen(tmp_path: Path) -> None:
+    with served(script_job(tmp_path)) as master, worker(master.address, "worker-0") as one:
+        assert one.report(one.next_task().id, records=10, version=3)
+        one.stub.GetJob(pb.JobRequest(version=3, generation=2))
+        for generation, done in ((1, 1), (2, 0)):
+            job = one.stub.GetJob(pb.JobRequest(version=0, generation=generation))
+            assert (job.generation, job.version, job.ended) == (2, 3 * done, done)
+
+
 def test_what_a_script_has_said_survives_the_master(tmp_path: Path, etcd: str) -> None:
     args = script_job(tmp_path, training_data="", job_name="survives")
     first, second = (EtcdStateStore(EtcdStore((etcd,)), Key("survives", "0", process)) for process in "ab")

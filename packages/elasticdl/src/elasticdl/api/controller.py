@@ -309,7 +309,7 @@ class ElasticController:
             self._leave()
         self.rank, self.world_size = met.rank, met.size
         self._quota, self._met = 0, True
-        self._service.begin_from(self.step)
+        self._service.begin_from(self.step, met.generation)
         if met.replaced and met.included and self._contributing:
             self._applied()
         elif met.replaced:

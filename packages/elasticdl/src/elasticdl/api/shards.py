@@ -145,15 +145,16 @@ class ShardService:
         """Return whether all shards are done, as the master says."""
         return self.stopped or self.outstanding() == 0
 
-    def begin_from(self, version: int) -> None:
+    def begin_from(self, version: int, generation: int) -> None:
         """Say how many updates the model has had: the tasks that it has not seen are then to be done again.
 
-        Raise ElasticDLError if the job has ended with another model.
+        If the others are already in a newer generation, this worker finds that out in its next exchange. Raise
+        ElasticDLError if the job has ended with another model.
         """
         if self.stopped:
             return  # the master may have ended, too
-        job = self._master.job(pb.JobRequest(version=version))
-        if job.version > version:
+        job = self._master.job(pb.JobRequest(version=version, generation=generation))
+        if job.version > version and job.generation <= generation:
             raise ElasticDLError(
                 f"the job has ended with a model of {job.version} updates, and this worker begins with {version}",
                 "All workers with the trained model were lost before they ended: submit the job again.",

@@ -105,7 +105,7 @@ class Coordinator:
         self._leaving: set[Owner] = set()
         self._failing = Failing()
         self._ended: set[Owner] = set()
-        """Processes of a script that take no more part, and end with success: no other ones come in their place."""
+        """Processes of a script that take no more part, and end with success: their pods are not replaced."""
         self._expected = _known(state)
         """Processes that another master knew and this one has not yet seen."""
         self._rejoin_until = clock() + REJOIN_SECONDS
@@ -220,16 +220,14 @@ class Coordinator:
                 self._commit(transitions.enough(self._state, self.rules))
             self._ended.add(owner)
 
-    def begun_from(self, version: int) -> None:
-        """Take in how many updates the model of a script's workers has had."""
+    def begun_from(self, version: int, generation: int) -> None:
+        """Take in how many updates the model of a script's workers has had when a generation of them began."""
         with self._changed:
-            before, state = self._state, transitions.begun_from(self._state, self.rules, version)
-            if state is not before:
-                again = before.work.done - state.work.done
-                log.warning(
-                    "All workers were lost. The model is that of update %d; %d tasks begin anew", version, again
-                )
-                self._commit(state)
+            before, state = self._state, transitions.begun_from(self._state, self.rules, version, generation)
+            if state.version < before.version:
+                lost, again = "All workers with the newest model were lost", before.work.done - state.work.done
+                log.warning("%s. The model is that of update %d; %d tasks begin anew", lost, version, again)
+            self._commit(state)
 
     def describe(self, script: Script | None) -> Plan | None:
         """Return the plan of the work; None if no script has said how many records there are.

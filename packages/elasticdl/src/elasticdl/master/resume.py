@@ -63,7 +63,6 @@ def prepared(args: JobArgs, servers: int) -> Job:
         exports=args.mode is JobMode.TRAIN and bool(args.output) and spec is not None,
         retries=args.max_task_retries,
         goes_on_without=args.task_fault_tolerance,
-        has_checkpoints=bool(args.job_command and args.checkpoint_dir),
     )
     scores = Scores(spec.eval_metrics) if spec and evaluation else None
     setup = Setup(rules, scores, (lambda script: by_script(args, script)) if work is None else None)

@@ -119,7 +119,7 @@ class MasterService(services.MasterServicer):
         with _told(context):
             plan = self._coordinator.describe(self._script(request))
             if request.HasField("version"):
-                self._coordinator.begun_from(request.version)
+                self._coordinator.begun_from(request.version, request.generation)
         state = self._coordinator.state
         script, tasks = state.script, len(plan.tasks) if plan else 0
         return pb.Job(
@@ -130,6 +130,7 @@ class MasterService(services.MasterServicer):
             tasks=tasks,
             ended=tasks - state.work.todo - len(state.work.doing) if plan else 0,
             version=state.version,
+            generation=state.generation,
         )
 
     def ReportEnd(self, request: pb.EndReport, context: grpc.ServicerContext) -> pb.Nothing:  # noqa: N802

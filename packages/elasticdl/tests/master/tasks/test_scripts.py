@@ -16,7 +16,7 @@ from elasticdl.master.tasks.transitions import Outcome
 from packages.elasticdl.tests.master.jobs import write_job
 from packages.elasticdl.tests.master.tasks.test_transitions import A, B, ask, new
 
-KEPT = Rules(has_checkpoints=True)
+RULES = Rules()
 
 
 def trained(rules: Rules, *versions: int, tasks: int = 5) -> JobState:
@@ -28,38 +28,46 @@ def trained(rules: Rules, *versions: int, tasks: int = 5) -> JobState:
     return ask(state, A)[0]
 
 
-def test_without_checkpoints_all_tasks_begin_anew_with_the_model() -> None:
-    state = transitions.begun_from(trained(Rules(), 3, 6), Rules(), 0)
+def test_all_tasks_begin_anew_with_the_model() -> None:
+    state = transitions.begun_from(trained(RULES, 3, 6), RULES, 0, 1)
     assert (state.work.todo, state.work.done, state.records, state.version) == (5, 0, 0, 0)
     assert ask(state, B)[1] == 1
 
 
-def test_with_a_checkpoint_the_tasks_that_it_has_not_seen_are_done_again() -> None:
-    state = trained(KEPT, 3, 6, 9)
+def test_the_tasks_that_the_model_of_a_checkpoint_or_a_survivor_has_not_seen_are_done_again() -> None:
+    state = trained(RULES, 3, 6, 9)
     state = JobState.from_fields(json.loads(json.dumps(state.to_fields())))
-    state = transitions.begun_from(state, KEPT, 6)
+    state = transitions.begun_from(state, RULES, 6, 1)
     assert (state.work.done_tasks(), state.work.returned, state.version) == ([1, 2], (3, 4), 6)
-    assert transitions.begun_from(state, KEPT, 6) == state, "of the next worker"
+    assert transitions.begun_from(state, RULES, 6, 1) == state, "of the next worker"
 
 
 def test_a_worker_that_joins_others_changes_nothing() -> None:
-    state = trained(KEPT, 3, 6)
-    assert all(transitions.begun_from(state, KEPT, version) is state for version in (6, 7))
+    state = trained(RULES, 3, 6)
+    joined = [transitions.begun_from(state, RULES, version, 0) for version in (6, 7)]
+    assert joined == [state, state]
+
+
+def test_what_a_worker_says_that_has_not_noticed_a_newer_generation_changes_nothing() -> None:
+    state = transitions.begun_from(trained(RULES, 3, 6), RULES, 6, 2)
+    state = JobState.from_fields(json.loads(json.dumps(state.to_fields())))
+    assert transitions.begun_from(state, RULES, 3, 1) == state
+    assert transitions.begun_from(state, RULES, 3, 2).work.done_tasks() == [1]
 
 
 def test_a_checkpoint_that_is_too_old_fails_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transitions, "KEPT_SEEN", 2)
-    state = trained(KEPT, 3, 6, 9)
-    assert transitions.begun_from(state, KEPT, 3).work.done_tasks() == [1]
-    state = transitions.begun_from(state, KEPT, 2)
+    state = trained(RULES, 3, 6, 9)
+    assert transitions.begun_from(state, RULES, 3, 1).work.done_tasks() == [1]
+    state = transitions.begun_from(state, RULES, 2, 1)
     assert state.stage is Stage.FAILED
-    assert "the last checkpoint, of update 2," in state.reason
+    assert "the model of update 2 is older than" in state.reason
 
 
 def test_after_enough_nothing_is_handed_out_and_the_job_succeeds_when_all_is_given_back() -> None:
-    state = transitions.enough(trained(Rules(), 3), Rules())
+    state = transitions.enough(trained(RULES, 3), RULES)
     assert transitions.hand_out(state, B, now=0.0)[1] is None
-    state, _ = transitions.report(state, Rules(), Outcome(task=2, owner=A, given_back=True), now=1.0)
+    state, _ = transitions.report(state, RULES, Outcome(task=2, owner=A, given_back=True), now=1.0)
     assert (state.stage, state.work.done) == (Stage.DONE, 1)
 
 

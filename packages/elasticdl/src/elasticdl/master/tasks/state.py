@@ -57,8 +57,6 @@ class Rules:
     retries: int = 3
     goes_on_without: bool = False
     """Whether a task that has failed too often is left out, or the job fails."""
-    has_checkpoints: bool = False
-    """Whether the workers of a script begin with a checkpoint when all of them were lost, or anew."""
 
 
 @dataclass(frozen=True)
@@ -127,9 +125,11 @@ class JobState:
     slowest: Mapping[str, float] = dataclasses.field(default_factory=dict)
     """Seconds of the slowest task that was done, by type."""
     seen: Mapping[int, int] = dataclasses.field(default_factory=dict)
-    """Of a script with checkpoints: the update with which each of the last tasks was final."""
+    """Of a script: the update with which each of the last tasks was final."""
     seen_before: int = 0
-    """The same of those tasks that are no longer in `seen`: the newest one."""
+    """The newest update of the tasks dropped from `seen`."""
+    generation: int = 0
+    """Of a script's workers: the newest one that has begun."""
     credited: Mapping[str, int] = dataclasses.field(default_factory=dict)
     """The last task that was counted for a process, so that the same report again gets the same answer."""
 

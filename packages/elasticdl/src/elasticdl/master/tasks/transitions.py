@@ -99,28 +99,30 @@ def report(state: JobState, rules: Rules, outcome: Outcome, *, now: float) -> tu
         slowest={**state.slowest, kind: max(seconds, state.slowest.get(kind, 0.0))},
         credited=credited,
     )
-    return settle(_seen(counted, rules, outcome), rules), True
+    return settle(_seen(counted, outcome), rules), True
 
 
-def _seen(state: JobState, rules: Rules, outcome: Outcome) -> JobState:
+def _seen(state: JobState, outcome: Outcome) -> JobState:
     """Remember with which update a task of a script was final."""
     if not outcome.version:
         return state
-    state = dataclasses.replace(state, version=max(state.version, outcome.version))
-    if not rules.has_checkpoints:
-        return state
     seen = sorted({**state.seen, outcome.task: outcome.version}.items(), key=lambda item: item[1])
     before = max([state.seen_before, *(version for _, version in seen[:-KEPT_SEEN])])
-    return dataclasses.replace(state, seen=dict(seen[-KEPT_SEEN:]), seen_before=before)
+    version = max(state.version, outcome.version)
+    return dataclasses.replace(state, version=version, seen=dict(seen[-KEPT_SEEN:]), seen_before=before)
 
 
-def begun_from(state: JobState, rules: Rules, version: int) -> JobState:
-    """Take in that the model of a script's workers has had so many updates.
+def begun_from(state: JobState, rules: Rules, version: int, generation: int) -> JobState:
+    """Take in that the model of a script's workers has had so many updates when a generation of them began.
 
-    If it had more when the last task was reported, then all workers were lost. What the model has not seen is to do
-    again. If that is not known, the job fails.
+    If it had more when the last task was reported, then all workers with that model were lost: these begin with a
+    checkpoint, anew, or with the model of a worker that was left behind. What the model has not seen is to do again. If
+    that is not known, the job fails. What a worker of an older generation says counts no more.
     """
-    if state.ended or version >= state.version:
+    if state.ended or generation < state.generation:
+        return state
+    state = dataclasses.replace(state, generation=generation)
+    if version >= state.version:
         return state
     if version == 0:
         work, records = Queue.of(range(state.work.first, state.work.end)), 0
@@ -128,8 +130,9 @@ def begun_from(state: JobState, rules: Rules, version: int) -> JobState:
         unseen = [task for task, last in state.seen.items() if last > version]
         work, records = state.work.again(unseen), state.records
     else:
-        why = f"all workers were lost, and the last checkpoint, of update {version}, is older than the last {KEPT_SEEN}"
-        return failed(state, f"{why} tasks: what the model has not seen is not known. Set a smaller --checkpoint_steps")
+        why = f"all workers with the newest model were lost, and the model of update {version} is older than the last"
+        remedy = "Give --checkpoint_dir and a smaller --checkpoint_steps"
+        return failed(state, f"{why} {KEPT_SEEN} tasks: what it has not seen is not known. {remedy}")
     seen = {task: last for task, last in state.seen.items() if last <= version}
     before = min(state.seen_before, version)
     state = dataclasses.replace(state, work=work, records=records, version=version, seen=seen, seen_before=before)
