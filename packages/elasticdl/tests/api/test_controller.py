@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from elasticdl.api import controller as controller_module
 from elasticdl.api.agreement import Row
-from elasticdl.api.controller import ElasticController, Every, _numbers, advance
+from elasticdl.api.controller import ElasticController, Every, _numbers, advance, create_elastic_controller
+from elasticdl.api.environment import JOB_ARGS, MASTER_ADDR
 from elasticdl.api.optimizer import FixedBatchOptimizer
+from elasticdl.api.shards import Data
 from elasticdl.errors import ElasticDLError
+from elasticdl.job import JobArgs
 from elasticdl.rpc import elasticdl_pb2 as pb
 
 from packages.elasticdl.tests.api.test_shards import Tasks, opened, task
+from tidewater.contract import env
 from tidewater.elastic.errors import GroupBroken
 from tidewater.elastic.session.session import Meeting
+from tidewater.elastic.training import Learner
 
 TOGETHER = Meeting(0, 1, replaced=False, included=False, generation=1)
 
@@ -150,10 +156,11 @@ def test_a_script_ends_the_training_of_all_and_the_master_is_told(script: Script
         given.append(keys)
         if script.controller.step == 2:
             script.controller.stop()
-    script.controller.end()
     assert len(given) <= 3, "the update under way is the last one"
     assert script.controller.step == 2
-    assert (script.master.held, script.master.ends) == ((), [True])
+    assert (script.master.held, script.master.ends) == ((), [True]), "at once: the script may store its model next"
+    script.controller.end()
+    assert script.master.ends == [True]
 
 
 def test_a_worker_ends_when_another_one_has_said_that_it_is_enough(script: Script) -> None:
@@ -161,7 +168,6 @@ def test_a_worker_ends_when_another_one_has_said_that_it_is_enough(script: Scrip
     session.exchange = lambda row: [list(row), _numbers(Row(enough=True))]
     train = script.controller.elastic_run(script.optimized)
     assert len([train() for _ in script.controller.batches(script.controller.batch_sampler)]) == 1
-    script.controller.end()
     assert script.master.ends == [True]
 
 
@@ -173,6 +179,53 @@ def test_a_loop_that_ends_before_the_job_is_told_and_one_that_ends_with_it_is_no
     assert list(finished.controller.batches(finished.controller.batch_sampler)) == []
     finished.controller.end()
     assert finished.master.ends == []
+
+
+def test_an_end_that_can_not_be_reported_is_no_failure(script: Script, caplog: pytest.LogCaptureFixture) -> None:
+    def away(*, everyone: bool) -> None:
+        raise ElasticDLError("the master has not answered for 300 s")
+
+    script.master.ended = away  # type: ignore[method-assign]
+    script.controller.end()
+    assert "the master has not answered for 300 s" in caplog.text
+
+
+class Opened(Tasks):
+    """Also the connection to the master."""
+
+    def __enter__(self) -> Opened:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("code", "ends"), [(0, [True]), (None, [True]), (3, []), ("a message", [])], ids=["0", "none", "error", "message"]
+)
+def test_a_loop_that_ends_with_the_process_is_reported_unless_it_has_failed(
+    code: object, ends: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    master = Opened()
+
+    @contextmanager
+    def opened_script(_: object, learner: Learner) -> Iterator[Session]:
+        yield Session(learner.model)
+
+    monkeypatch.setattr(controller_module, "Master", lambda *_, **__: master)
+    monkeypatch.setattr(controller_module, "open_script", opened_script)
+    for name in (MASTER_ADDR, env.ETCD):
+        monkeypatch.setenv(name, "127.0.0.1:1")
+    monkeypatch.setenv(JOB_ARGS, JobArgs(job_name="small").to_json())
+    model = torch.nn.Linear(1, 1)
+    optimizer = FixedBatchOptimizer(torch.optim.SGD(model.parameters(), lr=0.1))
+    with (
+        pytest.raises(SystemExit) as ended,
+        create_elastic_controller(Data(100), model, optimizer) as controller,
+    ):
+        controller.stop()
+        raise SystemExit(code)
+    assert (ended.value.code, master.ends) == (code, ends)
 
 
 def test_the_master_learns_with_how_many_updates_a_worker_begins_and_with_which_one_a_shard_was_final(

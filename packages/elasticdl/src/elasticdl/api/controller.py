@@ -34,7 +34,7 @@ from elasticdl.api.master import Master
 from elasticdl.api.optimizer import FixedBatchOptimizer
 from elasticdl.api.shards import Data, Minibatch, ShardService
 from elasticdl.api.update import Contribution, Gradients, Updates
-from elasticdl.errors import ElasticDLError
+from elasticdl.errors import ElasticDLError, in_one_line
 from elasticdl.worker.loop import Losses
 from elasticdl.worker.main import LOG_FORMAT
 from elasticdl.worker.master import Identity
@@ -107,7 +107,12 @@ def create_elastic_controller(
         ):
             every = Every(found.args.num_workers, found.args.log_loss_steps)
             controller = ElasticController(session, ShardService(master, data), optimizer, every)
-            yield controller
+            try:
+                yield controller
+            except SystemExit as ends:
+                if ends.code in (0, None):  # of a loop that ends with sys.exit(0)
+                    controller.end()
+                raise
             controller.end()
     except Left:
         log.info("This worker leaves after SIGTERM; its shards go to others")
@@ -182,13 +187,20 @@ class ElasticController:
                     return
 
     def stop(self) -> None:
-        """End the training of all workers before all data is used: `batches` ends in all of them after one update."""
+        """End the training of all workers before all data is used.
+
+        No further update is made. A worker may compute one more minibatch, which is dropped.
+        """
         self._enough = True
 
     def end(self) -> None:
         """Tell the master if the script's loop has ended before the job: no other worker comes in place of this one."""
-        if not self._service.stopped and (self._enough or not self._finished):
+        if self._service.stopped or self._finished:
+            return
+        try:
             self._service.end_early(everyone=self._enough)
+        except ElasticDLError as error:  # a failure now would lose what the script does next
+            log.warning("The end of this worker's loop could not be reported: %s", in_one_line(error))
 
     def elastic_run(self, function: Callable[P, R]) -> Callable[P, R]:
         """Return a function that does the same with one minibatch, as a part of the global batch.
@@ -283,8 +295,10 @@ class ElasticController:
             case Kind.MOVE:
                 self._met = False
             case Kind.FINISH:
-                self._finished = True
                 self._enough = self._enough or any(row.enough for row in rows)
+                if self._enough:
+                    self.end()  # now, since the script may take long to store its model
+                self._finished = True
                 self._losses.tell()
 
     def _row(self) -> Row:

@@ -35,6 +35,8 @@ class Master:
         self._stub = MasterStub(self._channel)
         self.held: tuple[int, ...] = ()
         """Tasks that were taken and are neither done nor given back."""
+        self.job_has_ended = False
+        """Whether the master has said so; it ends soon after that."""
         self._said: queue.SimpleQueue[pb.Presence | None] = queue.SimpleQueue()
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._attend, name="attendance", daemon=True)
@@ -76,6 +78,8 @@ class Master:
 
     def ended(self, *, everyone: bool) -> None:
         """Say that this worker's loop has ended before the job, and whether the training is to end for all workers."""
+        if self.job_has_ended:
+            return
         report = pb.EndReport(worker=self._me.worker, process=self._me.process, everyone=everyone)
         self._patiently(lambda: self._stub.ReportEnd(report, timeout=channels.CALL_SECONDS))
 
@@ -102,8 +106,8 @@ class Master:
             if self._closed.is_set():
                 return
             try:
-                for _ in self._stub.Attend(iter(said.get, None)):
-                    pass  # that the job has ended is also the answer to the next question for a task
+                for notice in self._stub.Attend(iter(said.get, None)):
+                    self.job_has_ended = self.job_has_ended or notice.stop
             except grpc.RpcError:
                 said.put(None)
             self._closed.wait(RECONNECT_SECONDS)
