@@ -39,12 +39,14 @@ class FakeStore:
                 raise StoreError("lease not found")
             self._write(key, value, lease)
 
-    def put_if(self, key: str, value: bytes, mod_revision: int) -> bool:
+    def put_if(self, key: str, value: bytes, mod_revision: int, lease: int = 0) -> bool:
         with self._lock():
+            if lease and lease not in self._leases:
+                raise StoreError("lease not found")
             found = self._entries.get(key)
             if (found[0].mod_revision if found else 0) != mod_revision:
                 return False
-            self._write(key, value, 0)
+            self._write(key, value, lease)
             return True
 
     def delete(self, key: str) -> None:

@@ -58,6 +58,7 @@ def test_compare_and_set_succeeds_for_only_one_of_two_writers(store: Store, pref
 def test_keys_of_a_lease_are_deleted_with_it(store: Store, prefix: str) -> None:
     lease = store.grant(60)
     store.put(f"{prefix}m", b"x", lease)
+    assert store.put_if(f"{prefix}n", b"y", 0, lease)
     assert store.keep_alive(lease)
     store.revoke(lease)
     assert store.read(prefix).entries == ()

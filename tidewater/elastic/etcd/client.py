@@ -82,8 +82,9 @@ class Store(Protocol):
     def put(self, key: str, value: bytes, lease: int = 0) -> None:
         """Write unconditionally, bound to ``lease`` unless that is 0."""
 
-    def put_if(self, key: str, value: bytes, mod_revision: int) -> bool:
-        """Compare-and-set: write only if the key's mod revision is ``mod_revision`` (0: the key must not exist).
+    def put_if(self, key: str, value: bytes, mod_revision: int, lease: int = 0) -> bool:
+        """Compare-and-set: write only if the key's mod revision is ``mod_revision`` (0: the key must not exist),
+        bound to ``lease`` unless that is 0.
 
         False means that another process wrote first and nothing was changed. After a StoreError the write may or may
         not have happened: read before a retry.
@@ -138,10 +139,10 @@ class EtcdStore:
         """See ``Store.put``."""
         self._call("/v3/kv/put", {"key": _b64(key), "value": _b64(value), "lease": str(lease)})
 
-    def put_if(self, key: str, value: bytes, mod_revision: int) -> bool:
+    def put_if(self, key: str, value: bytes, mod_revision: int, lease: int = 0) -> bool:
         """See ``Store.put_if``."""
         compare = {"key": _b64(key), "target": "MOD", "result": "EQUAL", "mod_revision": str(mod_revision)}
-        put = {"request_put": {"key": _b64(key), "value": _b64(value)}}
+        put = {"request_put": {"key": _b64(key), "value": _b64(value), "lease": str(lease)}}
         return bool(self._call("/v3/kv/txn", {"compare": [compare], "success": [put]}).get("succeeded"))
 
     def delete(self, key: str) -> None:

@@ -13,8 +13,8 @@ from elasticdl.master.store import KEPT_SECONDS, EtcdStateStore, Fenced, Interru
 
 from tests.elastic.etcd.fake_client import FakeStore
 from tidewater.contract import keys
-from tidewater.elastic.errors import StoreError
-from tidewater.elastic.etcd.client import Store
+from tidewater.elastic.errors import Refused, StoreError
+from tidewater.elastic.etcd.client import Snapshot, Store
 
 
 @pytest.fixture
@@ -151,10 +151,18 @@ def test_the_largest_metrics_fit_into_etcd_and_larger_ones_are_refused(client: S
         store.add_part(1, 2, bytes(store_module.MAX_PART_BYTES + 1))
 
 
-@pytest.mark.parametrize("value", [b"not JSON", b'{"version": 99, "state": {}}'], ids=["damaged", "newer"])
-def test_a_record_of_another_kind_is_an_error(client: Store, job: str, value: bytes) -> None:
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (b"not JSON", "master's record is not JSON"),
+        (b'{"version": 99, "state": {}}', "version 99, .*: give the job a new name, or submit it again"),
+        (b'{"version": 1, "state": {}}', "version 1, .*: give the job a new name, or submit it again"),
+    ],
+    ids=["damaged", "newer", "of-an-older-master"],
+)
+def test_a_record_of_another_kind_is_an_error(client: Store, job: str, value: bytes, said: str) -> None:
     client.put(keys.elasticdl_state(job, "1"), value)
-    with pytest.raises(ElasticDLError, match="master's record"):
+    with pytest.raises(ElasticDLError, match=said):
         opened(client, job).take_over()
     (entry,) = client.read(keys.elasticdl_state(job, "1")).entries
     assert entry.value == value
@@ -191,3 +199,43 @@ def test_the_record_of_a_run_that_has_ended_is_kept_for_a_day(job: str) -> None:
     ended.expire()
     now = 5.0 * KEPT_SECONDS
     assert client.read(keys.elasticdl_state(job, "2")).entries == ()
+
+
+@pytest.mark.parametrize("error", [StoreError("etcd is away"), Refused("permission denied")], ids=["away", "refused"])
+def test_a_record_that_can_not_expire_is_no_failure_of_a_job_that_has_ended(
+    job: str, error: StoreError, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, calls = FakeStore(time.monotonic), list[int]()
+
+    def grant(seconds: int) -> int:
+        calls.append(seconds)
+        raise error
+
+    store = opened(client, job)
+    store.take_over()
+    monkeypatch.setattr(client, "grant", grant)
+    monkeypatch.setattr(store_module, "RETRY_SECONDS", 0.0)
+    store.interrupt()  # so that a wait would end the test
+    store.expire()
+    assert calls == [KEPT_SECONDS]
+    assert str(error) in caplog.text
+
+
+def test_a_record_that_another_master_takes_over_meanwhile_does_not_expire(
+    job: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+    client = FakeStore(lambda: now)
+    old, new, read = opened(client, job, "old"), opened(client, job, "new"), client.read
+
+    def taken_over_then(prefix: str) -> Snapshot:
+        found = read(prefix)
+        monkeypatch.undo()
+        new.take_over()
+        return found
+
+    old.take_over()
+    monkeypatch.setattr(client, "read", taken_over_then)
+    old.expire()
+    now = 3.0 * KEPT_SECONDS
+    new.save({"by": "new"})

@@ -147,8 +147,8 @@ def _lead(args: JobArgs, place: Place, job: Job, store: StateStore, watch: Watch
         service.stop()
         coordinator.wait_until_all_are_gone(time.monotonic() + LINGER_SECONDS)
         time.sleep(place.settle_seconds)
+        tell_end(coordinator.state)
         store.expire()
-    tell_end(coordinator.state)
     return exit_codes.FAILED if coordinator.state.stage is Stage.FAILED else exit_codes.FINISHED
 
 

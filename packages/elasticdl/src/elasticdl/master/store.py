@@ -12,6 +12,7 @@ Which one is to take over is decided in `leadership`, by a lease.
 from __future__ import annotations
 
 import functools
+import logging
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ from tidewater.elastic.etcd import codec
 from tidewater.elastic.etcd.client import Entry, Store
 
 T = TypeVar("T")
+
+log = logging.getLogger(__name__)
 
 RETRY_SECONDS = 0.3
 KEPT_SECONDS = 86400
@@ -66,7 +69,7 @@ class StateStore(Protocol):
         ...
 
     def expire(self) -> None:
-        """Let the record be forgotten after `KEPT_SECONDS`: the job has ended."""
+        """Let the record be forgotten after `KEPT_SECONDS`: the job has ended. It is tried once, and raises nothing."""
         ...
 
 
@@ -112,7 +115,7 @@ class Key:
 
 
 class EtcdStateStore:
-    """Keeps everything in etcd. While etcd is away every method waits; `interrupt` ends the wait."""
+    """Keeps everything in etcd. While etcd is away all methods but `expire` wait; `interrupt` ends the wait."""
 
     def __init__(self, store: Store, key: Key) -> None:
         self._store, self._key = store, key
@@ -164,10 +167,12 @@ class EtcdStateStore:
 
     def expire(self) -> None:
         """See StateStore."""
-        lease = self._patiently(lambda: self._store.grant(KEPT_SECONDS))
-        found = self._read()
-        if found is not None and found.mod_revision == self._revision:
-            self._patiently(lambda: self._store.put(self._state, found.value, lease))
+        try:
+            for entry in self._store.read(self._state).entries:
+                if entry.key == self._state and entry.mod_revision == self._revision:
+                    self._store.put_if(self._state, entry.value, self._revision, self._store.grant(KEPT_SECONDS))
+        except StoreError as error:
+            log.warning("The record of this job in etcd, %s, does not expire: %s", self._state, error)
 
     def _parts_of(self, evaluation: int) -> tuple[Entry, ...]:
         prefix = keys.elasticdl_parts(self._key.job, self._key.run, evaluation)
