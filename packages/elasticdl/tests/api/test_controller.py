@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
@@ -204,7 +205,7 @@ class Opened(Tasks):
     ("code", "ends"), [(0, [True]), (None, [True]), (3, []), ("a message", [])], ids=["0", "none", "error", "message"]
 )
 def test_a_loop_that_ends_with_the_process_is_reported_unless_it_has_failed(
-    code: object, ends: list[bool], monkeypatch: pytest.MonkeyPatch
+    code: int | str | None, ends: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     master = Opened()
 
@@ -219,12 +220,14 @@ def test_a_loop_that_ends_with_the_process_is_reported_unless_it_has_failed(
     monkeypatch.setenv(JOB_ARGS, JobArgs(job_name="small").to_json())
     model = torch.nn.Linear(1, 1)
     optimizer = FixedBatchOptimizer(torch.optim.SGD(model.parameters(), lr=0.1))
-    with (
-        pytest.raises(SystemExit) as ended,
-        create_elastic_controller(Data(100), model, optimizer) as controller,
-    ):
-        controller.stop()
-        raise SystemExit(code)
+
+    def script() -> None:
+        with create_elastic_controller(Data(100), model, optimizer) as controller:
+            controller.stop()
+            sys.exit(code)
+
+    with pytest.raises(SystemExit) as ended:
+        script()
     assert (ended.value.code, master.ends) == (code, ends)
 
 

@@ -15,6 +15,7 @@ import torch
 from elasticdl import layers, local
 from elasticdl.data.opening import open_reader
 from elasticdl.job import JobMode, Strategy
+from elasticdl.master import failing
 from elasticdl.worker.assembly import load_model, spec_of
 from elasticdl.zoo.spec import Mode
 
@@ -121,14 +122,15 @@ def test_a_job_that_went_on_without_a_task_says_so(
 
 
 def test_a_metric_that_fails_in_the_middle_of_a_task_is_tried_again_and_fails_the_job_after_the_training(
-    digits_records: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    digits_records: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(failing, "pause_seconds", lambda failures: 0.0)  # so that another training task may begin
     zoo = tmp_path / "zoo"
     shutil.copytree(ZOO, zoo)
     module = zoo / "mnist/mnist_functional_api.py"
     module.write_text(module.read_text() + "\n\ndef eval_metrics_fn():\n    return {'wrong': lambda *_: 1 / 0}\n")
     caplog.set_level(logging.INFO)
-    task = {"num_minibatches_per_task": 100, "log_loss_steps": 1, "max_task_retries": 1, "max_step": 8}
+    task = {"num_minibatches_per_task": 6, "log_loss_steps": 1, "max_task_retries": 1, "max_step": 8}
     args = job_args(digits_records, model_zoo=str(zoo), evaluation_steps=3, task_fault_tolerance=False, **task)
     assert local.run(args) == exit_codes.FAILED
     assert re.findall(r"Loss.*step=(\d+)", caplog.text) == [str(step) for step in range(8)]

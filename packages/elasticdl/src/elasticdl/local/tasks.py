@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable
 
 from elasticdl.job import JobArgs
-from elasticdl.master.coordinator import Coordinator
+from elasticdl.master.coordinator import WAIT_SECONDS, Coordinator
 from elasticdl.master.executor import Actor, Checkpoints
 from elasticdl.master.resume import Job, resumed
 from elasticdl.master.service import task_message
@@ -97,7 +97,11 @@ class LocalTasks:
         self._coordinator.reached(version)
         self._actor.run()
         while self.state.evaluation and not self.state.ended:
-            self._do(self.task())
+            task = self.task()
+            if task.id and task.type != pb.EVALUATION:  # the evaluation's next task pauses: training waits with it
+                self.report(pb.TaskReport(task=task.id, given_back=True))
+                task = pb.Task(type=pb.WAIT, wait_seconds=WAIT_SECONDS)
+            self._do(task)
             self._actor.run()
         if self.state.ended:
             raise Stopped
