@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 from elasticdl import local
 from elasticdl.errors import ZooError
 from elasticdl.job import JobArgs, Strategy
@@ -62,6 +63,13 @@ def test_data_that_cant_be_read_and_a_division_by_zero_are_left_to_the_evaluatio
     (tmp_path / "test.csv").unlink()
     try_metrics(args, assembly.spec_of(args))
     assert "no record can be read" in caplog.text
+
+
+def test_the_metrics_are_tried_on_the_device_of_the_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(assembly, "device", lambda: torch.device("meta"))  # no values are computed there
+    args = job(tmp_path)
+    with pytest.raises(ZooError, match="meta"):
+        try_metrics(args, assembly.spec_of(args))
 
 
 def test_an_evaluation_that_fails_at_the_end_ends_the_job_after_the_model_is_stored(

@@ -8,8 +8,6 @@ import signal
 import threading
 from dataclasses import replace
 
-import torch
-
 from elasticdl.errors import ElasticDLError
 from elasticdl.job import JobArgs, JobMode
 from elasticdl.local.parameters import Here, held, opened
@@ -61,8 +59,7 @@ def work(args: JobArgs, ending: Ending) -> bool:
     if args.checkpoint_steps:
         checkpoint.check_unused(args.checkpoint_dir, args.run)
     try_metrics(args, spec)
-    device = torch.device("cuda") if torch.cuda.is_available() else torch.device("cpu")
-    step = Step(spec, assembly.model_of(spec, args.seed), device)
+    step = Step(spec, assembly.model_of(spec, args.seed), assembly.device())
     part = opened(_begun(args, held(step.model, spec.optimizer)))
 
     def do(task: pb.Task) -> None:

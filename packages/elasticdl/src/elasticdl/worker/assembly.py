@@ -52,6 +52,11 @@ def model_of(spec: ModelSpec, seed: int) -> torch.nn.Module:
     return spec.model()
 
 
+def device() -> torch.device:
+    """Return what this process computes on: its GPU, or the CPU if it has none."""
+    return torch.device("cuda") if torch.cuda.is_available() else torch.device("cpu")
+
+
 def readers_of(job: JobArgs, spec: ModelSpec) -> Callable[[pb.TaskType], Reader]:
     """Return a function that returns the reader for a type of task; each is opened once."""
     addresses = {

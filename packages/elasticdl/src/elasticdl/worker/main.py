@@ -81,8 +81,7 @@ def run(job: JobArgs, given: argparse.Namespace) -> int:
     ending = Ending()
     signal.signal(signal.SIGTERM, lambda *_: _leave(ending))
     try_metrics(job, spec)
-    device = torch.device("cuda") if torch.cuda.is_available() else torch.device("cpu")
-    step = Step(spec, assembly.model_of(spec, job.seed), device)
+    step = Step(spec, assembly.model_of(spec, job.seed), assembly.device())
     identity = Identity(given.name, secrets.token_hex(8))
     patience = job.relaunch_timeout_worker
     with (

@@ -40,6 +40,7 @@ def try_metrics(job: JobArgs, spec: ModelSpec) -> None:
         return
     try:
         _evaluate(job, spec, spec.feed(taken, Mode.EVALUATION, metadata))
+        torch.cuda.empty_cache()  # the model is gone
     except Exception as error:  # whatever a user's function raises
         if isinstance(error.__cause__ or error, ArithmeticError):
             log.warning("The metrics of the model before the training: %s", error)
@@ -58,5 +59,5 @@ def _first_records(job: JobArgs, spec: ModelSpec) -> tuple[list[Record], Metadat
 
 def _evaluate(job: JobArgs, spec: ModelSpec, batch: Batch) -> None:
     metrics = spec.eval_metrics()
-    metrics.update(batch.labels, Step(spec, assembly.model_of(spec, job.seed), torch.device("cpu")).predictions(batch))
+    metrics.update(batch.labels, Step(spec, assembly.model_of(spec, job.seed), assembly.device()).predictions(batch))
     spec.eval_metrics().merge_json(metrics.to_json()).compute()
