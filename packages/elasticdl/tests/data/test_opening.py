@@ -65,6 +65,23 @@ def test_a_mistake_is_named(tmp_path: Path, params: str, said: str) -> None:
     assert caught.value.remedy
 
 
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        ("clicks.csv.bz2", "unpack it, or pack it with gzip"),
+        ("clicks.CSV.xz", "unpack it, or pack it with gzip"),
+        ("pets.tar.bz2", "unpack it, or pack it with gzip"),
+        ("words.txt", "write it as CSV or RecordIO"),
+        ("words", 'say what it is: --data_reader_params "reader_type='),
+    ],
+)
+def test_a_file_of_another_kind_is_refused_with_what_to_do(tmp_path: Path, name: str, remedy: str) -> None:
+    (tmp_path / name).write_bytes(b"BZh91AY&SY")
+    with pytest.raises(DataError, match="is no RecordIO") as caught:
+        open_reader(str(tmp_path / name))
+    assert caught.value.remedy.startswith(remedy)
+
+
 def test_an_address_with_nothing_is_named(tmp_path: Path) -> None:
     with pytest.raises(MissingData, match=f"{tmp_path}/nothing"):
         open_reader(f"{tmp_path}/nothing")

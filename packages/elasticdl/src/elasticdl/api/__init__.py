@@ -27,7 +27,8 @@ those of ElasticDL's `elasticai_api`.
 | new worker        | gets model, optimizer and what the script keeps from the others, and then its first shard        |
 | shards            | each is reported done once, after an update with its records is final                            |
 | records           | if a worker is lost half-way through a shard, all records of the shard are used again            |
-| all workers lost  | the model begins anew, or from the last checkpoint with `--checkpoint_dir`, and so do the shards |
+| all workers lost  | the model begins anew, or from the last checkpoint with `--checkpoint_dir`;                      |
+|                   | shards that this model has not seen are done again                                               |
 | enough            | `controller.stop()` in any worker ends the training of all, and the job succeeds                 |
 
 controller    wraps the script's function; `create_elastic_controller`

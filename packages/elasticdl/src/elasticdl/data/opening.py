@@ -89,6 +89,14 @@ def _detected(uri: str) -> str:
     if begin == _LITTLE or not begin:
         return RECORDIO
     raise DataError(
-        f"{uri}: {first.name} is no RecordIO (it begins with {begin.hex(' ')}), and its name says nothing",
-        f'say what it is: {FLAG} "reader_type=…", one of {", ".join(_READERS)}',
+        f"{uri}: {first.name} is no RecordIO (it begins with {begin.hex(' ')}), and its name is of no other known kind",
+        _remedy(first.name.lower()),
     )
+
+
+def _remedy(name: str) -> str:
+    if name.endswith((".bz2", ".xz")):
+        return "unpack it, or pack it with gzip"
+    if name.endswith(".txt"):
+        return "write it as CSV or RecordIO"
+    return f'say what it is: {FLAG} "reader_type=…", one of {", ".join(_READERS)}'

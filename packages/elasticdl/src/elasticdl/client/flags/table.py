@@ -226,7 +226,13 @@ DEPLOYMENT: Sequence[Flag] = (
         "true",
     ),
     *(
-        Flag(name, FAULTS, "As in ElasticDL: a script of your own is one by --job_command.", values.boolean, BOOLEAN)
+        Flag(
+            name,
+            FAULTS,
+            "Accepted and ignored: --job_command already says that the job runs a script of its own.",
+            values.boolean,
+            BOOLEAN,
+        )
         for name in ("custom_training_loop", "need_elasticdl_job_service")
     ),
     Flag("max_workers", JOB, "Up to how many workers `kubectl scale` may go.", _at_least_one, "NUMBER"),
