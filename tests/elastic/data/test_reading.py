@@ -102,19 +102,24 @@ class Watched:
     """A watch with a clock of its own, which goes on when a process is in the kernel."""
 
     def __init__(self, readings: Readings, *, leaves: bool = False, limit: float = LIMIT) -> None:
-        self.out = io.StringIO()
+        self.out, self.now = io.StringIO(), 1000.0
         self.readings = readings
         self.watch = Watch(readings, Log("a"), limit)
         self.watch.serve(Log("a", stream=self.out), lambda: leaves)
         readings.handle()
 
-    def while_it_waits(self, *at: float) -> None:
-        """Look at these times, from another thread, as soon as a file blocks."""
+    def look_until(self, last: float) -> None:
+        """Look every second from the last look on."""
+        while self.now < last:
+            self.now += 1
+            self.watch.look(self.now)
+
+    def while_it_waits(self, seconds: float) -> None:
+        """Look for so long, from another thread, as soon as a file blocks."""
 
         def look() -> None:
             eventually(lambda: any(waits_for(each.pid) for each in self.readings.now() if each.busy))
-            for each in at:
-                self.watch.look(each)
+            self.look_until(self.now + 1 + seconds)
 
         threading.Thread(target=look, daemon=True).start()
 
@@ -125,12 +130,12 @@ class Watched:
 def test_a_file_that_blocks_is_named_and_ends_the_worker_after_the_limit(loader: Loader, pipe: Path) -> None:
     watched = Watched(loader.readings)
     loader.start(Place(Cursor(), rank=0, size=1, batch_size=10, epochs=1))
-    watched.while_it_waits(1000.0, 1009.0, 1011.0, 1000.0 + LIMIT)
+    watched.while_it_waits(LIMIT)
     with pytest.raises(DataStuck, match=r"^sample 7 of the dataset was not read in 300 s") as raised:
         loader.next()
     assert str(pipe) in str(raised.value)
     late = watched.events()[0]
-    assert (late["event"], late["sample"], late["file"], late["seconds"]) == ("data_late", "7", str(pipe), "11")
+    assert (late["event"], late["sample"], late["file"], late["seconds"]) == ("data_late", "7", str(pipe), "10")
 
 
 @pytest.mark.parametrize("workers", [0, 1])
@@ -138,7 +143,7 @@ def test_a_file_that_blocks_is_left_out_if_bad_samples_are(pipe: Path, workers: 
     loader = Loader(Blocking(pipe), LoaderSettings(seed=0, workers=workers, skips=True), collate=None, device=CPU)
     try:
         loader.start(Place(Cursor(), rank=0, size=1, batch_size=10, epochs=1))
-        Watched(loader.readings).while_it_waits(1000.0, 1000.0 + LIMIT)
+        Watched(loader.readings).while_it_waits(LIMIT)
         with pytest.raises(BadSamples, match="sample 7 of the dataset was not read in 300 s") as raised:
             loader.next()
         loader.start(Place(Cursor(skipped=tuple(raised.value.errors)), rank=0, size=1, batch_size=10, epochs=1))
@@ -150,7 +155,7 @@ def test_a_file_that_blocks_is_left_out_if_bad_samples_are(pipe: Path, workers: 
 def test_a_worker_that_must_leave_waits_for_no_file(loader: Loader) -> None:
     watched = Watched(loader.readings, leaves=True)
     loader.start(Place(Cursor(), rank=0, size=1, batch_size=10, epochs=1))
-    watched.while_it_waits(1000.0, 1002.0)
+    watched.while_it_waits(2)
     with pytest.raises(GroupBroken, match="must leave, and waits for sample 7 of the dataset"):
         loader.next()
     loader.close()
@@ -161,7 +166,7 @@ def test_closing_does_not_wait_for_a_file_that_blocks(pipe: Path, monkeypatch: p
     monkeypatch.setattr("torch.utils.data._utils.MP_STATUS_CHECK_INTERVAL", 2 * PATIENCE_SECONDS)
     loader = Loader(Blocking(pipe), LoaderSettings(seed=0, workers=1), collate=None, device=CPU)
     loader.start(Place(Cursor(), rank=0, size=1, batch_size=10, epochs=1))
-    Watched(loader.readings, leaves=True).while_it_waits(1000.0, 1002.0)
+    Watched(loader.readings, leaves=True).while_it_waits(2)
     with contextlib.suppress(GroupBroken):
         loader.next()
     gc.collect()  # the error's traceback refers to the iterator of the processes, and to itself
@@ -174,30 +179,23 @@ def test_a_read_that_goes_on_is_not_ended() -> None:
     """Only a sample that takes long by itself is; not a batch of many."""
     readings = Readings()
     watched = Watched(readings)
-    for at in range(0, 3000, 200):
+    for at in range(1000, 4000):
         with readings.of(at, DATASET):
-            watched.watch.look(float(at))
+            watched.look_until(at)
     assert not watched.events()
 
 
 def test_an_answer_that_is_lost_ends_the_wait_for_it() -> None:
     readings = Readings(processes=1)
     watched = Watched(readings)
-    ended = threading.Event()
 
     def look() -> None:
-        while not ended.wait(0.05):
-            for at in (1000.0, 1000.0 + LIMIT + 5):
-                watched.watch.look(at)
+        eventually(lambda: readings.now()[0].busy)
+        watched.look_until(1001 + LIMIT + 5)
 
-    thread = threading.Thread(target=look)
-    thread.start()
-    try:
-        with pytest.raises(DataStuck, match="too many open files"), readings.of(0, PROCESSES):
-            threading.Event().wait(PATIENCE_SECONDS)
-    finally:
-        ended.set()
-        thread.join()
+    threading.Thread(target=look, daemon=True).start()
+    with pytest.raises(DataStuck, match="too many open files"), readings.of(0, PROCESSES):
+        threading.Event().wait(PATIENCE_SECONDS)
 
 
 def test_a_read_that_no_signal_interrupts_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,10 +204,9 @@ def test_a_read_that_no_signal_interrupts_ends_the_process(monkeypatch: pytest.M
     signal.signal(reading.SIGNAL, signal.SIG_IGN)
     monkeypatch.setattr(os, "_exit", codes.append)
     with readings.of(7, DATASET):
-        for at in (0.0, LIMIT, LIMIT + 9):
-            watched.watch.look(at)
+        watched.look_until(1001 + LIMIT + 10)
         assert not codes
-        watched.watch.look(LIMIT + 11)
+        watched.look_until(1001 + LIMIT + 11)
     assert codes == [1]
     assert "sample 7 of the dataset" in watched.events()[-1]["reason"]
 
@@ -218,9 +215,24 @@ def test_without_a_limit_a_read_may_take_any_time() -> None:
     readings = Readings()
     watched = Watched(readings, limit=0)
     with readings.of(7, DATASET):
-        for at in (0.0, 1e6):
-            watched.watch.look(at)
+        watched.look_until(1001 + 10 * LIMIT)
     assert [each["event"] for each in watched.events()] == ["data_late"]
+
+
+def test_time_in_which_the_process_was_frozen_is_not_that_of_a_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It also doesn't count as the time after which a process ends that goes on with a read that was ended."""
+    readings, codes = Readings(), list[int]()
+    watched = Watched(readings)
+    monkeypatch.setattr(os, "_exit", codes.append)
+    with readings.of(7, DATASET):
+        watched.look_until(1010)
+        watched.now += 10 * LIMIT
+        watched.look_until(watched.now + LIMIT - 20)
+        signal.signal(reading.SIGNAL, signal.SIG_IGN)
+        watched.look_until(watched.now + 15)
+        watched.now += 10 * LIMIT
+        watched.look_until(watched.now + 1)
+    assert not codes
 
 
 def test_the_file_is_that_which_a_process_opens_or_reads(pipe: Path) -> None:

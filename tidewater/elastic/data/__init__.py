@@ -9,7 +9,7 @@ dataset   the `dataset` sub-command: puts a dataset on the volume once, and veri
 archive   downloads and unpacks an archive of images
 folders   lists the images of each class in a folder
 source    the batch of a request, in the training process or in one that prepares data
-reading   what each process reads now, and an end of a read that does not end by itself
+reading   knows what each process reads now, and ends a read that blocks
 device    batches on the device that computes with them
 sample_errors   errors of a dataset, with the samples that they are about
 """

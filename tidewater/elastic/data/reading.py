@@ -1,4 +1,4 @@
-"""Which sample each process reads, and an end of a read that doesn't end by itself: a file that blocks, a lost answer.
+"""Knows which sample each process reads, and ends a read that blocks: a file system hangs, or an answer was lost.
 
     readings = Readings(processes=4)                # before the processes are forked
     readings.settle(1)                              # in the first of them; the training process is number 0
@@ -11,7 +11,8 @@
 A thread of the training process looks at all of them. It logs what is late, and after the limit it sends a signal to
 the process that reads: there the read fails with DataStuck. The training process gives up its read or wait also when
 the worker must leave. A system call that no signal interrupts, and a library that repeats it, ignore that; a process
-that prepares data is then killed when the loader is closed, and the training process ends at once.
+that prepares data is then killed when the loader is closed, and the training process ends at once. Time in which the
+process was frozen doesn't count.
 """
 
 from __future__ import annotations
@@ -39,6 +40,9 @@ _SIZE, _WORDS = 1024, 8
 _PID, _COUNT, _BUSY, _SAMPLE, _KIND, _DOOMED, _LEAVES, _LENGTH = range(_WORDS)
 _TEXT = 8 * _WORDS
 _LOOK_SECONDS = 1.0
+_MOST_SECONDS = 2 * _LOOK_SECONDS
+"""What counts of the time between two looks. If more has passed, the process was frozen (SIGSTOP, a frozen cgroup or
+virtual machine), and so were the reads."""
 _LATE_SECONDS = 10.0
 _REACT_SECONDS = 5.0
 """Time for a process to hand on that its read was ended, and for the training process to end."""
@@ -141,6 +145,8 @@ class Watch:
     def __init__(self, readings: Readings, log: Log, limit_seconds: float) -> None:
         """Watch without an end if ``limit_seconds`` is 0."""
         self._readings, self._limit = readings, limit_seconds
+        self._looked = self._clock = 0.0
+        """The time of the last look, and the seconds that count until then."""
         self._since: dict[int, tuple[int, float]] = {}
         self._late: dict[int, Lasting] = {}
         self._doomed = (0, 0.0)
@@ -165,6 +171,8 @@ class Watch:
 
     def look(self, now: float) -> None:
         """Log what is late at that monotonic time, and end what has reached its limit."""
+        self._clock += min(now - self._looked, _MOST_SECONDS)
+        self._looked, now = now, self._clock
         seen = self._readings.now()
         for number, reading in enumerate(seen):
             if self._since.get(number, (0, 0.0))[0] != reading.count:
