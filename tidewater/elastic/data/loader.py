@@ -39,7 +39,7 @@ from tidewater.elastic.data.reading import PROCESSES, Readings
 from tidewater.elastic.data.sampler import Cursor, Step, plan
 from tidewater.elastic.data.seeds import generators_kept
 from tidewater.elastic.data.source import CLOSED, HELD, IDLE, Answer, Collate, Request, Source, settle
-from tidewater.elastic.errors import BadSamples, ConfigError, GroupBroken, TrainerError
+from tidewater.elastic.errors import BadSamples, ConfigError, TrainerError
 
 Samples = TypeVar("Samples", tuple[int, ...], range)
 
@@ -236,8 +236,6 @@ class Loader:
             try:
                 found.append(Micro(self._batch(request), request.weight, len(request.samples)))
             except BadSamples as error:
-                if not request.weight:  # the sample belongs to another rank, which reports it
-                    raise GroupBroken(str(error)) from error
                 bad |= error.errors
         if bad:
             raise BadSamples(bad)
