@@ -12,6 +12,7 @@ from torch.utils.data import Dataset
 from tidewater.elastic.data.loader import Loader, LoaderSettings, Place
 from tidewater.elastic.data.sampler import Cursor, plan, without
 from tidewater.elastic.errors import BadSamples, ConfigError, GroupBroken
+from tidewater.elastic.training import Stop
 
 TOTAL = 53
 CPU = torch.device("cpu")
@@ -57,15 +58,42 @@ def test_samples_that_cannot_be_read_are_left_out_if_they_are_to_be_skipped(work
         loader.close()
 
 
-def test_a_lack_of_files_or_memory_is_not_the_fault_of_a_sample() -> None:
-    for error in (OSError(24, "Too many open files"), MemoryError(), GroupBroken("it must leave")):
-        loader = Loader(
-            Damaged(dict.fromkeys(range(TOTAL), error)), LoaderSettings(3, skips=True), collate=None, device=CPU
-        )
-        loader.start(Place(Cursor(), rank=0, size=1, batch_size=TOTAL, epochs=4))
-        with pytest.raises(type(error)) as raised:
-            loader.next()
-        assert raised.value is error
+def raised_from(cause: Exception, *, explicit: bool) -> Exception:
+    """Return an error as a decoder of images raises it when it can't open a file."""
+    try:
+        try:
+            raise cause
+        except type(cause):
+            raise ValueError("cannot identify image file") from (cause if explicit else None)
+    except ValueError as error:
+        return error
+
+
+MANY_FILES = OSError(24, "Too many open files")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        pytest.param(MANY_FILES, id="files"),
+        pytest.param(raised_from(MANY_FILES, explicit=True), id="files-as-a-cause"),
+        pytest.param(raised_from(MANY_FILES, explicit=False), id="files-as-a-hidden-context"),
+        pytest.param(MemoryError(), id="memory"),
+        pytest.param(RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"), id="torch-memory"),
+        pytest.param(torch.OutOfMemoryError("CUDA out of memory"), id="gpu-memory"),
+        pytest.param(torch.AcceleratorError("device-side assert"), id="gpu"),
+        pytest.param(GroupBroken("it must leave"), id="leaving"),
+        pytest.param(Stop("enough"), id="stop"),
+    ],
+)
+def test_an_error_of_the_machine_or_of_the_job_is_not_the_fault_of_a_sample(error: Exception) -> None:
+    loader = Loader(
+        Damaged(dict.fromkeys(range(TOTAL), error)), LoaderSettings(3, skips=True), collate=None, device=CPU
+    )
+    loader.start(Place(Cursor(), rank=0, size=1, batch_size=TOTAL, epochs=4))
+    with pytest.raises(type(error)) as raised:
+        loader.next()
+    assert raised.value is error
 
 
 def test_a_rank_without_samples_reports_the_one_that_it_cannot_read_in_their_place() -> None:

@@ -289,3 +289,21 @@ def test_an_object_that_cannot_take_its_state_from_a_checkpoint_ends_the_worker_
     late.load_state_dict = lambda state: state["gone"]  # type: ignore[method-assign]
     with pytest.raises(ConfigError, match=r"of the training's stateful\['late'\] raises KeyError: 'gone'"):
         restore(fresh(late=late), checkpoints, 6, quiet)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        pytest.param(torch.AcceleratorError("device-side assert"), id="gpu"),
+        pytest.param(RuntimeError("DefaultCPUAllocator: can't allocate memory"), id="memory"),
+    ],
+)
+def test_an_error_of_the_machine_is_not_taken_for_one_of_an_object_that_takes_its_state(error: Exception) -> None:
+    def fail(state: dict[str, Any]) -> None:
+        raise error
+
+    late, state = Late(), trained_to(90, 5, late=Late()).tree()
+    late.load_state_dict = fail  # type: ignore[method-assign]
+    with pytest.raises(type(error)) as raised:
+        fresh(late=late).load(state)
+    assert raised.value is error

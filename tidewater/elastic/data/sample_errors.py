@@ -7,12 +7,11 @@ with naming((17,)):
 from __future__ import annotations
 
 import contextlib
-import errno
 from collections.abc import Iterator, Sequence
 
 from tidewater.elastic.errors import ConfigError, GroupBroken
-
-_OF_THE_MACHINE = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC)
+from tidewater.elastic.machine_errors import chain, is_of_the_machine
+from tidewater.elastic.training import Stop
 
 
 @contextlib.contextmanager
@@ -29,6 +28,6 @@ def naming(samples: Sequence[int], data: str = "dataset") -> Iterator[None]:
 
 
 def is_of_the_sample(error: Exception) -> bool:
-    """Return whether the sample may be at fault, and neither this machine nor a change of the membership."""
-    of_the_machine = isinstance(error, OSError) and error.errno in _OF_THE_MACHINE
-    return not (of_the_machine or isinstance(error, MemoryError | GroupBroken))
+    """Return whether the sample may be at fault: not this machine, a change of the membership or the script's Stop."""
+    of_the_job = any(isinstance(each, GroupBroken | Stop) for each in chain(error))
+    return not (of_the_job or is_of_the_machine(error))

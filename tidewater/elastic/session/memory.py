@@ -18,15 +18,8 @@ import torch
 
 from tidewater.elastic.errors import ConfigError, OutOfMemory
 from tidewater.elastic.group.group import Group
+from tidewater.elastic.machine_errors import ran_out_of_memory
 from tidewater.elastic.session.state import State
-
-_TEXTS = ("DefaultCPUAllocator: can't allocate memory", "CUBLAS_STATUS_ALLOC_FAILED")
-"""Of torch's errors that have no type of their own: c10/core/impl/alloc_cpu.cpp, aten/src/ATen/cuda/Exceptions.h."""
-
-
-def ran_out(error: BaseException) -> bool:
-    """Return whether the error says that memory could not be allocated."""
-    return isinstance(error, torch.OutOfMemoryError) or any(text in str(error) for text in _TEXTS)
 
 
 @contextmanager
@@ -40,7 +33,7 @@ def enough_memory(
     try:
         yield
     except RuntimeError as error:
-        if not ran_out(error):
+        if not ran_out_of_memory(error):
             raise
         brief = str(error).splitlines()[0]
         # The frames of the error refer to the activations.
@@ -67,7 +60,7 @@ def enough_for_the_optimizer() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        if not ran_out(error):
+        if not ran_out_of_memory(error):
             raise
         raise ConfigError(
             "the optimizer's step does not fit in the memory of this worker: take an optimizer with less state "

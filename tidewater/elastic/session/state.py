@@ -33,6 +33,7 @@ from tidewater.elastic.checkpoint.manifest import Score
 from tidewater.elastic.compiled import plain
 from tidewater.elastic.data.sampler import Cursor
 from tidewater.elastic.errors import ConfigError, Diverged, RecordError
+from tidewater.elastic.machine_errors import is_of_the_machine
 from tidewater.elastic.method.modules import Attributes, evaluating
 from tidewater.elastic.method.optimizers import Optimizers
 from tidewater.elastic.training import AnyTraining, Report, Training
@@ -333,9 +334,9 @@ def _asked(what: str, do: Callable[..., Any], *given: Any) -> Any:
     """Call a method of the script's. Its error becomes a ConfigError: all workers that have this state would get it."""
     try:
         return do(*given)
-    except (torch.AcceleratorError, torch.OutOfMemoryError, MemoryError):  # this machine's, not the script's
-        raise
     except Exception as error:
+        if is_of_the_machine(error):
+            raise
         name = getattr(do, "__name__", "its method")
         raise ConfigError(f"{name}() of the training's {what} raises {type(error).__name__}: {error}") from error
 
