@@ -121,7 +121,8 @@ class _Script:
         device = torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
         training = self._training = self.hooked(config, device)
         check(training, config)
-        settings = LoaderSettings(config.seed, config.data_workers, config.prefetch, config.bad_samples == "skip")
+        most = config.max_bad_samples if config.bad_samples == "skip" else 0
+        settings = LoaderSettings(config.seed, config.data_workers, config.prefetch, most)
         # Before all threads and sockets, because it forks the processes that prepare data.
         self._loader = open_loader(training, settings, device)
         self._watch = Watch(self._loader.readings, Log(config.worker), config.data_timeout_seconds)

@@ -22,12 +22,13 @@ class Damaged(Dataset[Any]):
     """Each sample is its index, or raises an error."""
 
     def __init__(self, errors: Mapping[int, Exception]) -> None:
-        self._errors = errors
+        self._errors, self.reads = errors, 0
 
     def __len__(self) -> int:
         return TOTAL
 
     def __getitem__(self, index: int) -> int:
+        self.reads += 1
         if index in self._errors:
             raise self._errors[index]
         return index
@@ -37,7 +38,9 @@ class Damaged(Dataset[Any]):
 def test_samples_that_cannot_be_read_are_left_out_if_they_are_to_be_skipped(workers: int) -> None:
     errors = {7: KeyError("boxes"), 9: ConfigError("9.png is damaged"), 30: ValueError("no label")}
     damaged = Damaged(errors)
-    loader = Loader(damaged, LoaderSettings(3, workers, skips=True), collate=None, device=CPU, validation=damaged)
+    loader = Loader(
+        damaged, LoaderSettings(3, workers, max_bad_samples=5), collate=None, device=CPU, validation=damaged
+    )
     try:
         loader.start(Place(Cursor(), rank=0, size=1, batch_size=TOTAL, epochs=4, micro_batch=10))
         with pytest.raises(BadSamples) as raised:
@@ -50,12 +53,19 @@ def test_samples_that_cannot_be_read_are_left_out_if_they_are_to_be_skipped(work
         place = without(Cursor(), raised.value.errors, total=TOTAL, seed=3)
         loader.start(Place(place, rank=0, size=1, batch_size=TOTAL, epochs=4))
         assert sorted(loader.next().micro[0].batch.tolist()) == sorted(set(range(TOTAL)) - set(errors))
-        assert loader.batch((6, 7, 8), 0).tolist() == [6, 8, 10]
-        assert loader.batch((30,), 0).tolist() == [31]
+        assert loader.first_readable(9).tolist() == [0, 1, 2, 3, 4, 5, 6, 8, 10]
         with pytest.raises((KeyError, ConfigError)):
             list(loader.validation([(7,)]))
     finally:
         loader.close()
+
+
+def test_a_warm_up_without_data_ends_after_as_many_samples_as_may_be_bad() -> None:
+    nothing = Damaged(dict.fromkeys(range(TOTAL), FileNotFoundError(2, "No such file or directory", "/data")))
+    loader = Loader(nothing, LoaderSettings(3, max_bad_samples=5), collate=None, device=CPU)
+    with pytest.raises(ConfigError, match=r"6 of 53 samples can't be read, and --max-bad-samples is 5: sample 4 of"):
+        loader.first_readable(2)
+    assert nothing.reads == 6
 
 
 def raised_from(cause: Exception, *, explicit: bool) -> Exception:
@@ -88,7 +98,7 @@ MANY_FILES = OSError(24, "Too many open files")
 )
 def test_an_error_of_the_machine_or_of_the_job_is_not_the_fault_of_a_sample(error: Exception) -> None:
     loader = Loader(
-        Damaged(dict.fromkeys(range(TOTAL), error)), LoaderSettings(3, skips=True), collate=None, device=CPU
+        Damaged(dict.fromkeys(range(TOTAL), error)), LoaderSettings(3, max_bad_samples=5), collate=None, device=CPU
     )
     loader.start(Place(Cursor(), rank=0, size=1, batch_size=TOTAL, epochs=4))
     with pytest.raises(type(error)) as raised:
@@ -99,7 +109,7 @@ def test_an_error_of_the_machine_or_of_the_job_is_not_the_fault_of_a_sample(erro
 def test_a_rank_without_samples_reports_the_one_that_it_cannot_read_in_their_place() -> None:
     """It may be the only one that can't read it, and would give up the same step in every generation."""
     first = plan(Cursor(), total=TOTAL, batch_size=1, seed=3).samples[0]
-    loader = Loader(Damaged({first: KeyError()}), LoaderSettings(3, skips=True), collate=None, device=CPU)
+    loader = Loader(Damaged({first: KeyError()}), LoaderSettings(3, max_bad_samples=5), collate=None, device=CPU)
     loader.start(Place(Cursor(), rank=1, size=2, batch_size=1, epochs=4))
     with pytest.raises(BadSamples) as raised:
         loader.next()

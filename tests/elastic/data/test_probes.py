@@ -150,11 +150,11 @@ def test_what_contains_itself_and_what_is_huge_ends() -> None:
     assert time.monotonic() - began < 2
 
 
-def found(dataset: Any, seed: int = 0, validation: Any = None) -> Evidence:
+def found(dataset: Any, seed: int = 0, validation: Any = None, max_bad_samples: int = 0) -> Evidence:
     """Return what one worker finds."""
     nothing: Any = None
     training = Training(nothing, nothing, dataset, nothing, validation=validation)
-    opened = open_loader(training, LoaderSettings(seed), torch.device("cpu"))
+    opened = open_loader(training, LoaderSettings(seed, max_bad_samples=max_bad_samples), torch.device("cpu"))
     try:
         return Evidence(samples=probes(training, opened, seed))
     finally:
@@ -260,6 +260,22 @@ def test_a_sample_that_cannot_be_read_is_left_to_training() -> None:
             raise OSError("the volume is away")
 
     assert found(Spoilt(own=False)).samples == {}
+
+
+def test_a_sample_that_is_left_out_is_not_compared_as_the_next_one() -> None:
+    good = found(range(TOTAL))
+    spoilt = int(next(iter(good.samples)).split()[1])
+
+    class Spoilt(Dataset[int]):
+        def __len__(self) -> int:
+            return TOTAL
+
+        def __getitem__(self, index: int) -> int:
+            if index == spoilt:
+                raise OSError("damaged")
+            return index
+
+    assert contradiction(good, found(Spoilt(), max_bad_samples=9)) is None
 
 
 def test_a_stream_is_compared_by_its_beginning() -> None:

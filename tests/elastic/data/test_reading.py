@@ -140,7 +140,9 @@ def test_a_file_that_blocks_is_named_and_ends_the_worker_after_the_limit(loader:
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_file_that_blocks_is_left_out_if_bad_samples_are(pipe: Path, workers: int) -> None:
-    loader = Loader(Blocking(pipe), LoaderSettings(seed=0, workers=workers, skips=True), collate=None, device=CPU)
+    loader = Loader(
+        Blocking(pipe), LoaderSettings(seed=0, workers=workers, max_bad_samples=1), collate=None, device=CPU
+    )
     try:
         loader.start(Place(Cursor(), rank=0, size=1, batch_size=10, epochs=1))
         Watched(loader.readings).while_it_waits(LIMIT)

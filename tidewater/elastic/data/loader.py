@@ -58,8 +58,9 @@ class LoaderSettings:
     """Number of processes that prepare batches; 0: the training process does it."""
     prefetch: int = 2
     """Number of batches that each of them prepares in advance."""
-    skips: bool = False
-    """Whether samples of the dataset that can't be read are left out: then ``next`` raises BadSamples."""
+    max_bad_samples: int = 0
+    """Number of samples of the dataset that may be left out since they can't be read: for each ``next`` and ``batch``
+    raise BadSamples. 0: none, and the dataset's own error is raised."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +124,7 @@ class Loader:
             collate or default_collate,
             self._current,
             self.readings,
-            skips=settings.skips,
+            skips=settings.max_bad_samples > 0,
         )
         self._place = Place(Cursor(), rank=0, size=1, batch_size=1, epochs=0)
         self._steps: Iterator[tuple[Step, tuple[Request, ...]]] = iter(())
@@ -165,18 +166,25 @@ class Loader:
             self._drawn = self._draw()
 
     def batch(self, samples: Sequence[int], epoch: int, *, validation: bool = False) -> Any:
-        """Return a batch, prepared by this process, for a warm-up. Later samples replace those that are left out."""
+        """Return a batch that this process prepares."""
+        return self._prepare_here(Request(self._current[0], epoch, tuple(samples), 1.0, validation))
+
+    def first_readable(self, count: int) -> Any:
+        """Return a batch of the first samples, for a warm-up. Later samples replace those that are left out.
+
+        Raise ConfigError if more are to be left out than may be, or no sample is left.
+        """
+        samples, bad, most = list(range(count)), set[int](), self._settings.max_bad_samples
         while True:
             try:
-                return self._prepare_here(Request(self._current[0], epoch, tuple(samples), 1.0, validation))
+                return self.batch(samples, 0)
             except BadSamples as error:
-                later = range(max(samples) + 1, self._total)
-                samples = [
-                    *(sample for sample in samples if sample not in error.errors),
-                    *itertools.islice(later, len(error.errors)),
-                ]
-                if not samples:
-                    raise ConfigError(f"no sample can be read: {error}") from error
+                bad |= error.errors.keys()
+                samples = list(itertools.islice((each for each in range(self._total) if each not in bad), count))
+                if len(bad) > most or not samples:
+                    raise ConfigError(
+                        f"{len(bad)} of {self._total} samples can't be read, and --max-bad-samples is {most}: {error}"
+                    ) from error
 
     def validation(self, parts: Iterable[Sequence[int]]) -> Iterator[Any]:
         """Yield these samples of the validation data, each part as a batch.
