@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidewater.elastic.data import sampler
-from tidewater.elastic.data.sampler import MOST_IN_TABLE, NETWORK, Cursor, plan, scattered, without
+from tidewater.elastic.data.sampler import MOST_IN_TABLE, Cursor, plan, scattered, without
 
 ORDER = (4, 2, 1, 7, 5, 6, 0, 3)
 SCATTERED = (1, 3, 7, 0, 5, 4, 6, 2)
@@ -155,7 +155,7 @@ def test_the_order_without_a_table_is_the_same_in_every_version() -> None:
 
 @pytest.mark.parametrize("offset", [0, 2**21])
 def test_a_step_of_a_large_dataset_needs_no_table(offset: int) -> None:
-    beginning = Cursor(0, offset, order=NETWORK)
+    beginning = Cursor(0, offset)
     tracemalloc.start()
     try:
         step = plan(beginning, total=MOST_IN_TABLE + 1, batch_size=256, seed=0)
@@ -163,21 +163,7 @@ def test_a_step_of_a_large_dataset_needs_no_table(offset: int) -> None:
     finally:
         tracemalloc.stop()
     assert len(set(step.samples)) == 256
-    assert step.after == Cursor(0, offset + 256, order=NETWORK)
-
-
-def test_an_epoch_ends_in_the_order_in_which_it_began(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A checkpoint of a version that had only the table doesn't say which order it has."""
-    total = 100
-    begun = plan(Cursor(), total=total, batch_size=40, seed=0)
-    monkeypatch.setattr(sampler, "MOST_IN_TABLE", total - 1)
-    rest = plan(Cursor(0, 40, None), total=total, batch_size=60, seed=0)
-    assert sorted(begun.samples + rest.samples) == list(range(total))
-    first = plan(rest.after, total=total, batch_size=40, seed=0)
-    assert first.samples == tuple(scattered(np.arange(40), total, seed=0, epoch=1).tolist())
-    monkeypatch.setattr(sampler, "MOST_IN_TABLE", total)
-    last = plan(first.after, total=total, batch_size=60, seed=0)
-    assert sorted(first.samples + last.samples) == list(range(total))
+    assert step.after == Cursor(0, offset + 256)
 
 
 def spread(counts: npt.NDArray[np.float64], expected: npt.NDArray[np.float64]) -> float:

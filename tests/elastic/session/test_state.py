@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.utils.data import TensorDataset
 
-from tidewater.elastic.data.sampler import NETWORK, TABLE, Cursor
+from tidewater.elastic.data.sampler import Cursor
 from tidewater.elastic.errors import ConfigError, Diverged, RecordError
 from tidewater.elastic.session.state import Position, State, kind_of, made_in, refuse_divergence
 from tidewater.elastic.training import Training
@@ -72,20 +72,12 @@ def test_loading_a_tree_makes_another_process_equal_bit_for_bit() -> None:
     )
 
 
-def test_a_place_that_an_earlier_version_has_saved_has_the_order_that_it_had() -> None:
-    tree = trained()[0].tree()
-    tree["cursor"] = tree["cursor"][:3]
-    target, _ = made()
-    target.load(tree)
-    assert target.cursor.order == TABLE
-
-
 def test_the_place_in_the_data_is_part_of_the_state() -> None:
     source, _ = trained()
-    source.advance(Cursor(1, 8, {"next": 8, "order": torch.arange(3)}, order=NETWORK, skipped=(3, 17)), 3)
+    source.advance(Cursor(1, 8, {"next": 8, "order": torch.arange(3)}, skipped=(3, 17)), 3)
     target, _ = made()
     target.load(copy.deepcopy(source.tree()))
-    assert target.cursor == Cursor(1, 8, order=NETWORK, skipped=(3, 17))
+    assert target.cursor == Cursor(1, 8, skipped=(3, 17))
     assert target.cursor.stream["next"] == 8
     assert target.digest() == source.digest()
     target.cursor.stream["order"][0] += 1

@@ -12,8 +12,7 @@ with them, and nothing is padded. The cursor is part of the training state and m
 The order of up to ``MOST_IN_TABLE`` samples is a table. To make one of 50 million takes seconds, during which no other
 thread of the process runs, and the worker counts as lost. So the order of more samples is a function of the position: a
 Feistel network permutes the numbers of so many bits, and numbers beyond the last sample are permuted again until they
-are samples (cycle walking: https://doi.org/10.1007/3-540-45760-7_9). An epoch ends in the order in which it began, also
-if it was begun by a version that had only the table.
+are samples (cycle walking: https://doi.org/10.1007/3-540-45760-7_9).
 """
 
 from __future__ import annotations
@@ -28,7 +27,6 @@ import numpy as np
 import numpy.typing as npt
 
 MOST_IN_TABLE = 1 << 22
-TABLE, NETWORK = "table", "network"
 _ROUNDS = 8
 _BLOCK = 1 << 13
 _ONE = np.uint64(1)
@@ -44,14 +42,12 @@ class Cursor:
     offset: int = 0
     stream: Any = field(default=None, compare=False)
     """If the dataset is a stream: its state there; None at the beginning of a pass. See ``stream``."""
-    order: str = TABLE
-    """How the order of this epoch is made; at its beginning that is still to be chosen."""
     skipped: tuple[int, ...] = ()
     """Samples that could not be read, in ascending order. No step after this place has them."""
 
     def values(self) -> list[Any]:
-        """Return the fields, for ``Cursor(*values)``. Earlier versions have stored the first three only."""
-        return [self.epoch, self.offset, self.stream, self.order, self.skipped]
+        """Return the fields, for ``Cursor(*values)``."""
+        return [self.epoch, self.offset, self.stream, self.skipped]
 
 
 @dataclass(frozen=True)
@@ -68,14 +64,13 @@ class Step:
 
 def plan(cursor: Cursor, *, total: int, batch_size: int, seed: int) -> Step:
     """Return the step that starts at ``cursor`` in a dataset of ``total`` samples."""
-    order = cursor.order if cursor.offset else (TABLE if total <= MOST_IN_TABLE else NETWORK)
-    begun, skipped = replace(cursor, order=order), frozenset(cursor.skipped)
+    skipped = frozenset(cursor.skipped)
     samples: list[int] = []
     end = cursor.offset
     while not samples and end < total:  # all samples at the positions of a step may be left out
         begin, end = end, min(end + batch_size, total)
-        samples = [sample for sample in _ordered(begun, begin, end, total, seed) if sample not in skipped]
-    return Step(tuple(samples), without(replace(begun, offset=end), skipped, total=total, seed=seed))
+        samples = [sample for sample in _ordered(cursor.epoch, begin, end, total, seed) if sample not in skipped]
+    return Step(tuple(samples), without(replace(cursor, offset=end), skipped, total=total, seed=seed))
 
 
 def without(cursor: Cursor, samples: Collection[int], *, total: int, seed: int) -> Cursor:
@@ -84,19 +79,19 @@ def without(cursor: Cursor, samples: Collection[int], *, total: int, seed: int) 
     Positions in an epoch stay what they are, so the samples that were used before the place are the same.
     """
     skipped = tuple(sorted(samples))
-    over = total - cursor.offset <= len(skipped) and set(_ordered(cursor, cursor.offset, total, total, seed)) <= set(
-        skipped
-    )
+    over = total - cursor.offset <= len(skipped) and set(
+        _ordered(cursor.epoch, cursor.offset, total, total, seed)
+    ) <= set(skipped)
     return Cursor(cursor.epoch + 1, skipped=skipped) if over else replace(cursor, skipped=skipped)
 
 
-def _ordered(cursor: Cursor, begin: int, end: int, total: int, seed: int) -> list[int]:
-    """Return the samples at these positions of the cursor's epoch."""
-    if cursor.order == TABLE:
-        chosen: list[int] = _permutation(total, seed, cursor.epoch)[begin:end].tolist()
+def _ordered(epoch: int, begin: int, end: int, total: int, seed: int) -> list[int]:
+    """Return the samples at these positions of the epoch."""
+    if total <= MOST_IN_TABLE:
+        chosen: list[int] = _permutation(total, seed, epoch)[begin:end].tolist()
         return chosen
     first = begin // _BLOCK
-    blocks = [_block(number, total, seed, cursor.epoch) for number in range(first, -(-end // _BLOCK))]
+    blocks = [_block(number, total, seed, epoch) for number in range(first, -(-end // _BLOCK))]
     return np.concatenate(blocks)[begin - first * _BLOCK : end - first * _BLOCK].tolist() if blocks else []
 
 

@@ -39,7 +39,7 @@ from tidewater.elastic.method.optimizers import Optimizers
 from tidewater.elastic.training import AnyTraining, Report, Training
 from tidewater.elastic.tree import split
 
-_VERSION = 6
+_VERSION = 7
 _OWN = ("rank", "samples")
 """What a report says about one worker; the rest is the same for all."""
 _NOT_DIGESTED = ("pending", "applied_in", "history", "micro_batch")
