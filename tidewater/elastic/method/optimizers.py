@@ -162,7 +162,7 @@ class Optimizers:
     def _keep(
         self, optimizer: Optimizer, groups: list[Tree], stored: Sequence[Tree], script_lr: Sequence[float]
     ) -> None:
-        """Change the script's parameter groups to what they are on resume, after a script with those learning rates."""
+        """Copy counters from the stored groups, and the learning rate if the script's is unchanged and unscheduled."""
         scheduled = any(scheduler.optimizer is optimizer for scheduler in self._stepped)
         for own, theirs, lr in zip(groups, stored, script_lr, strict=True):
             kept = {name for name in theirs if _is_counted(optimizer, name, own)}
