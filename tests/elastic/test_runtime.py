@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from torch.utils.data import Subset, TensorDataset
 from tidewater.contract import env
 from tidewater.elastic.config import Config
 from tidewater.elastic.data.seeds import generators_kept
-from tidewater.elastic.runtime import _Script
+from tidewater.elastic.runtime import _alike, _Script
 from tidewater.elastic.session.assembly import Content
 from tidewater.elastic.training import Report, Training
 
@@ -65,6 +66,20 @@ def test_workers_with_one_seed_build_the_same_and_with_another_one_not() -> None
     assert (one.samples, one.alike) == (other.samples, other.alike)
     assert torch.equal(one.training.model.weight, other.training.model.weight)  # type: ignore[arg-type]
     assert prepared(4).samples != one.samples
+
+
+@pytest.mark.parametrize("flag", ["--evaluate-every", "--epochs", "--compare-every", "--max-bad-samples"])
+def test_a_flag_that_decides_what_the_workers_do_together_must_be_equal(flag: str) -> None:
+    one, other = (
+        _alike(config, build(config)) for config in (Config.parse([flag, value], ENVIRON) for value in ("3", "4"))
+    )
+    assert (one[flag], other[flag]) == ("3", "4")
+
+
+def test_which_score_is_the_best_must_be_equal() -> None:
+    config = Config.parse([], ENVIRON)
+    lowest, highest = (_alike(config, replace(build(config), keep_best=mode)) for mode in ("min", "max"))
+    assert {name for name, value in lowest.items() if value != highest[name]} == {"keep_best"}
 
 
 def test_data_that_say_what_they_are_are_compared_by_that_and_their_samples_are_not(

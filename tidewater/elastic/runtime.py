@@ -201,7 +201,7 @@ def _alike(config: Config, training: Training) -> Mapping[str, Value]:
     """Return what must be equal in all workers that train together, in addition to model and code."""
     names = (
         *("epochs", "max_steps", "batch_size", "batch_policy", "micro_batch", "seed", "amp", "fresh_optimizer"),
-        *("compare_every", "on_drift", "bad_samples", "max_bad_samples"),
+        *("evaluate_every", "compare_every", "on_drift", "bad_samples", "max_bad_samples"),
     )
     common = {name: getattr(config, name) for name in names}
     said = {f"--{name.replace('_', '-')}": str(value) for name, value in [*common.items(), *vars(config.user).items()]}
@@ -210,6 +210,7 @@ def _alike(config: Config, training: Training) -> Mapping[str, Value]:
         "the validation data": None if training.validation is None else _data_digest(training.validation),
         "the optimizer": _classes(training.optimizer),
         "the scheduler": _classes(training.scheduler),
+        "keep_best": training.keep_best,
         **said,
         "the script": _script_digest(),
     }

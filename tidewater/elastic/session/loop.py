@@ -26,7 +26,6 @@ from tidewater.elastic.session.session import Meeting, Session, Share
 from tidewater.elastic.session.state import State, refuse_divergence
 from tidewater.elastic.session.step import Outcome
 from tidewater.elastic.session.worker import Material, save
-from tidewater.elastic.training import ignore
 
 
 class Loop:
@@ -200,10 +199,12 @@ class Loop:
             save(worker, if_best=True)
 
     def _agree_to_stop(self) -> None:
-        """End training if ``on_evaluation`` has asked for it on any rank. Collective. Raise GroupBroken."""
-        if self._material.training.on_evaluation is not ignore:
-            rows = self._session.exchange([float(bool(self._material.requests.stop))])
-            self._state.stopped = any(stops for (stops,) in rows)
+        """End training if a hook has asked for it on any rank. Collective. Raise GroupBroken.
+
+        Also without hooks on this rank: a script may have given them to another one.
+        """
+        rows = self._session.exchange([float(bool(self._material.requests.stop))])
+        self._state.stopped = any(stops for (stops,) in rows)
 
     def _say_why(self) -> None:
         """Log, once, that training ends early."""

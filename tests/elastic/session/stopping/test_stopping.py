@@ -84,6 +84,17 @@ def test_after_an_evaluation_no_further_step_is_made(folder: Path, asking: tuple
     assert [(each.step, each.epoch) for each in (first, *rest)] == [(3, 1), (6, 2)]
 
 
+def test_a_hook_that_one_worker_alone_has_stops_all(folder: Path) -> None:
+    def stop(evaluated: Evaluated) -> None:
+        raise Stop("good enough")
+
+    made = trained(
+        lambda rank: {**SCORED, **({"on_evaluation": stop} if rank else {})}, folder, "--evaluate-every", "1"
+    )
+    ((step, _),) = ends(made)
+    assert step == EPOCH
+
+
 def test_a_training_that_is_not_stopped_makes_all_its_steps(folder: Path) -> None:
     made = trained(lambda rank: {"on_step": lambda report: None}, folder)
     ((step, _),) = ends(made)
