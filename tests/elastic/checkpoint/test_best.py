@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
 import torch
 from torch.distributed.checkpoint.state_dict_loader import load
 
-from tests.elastic.checkpoint.conftest import LINE, Told, at, small
+from tests.elastic.checkpoint.conftest import LINE, Slow, Told, at, loaded, same, small
 from tidewater.elastic.checkpoint import Checkpoints
 from tidewater.elastic.checkpoint.lineage import Segment
 from tidewater.elastic.checkpoint.manifest import Manifest, Score
+from tidewater.elastic.checkpoint.places import Stored
+
+
+class Coarse(Slow):
+    """A place with a clock of whole seconds, as S3's, in which a test takes no time."""
+
+    def stored(self) -> list[Stored]:
+        return [replace(each, written=0.0) for each in super().stored()]
 
 
 def names(folder: Path) -> list[str]:
@@ -58,6 +68,63 @@ def test_a_better_one_takes_the_place_of_the_best(checkpoints: Checkpoints, fold
         evaluated(checkpoints, step, value)
     assert steps(folder) == [2, 3, 4]
     assert [each["score"] for each in told.of("checkpoint_saved")] == [0.5, 0.6, 0.7, 0.8]
+
+
+def test_a_best_state_waits_for_the_checkpoint_in_progress_and_the_caller_does_not(folder: Path, told: Told) -> None:
+    place = Slow(folder)
+    checkpoints = Checkpoints([place], keep=2, log=told.log)
+    assert checkpoints.save(at(1), small(1))
+    state = small(2)
+    assert checkpoints.save(at(2), state, score=Score(0.5, "max"), if_best=True)
+    state["model"]["weight"].zero_()
+    assert checkpoints.save(at(3), small(3), score=Score(0.7, "max"), if_best=True), "it is better than what waits"
+    assert checkpoints.has_better(Score(0.6, "max"))
+    assert not checkpoints.save(at(4), small(4))
+    assert not checkpoints.flush(deadline=0.0)
+    place.go.set()
+    assert checkpoints.flush()
+    assert steps(folder) == [1, 3]
+    assert checkpoints.whole(at(3))
+    assert same(loaded(checkpoints).tree, small(3))
+
+
+def test_a_best_state_that_still_waits_when_the_worker_ends_is_reported(folder: Path, told: Told) -> None:
+    place = Slow(folder)
+    checkpoints = Checkpoints([place], keep=2, log=told.log)
+    checkpoints.save(at(1), small(1))
+    checkpoints.save(at(2), small(2), score=Score(0.5, "max"), if_best=True)
+    checkpoints.close(deadline=0.0)
+    assert told.steps("checkpoint_failed") == [1, 2]
+    place.go.set()
+    assert checkpoints.flush()
+
+
+@pytest.mark.parametrize("finished", [False, True], ids=["in-progress", "written"])
+def test_a_checkpoint_of_the_evaluated_state_gets_the_score(finished: bool, folder: Path, told: Told) -> None:
+    place = Coarse(folder)
+    checkpoints = Checkpoints([place], keep=2, log=told.log)
+    assert checkpoints.save(at(1), small(1))
+    if finished:
+        place.go.set()
+        assert checkpoints.flush()
+    assert checkpoints.save(at(1), small(1), score=Score(0.5, "max"), if_best=True)
+    place.go.set()
+    assert checkpoints.flush()
+    assert [Manifest.of(folder / name).score for name in names(folder)] == [Score(0.5, "max")]
+    assert checkpoints.whole(at(1))
+    assert same(loaded(checkpoints).tree, small(1))
+    for step in (2, 3, 4):
+        checkpoints.save(at(step), small(step), wait=True)
+    assert steps(folder) == [1, 3, 4]
+
+
+def test_what_every_place_has_better_is_known(tmp_path: Path, open_places: Callable[..., Checkpoints]) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    checkpoints = open_places(f"{one},{other}")
+    assert not checkpoints.has_better(Score(0.1, "max"))
+    evaluated(checkpoints, 1, 0.5)
+    assert [checkpoints.has_better(Score(value, "max")) for value in (0.4, 0.5, 0.6)] == [True, True, False]
+    assert not checkpoints.has_better(Score(0.4, "min"))
 
 
 def test_each_place_keeps_its_best(tmp_path: Path, open_places: Callable[..., Checkpoints]) -> None:

@@ -1,15 +1,13 @@
 """The checkpoints of one job: when to write, which to keep, which to load. See ``lineage`` for which one counts, and
 ``places`` and ``format`` for the rest.
 
-One thread writes one checkpoint at a time, to one place after another. An error in a place is logged as an event and
+One thread writes one checkpoint at a time, to one place after another: see ``writer``. An error in a place is logged as an event and
 affects neither the other places nor training.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
-import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,16 +17,16 @@ from tidewater.elastic.checkpoint.lineage import History, Undecided, ranked
 from tidewater.elastic.checkpoint.manifest import Manifest, Score
 from tidewater.elastic.checkpoint.places import MANIFEST, Place, Stored
 from tidewater.elastic.checkpoint.pruning import is_beaten, unneeded
+from tidewater.elastic.checkpoint.writer import Task, Writer, why, write
 from tidewater.elastic.errors import ConfigError, RecordError, TrainerError
 from tidewater.elastic.observe.log import Log
 from tidewater.elastic.storage.errors import Missing
 
 if TYPE_CHECKING:
     from tidewater.elastic.checkpoint.layout import Layout
-    from tidewater.elastic.checkpoint.snapshot import Snapshot, Snapshots
+    from tidewater.elastic.checkpoint.snapshot import Snapshots
 
 _FINISHED = "finished.json"
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Unreadable(TrainerError):
@@ -72,13 +70,9 @@ class Checkpoints:
         self.text = _named(self._places)
         self._snapshots: Snapshots | None = None
         self._layout: Layout
-        self._writer: threading.Thread | None = None
-        self._writing: History | None = None
-        """The state that is being written or was written last."""
-        self._holders: list[Place] = []
-        """The places that have it whole."""
+        self._writer = Writer(self._write)
         self._failures: dict[str, str] = {}
-        """By place, why it could not be written there."""
+        """By place, why the last checkpoint could not be written there."""
         self._manifests: dict[str, dict[Stored, Manifest]] = {}
         """By place, so that each is read once."""
         self._broken: dict[str, set[str]] = {place.text: set() for place in self._places}
@@ -102,38 +96,46 @@ class Checkpoints:
         """Copy the tensors at once and write in the background. Errors of a place or of the state are not raised.
 
         While a checkpoint is being written, another one is dropped. With ``wait``, it is not dropped, and this returns
-        when both are written, which may take minutes if a bucket does not answer.
+        when both are written, which may take minutes if a bucket does not answer. With ``if_best``, it is written when
+        that one is finished.
 
         Args:
             history: Of the state; its last step names the checkpoint.
             tree: The state.
             wait: Whether to wait until it is written.
             score: Of the state. Each place keeps the checkpoint with the best score in addition to the newest ones.
-            if_best: Whether to write it only to the places that have none with a better or equal score.
+            if_best: Whether to write it only to the places that have none with a better or equal score. A checkpoint
+                of this state that is there already gets the score.
 
         Returns:
             Whether it is being written; with ``wait``, whether at least one place has it.
         """
-        step = history.step
+        step, last = history.step, self._writer.task
         if wait:
             self.flush()
-        elif self._writing and self._busy():
-            reason = f"step {self._writing.step} is still being written"
+        elif last and self._writer.busy and not if_best:
+            reason = f"step {last.history.step} is still being written"
             self._log.event("checkpoint_dropped", step=step, reason=reason)
             return False
-        started = time.monotonic()
-        try:
-            snapshot = self._prepared().take(tree)
-        except (ConfigError, MemoryError, RuntimeError) as error:  # torch raises RuntimeError if memory is short
-            self.failed(step, error)
-            return False
-        self._writing, self._holders, self._failures = history, [], {}
-        arguments = (history, snapshot, time.monotonic() - started, score, if_best)
-        self._writer = threading.Thread(target=self._write, args=arguments, name="checkpoint", daemon=True)
-        self._writer.start()
+        started, snapshot = time.monotonic(), None
+        if not (if_best and last and last.history == history and not self._failures):
+            try:
+                snapshot = self._prepared().take(tree, fresh=self._writer.busy)
+            except (ConfigError, MemoryError, RuntimeError) as error:  # torch raises RuntimeError if memory is short
+                self.failed(step, error)
+                return False
+        task = Task(history, snapshot, time.monotonic() - started, score, if_best)
+        self._writer.put(task)
         if wait:
             self.flush()
-        return bool(self._holders) or not wait
+        return bool(task.holders) or not wait
+
+    def has_better(self, score: Score) -> bool:
+        """Return whether ``save`` with ``if_best`` is of no use, as far as this process knows the places."""
+        waiting = self._writer.waiting
+        if waiting and waiting.score and not score.beats(waiting.score):
+            return True
+        return all(is_beaten(score, list(self._manifests.get(place.text, {}).items())) for place in self._places)
 
     def failed(self, step: int, error: Exception) -> None:
         """Report that the checkpoint of that step can't be written anywhere."""
@@ -141,24 +143,26 @@ class Checkpoints:
 
     def flush(self, deadline: float | None = None) -> bool:
         """Wait for the checkpoint in progress until ``deadline`` (monotonic). Return whether it is finished."""
-        if self._writer:
-            self._writer.join(None if deadline is None else max(0.0, deadline - time.monotonic()))
-        return not self._busy()
+        return self._writer.flush(deadline)
 
     def close(self, deadline: float) -> None:
-        """Wait for the checkpoint in progress until ``deadline`` (monotonic). Log it if it is not finished then."""
-        if self._writing and not self.flush(deadline):
-            reason = "it was still being written when this worker ended"
-            self._log.event("checkpoint_failed", step=self._writing.step, place=self.slow, reason=reason)
+        """Wait for the checkpoint in progress until ``deadline`` (monotonic). Log what is not finished then."""
+        self.flush(deadline)
+        reason = "it was still being written when this worker ended"
+        for task in self._writer.unfinished():
+            place = self.slow if task is self._writer.task else self.text
+            self._log.event("checkpoint_failed", step=task.history.step, place=place, reason=reason)
 
     @property
     def slow(self) -> str:
         """Return the places that have neither stored nor refused the checkpoint in progress."""
-        return _named(each for each in self._places if each not in self._holders and each.text not in self._failures)
+        holders = self._holders()
+        return _named(each for each in self._places if each not in holders and each.text not in self._failures)
 
     def whole(self, history: History) -> bool:
         """Return whether this process has written that state last, and at least one place has it whole."""
-        return self._writing == history and bool(self._holders)
+        task = self._writer.task
+        return task is not None and task.history == history and bool(task.holders)
 
     def failure(self) -> str:
         """Return why the places do not have the last checkpoint, with their names."""
@@ -232,7 +236,7 @@ class Checkpoints:
         continues from its older checkpoint. Raise OSError if no place has recorded the end.
         """
         errors = {place.text: "it does not have the final checkpoint" for place in self._places}
-        for place in self._holders:
+        for place in self._holders():
             try:
                 place.put(_FINISHED, record)
                 del errors[place.text]
@@ -261,8 +265,9 @@ class Checkpoints:
             self._snapshots, self._layout = Snapshots(), Layout()
         return self._snapshots
 
-    def _busy(self) -> bool:
-        return self._writer is not None and self._writer.is_alive()
+    def _holders(self) -> list[Place]:
+        """Return the places that have the last checkpoint whole."""
+        return self._writer.task.holders if self._writer.task else []
 
     def _stored(self) -> tuple[list[Candidate], str]:
         """Return the checkpoints that the places list, and the first reason why one can't be read, if any."""
@@ -313,38 +318,37 @@ class Checkpoints:
             raise RecordError(f"it holds a {type(found).__name__} instead of a dict")
         return found
 
-    def _write(
-        self, history: History, snapshot: Snapshot, stall_seconds: float, score: Score | None, if_best: bool
-    ) -> None:
-        """Write checkpoints; this runs in the thread."""
-        from tidewater.elastic.checkpoint import format as dcp
-
-        step = history.step
+    def _write(self, task: Task) -> None:
+        """Write a checkpoint to all places; this runs in the thread."""
+        step, self._failures = task.history.step, {}
         for place in self._places:
             started = time.monotonic()
             try:
-                snapshot.wait()
-                if if_best and is_beaten(score, self._readable(place, place.stored())):
-                    continue
-                name, size = dcp.write(place.begin(step), history, snapshot.parts, self._layout, score)
+                listed = self._readable(place, place.stored()) if task.if_best else []
+                written = write(task, place, listed, self._layout)
             # Any error in this thread must become an event, because nothing else reports it.
             except Exception as error:
                 self._fail(step, place.text, error)
                 continue
-            self._holders.append(place)
+            if not written:
+                continue
+            name, size = written
+            task.holders.append(place)
             self._broken[place.text].discard(name)
+            known = self._manifests.get(place.text, {})
+            self._manifests[place.text] = {each: manifest for each, manifest in known.items() if each.name != name}
             self._log.event(
                 "checkpoint_saved",
                 step=step,
                 path=f"{place.text}/{name}",
                 bytes=size,
                 seconds=time.monotonic() - started,
-                stall_seconds=stall_seconds,
-                score=score.value if score else None,
+                stall_seconds=task.stall_seconds,
+                score=task.score.value if task.score else None,
             )
-            self._tidy(place, history)
-        if self._holders:
-            self.on_saved(step, _named(self._holders))
+            self._tidy(place, task.history)
+        if task.holders:
+            self.on_saved(step, _named(task.holders))
 
     def _tidy(self, place: Place, written: History) -> None:
         broken = self._broken[place.text]
@@ -383,10 +387,7 @@ class Checkpoints:
         self._broken[place.text].add(stored.name)
 
     def _fail(self, step: int, place: str, error: Exception) -> None:
-        known = isinstance(error, OSError | TrainerError) and str(error)
-        reason = str(error) if known else f"{type(error).__name__}: {error}"
-        if isinstance(error, OSError) and error.errno in _FULL:
-            reason += ": make room, or keep fewer with --keep-checkpoints"
+        reason = why(error)
         self._failures[place] = reason
         self._log.event("checkpoint_failed", step=step, place=place, reason=reason)
 

@@ -31,18 +31,21 @@ class Snapshot:
 
 
 class Snapshots:
-    """Creates snapshots, one at a time."""
+    """Creates snapshots, one at a time in the reused memory."""
 
     def __init__(self) -> None:
         self._memory: dict[str, Tensor] = {}
 
-    def take(self, state: Mapping[str, Any]) -> Snapshot:
-        """Copy all tensors. Raise ConfigError if the state contains something that can't be stored."""
+    def take(self, state: Mapping[str, Any], *, fresh: bool = False) -> Snapshot:
+        """Copy all tensors. Raise ConfigError if the state contains something that can't be stored.
+
+        With ``fresh``, the snapshot has memory of its own, because the last one is still being written.
+        """
         memory: dict[str, Tensor] = {}
         devices: set[torch.device] = set()
 
         def copy(name: str, value: Tensor) -> Tensor:
-            memory[name] = kept = self._room(name, value)
+            memory[name] = kept = _new(value) if fresh else self._room(name, value)
             # PyTorch orders this with other work on the current stream; on the CPU it is finished on return.
             kept.copy_(value.detach(), non_blocking=value.is_cuda)
             if value.is_cuda:
@@ -51,7 +54,8 @@ class Snapshots:
 
         with torch.no_grad():
             parts = tree.split(state, copy)
-        self._memory = memory  # releases the memory of tensors that the state no longer has
+        if not fresh:
+            self._memory = memory  # releases the memory of tensors that the state no longer has
         return Snapshot(parts, _when_done(devices))
 
     def _room(self, name: str, value: Tensor) -> Tensor:
@@ -62,7 +66,11 @@ class Snapshots:
             value.is_cuda,
         ):
             return old
-        return torch.empty_like(value, device="cpu", pin_memory=value.is_cuda, requires_grad=False)
+        return _new(value)
+
+
+def _new(value: Tensor) -> Tensor:
+    return torch.empty_like(value, device="cpu", pin_memory=value.is_cuda, requires_grad=False)
 
 
 def _when_done(devices: set[torch.device]) -> Callable[[], None]:

@@ -193,10 +193,8 @@ class Loop:
         if self._state.score is None:
             return
         refuse_divergence(self._state)
-        if rank == 0:  # the others wait for it in their next sum
-            worker = self._session.worker
-            worker.checkpoints.flush(time.monotonic() + self._config.group_timeout_seconds / 2)
-            save(worker, if_best=True)
+        if rank == 0:
+            save(self._session.worker, if_best=True)
 
     def _agree_to_stop(self) -> None:
         """End training if a hook has asked for it on any rank. Collective. Raise GroupBroken.

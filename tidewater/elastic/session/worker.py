@@ -42,6 +42,8 @@ def save(worker: Worker, *, if_best: bool = False) -> bool:
     With ``if_best``, it is not written to places that have a checkpoint with a better score.
     """
     checkpoints, state = worker.checkpoints, worker.state
+    if if_best and (state.score is None or checkpoints.has_better(state.score)):
+        return False
     try:
         tree = state.saved_tree()
     except ConfigError as error:

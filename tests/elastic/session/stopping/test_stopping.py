@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,10 @@ from tests.elastic.session.stopping.ranks import EPOCH, Build, Rank, trained
 from tests.elastic.session.test_handover import at
 from tidewater.contract import env, exit_codes
 from tidewater.elastic import runtime
+from tidewater.elastic.checkpoint import Checkpoints
+from tidewater.elastic.checkpoint.directory import Directory
+from tidewater.elastic.checkpoint.manifest import Manifest
+from tidewater.elastic.checkpoint.snapshot import Snapshots
 from tidewater.elastic.config import Config
 from tidewater.elastic.session.handover import plan
 from tidewater.elastic.training import Evaluated, Report, Stop, Training
@@ -109,6 +114,44 @@ def test_the_best_state_is_kept_next_to_the_newest(folder: Path) -> None:
     assert len(made[0].told.of("evaluated")) == 4
     assert made[0].session.worker.checkpoints.flush()
     assert sorted(each.name for each in folder.glob("step-*")) == [f"step-{step:012}" for step in (EPOCH, 4 * EPOCH)]
+
+
+def test_the_best_state_is_kept_while_another_checkpoint_is_being_written(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go, begin = threading.Event(), Directory.begin
+
+    def slow(place: Directory, step: int) -> Any:
+        assert go.wait(60)
+        return begin(place, step)
+
+    def on_step(report: Report) -> None:
+        if report.step == EPOCH + 1:  # training has continued
+            go.set()
+
+    monkeypatch.setattr(Directory, "begin", slow)
+    flags = ("--evaluate-every", "1", "--checkpoint-every", "2", "--keep-checkpoints", "1")
+    trained(lambda rank: {**SCORED, "keep_best": "max", "on_step": on_step}, folder, *flags)
+    scores = [Manifest.of(each).score for each in sorted(folder.glob("step-*"))]
+    assert [score is not None for score in scores] == [True, True], "the first evaluation's and the last state's"
+
+
+def test_where_a_better_state_is_stored_nothing_is_copied(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    copied, take = list[int](), Snapshots.take
+
+    def noted(snapshots: Snapshots, state: Mapping[str, Any], *, fresh: bool = False) -> Any:
+        copied.append(state["step"])
+        return take(snapshots, state, fresh=fresh)
+
+    def build(rank: int) -> Mapping[str, Any]:
+        return {**SCORED, "keep_best": "max", "on_step": lambda report: stored.wait(60) if report.step == 4 else None}
+
+    stored = threading.Event()
+    monkeypatch.setattr(Snapshots, "take", noted)
+    tidy = Checkpoints._tidy
+    monkeypatch.setattr(Checkpoints, "_tidy", lambda *given: (tidy(*given), stored.set()))
+    trained(build, folder, "--evaluate-every", "1")
+    assert copied == [EPOCH, 4 * EPOCH], "the first evaluation's and the last state"
 
 
 def test_a_rank_that_missed_the_decision_gets_it() -> None:
