@@ -1,8 +1,8 @@
 """The checkpoints of one job: when to write, which to keep, which to load. See ``lineage`` for which one counts, and
 ``places`` and ``format`` for the rest.
 
-One thread writes one checkpoint at a time, to one place after another: see ``writer``. An error in a place is logged as an event and
-affects neither the other places nor training.
+One thread writes one checkpoint at a time, to one place after another: see ``writer``. An error in a place is logged as
+an event and affects neither the other places nor training.
 """
 
 from __future__ import annotations

@@ -172,21 +172,22 @@ class Loop:
         return every > 0 and step > 0 and step % every == 0
 
     def _evaluated(self, seat: Seat, over: bool) -> bool:
-        """Evaluate if it is due. Return False if it is unfinished and all ranks leave the generation now."""
-        if not self._evaluation.is_due(over=over, every=self._config.evaluate_every):
-            return True
-        self._session.confirm()
-        self._session.change.goes_on()
-        finished = self._evaluation.run(
-            seat,
-            knows=self._session.knows,
-            overdue=self._session.is_overdue,
-            check=self._session.check,
-        )
-        if finished and not over:
-            self._keep_best(seat.rank)
+        """Evaluate if it is due. Return False if it is unfinished and all ranks leave the generation now.
+
+        What follows an evaluation is done again in a generation that begins there: a rank may have been lost in it.
+        """
+        state, session = self._state, self._session
+        if self._evaluation.is_due(over=over, every=self._config.evaluate_every):
+            session.confirm()
+            session.change.goes_on()
+            knows, overdue, check = session.knows, session.is_overdue, session.check
+            if not self._evaluation.run(seat, knows=knows, overdue=overdue, check=check):
+                return False
+        if 0 < state.step == state.evaluated and not over:
             self._agree_to_stop()
-        return finished
+            if not state.stopped:  # then it is saved at the end, with its score
+                self._keep_best(seat.rank)
+        return True
 
     def _keep_best(self, rank: int) -> None:
         """Save the state if its score is the best one. Raise Diverged, on all ranks, if it is not finite."""

@@ -135,9 +135,14 @@ class Rank:
         return bool(self.etcd.view.finished)
 
 
+def begun(build: Build, folder: Path, *flags: str, size: int = 2) -> list[Rank]:
+    """Return that many ranks at the beginning of training."""
+    etcd = Etcd(size)
+    return [Rank(group, etcd, build, folder, flags) for group in ranks(size)[1]]
+
+
 def trained(build: Build, folder: Path, *flags: str, size: int = 2) -> list[Rank]:
     """Train with that many ranks until the job is finished."""
-    etcd = Etcd(size)
-    made = [Rank(group, etcd, build, folder, flags) for group in ranks(size)[1]]
+    made = begun(build, folder, *flags, size=size)
     all_at_once(lambda rank: made[rank].train(), size)
     return made

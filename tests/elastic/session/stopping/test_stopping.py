@@ -13,8 +13,9 @@ import pytest
 import torch
 from torch import nn
 
+from tests.elastic.buffers.together import all_at_once
 from tests.elastic.checkpoint.conftest import LINE
-from tests.elastic.session.stopping.ranks import EPOCH, Build, Rank, trained
+from tests.elastic.session.stopping.ranks import EPOCH, Build, Rank, begun, trained
 from tests.elastic.session.test_handover import at
 from tidewater.contract import env, exit_codes
 from tidewater.elastic import runtime
@@ -23,6 +24,7 @@ from tidewater.elastic.checkpoint.directory import Directory
 from tidewater.elastic.checkpoint.manifest import Manifest
 from tidewater.elastic.checkpoint.snapshot import Snapshots
 from tidewater.elastic.config import Config
+from tidewater.elastic.errors import GroupBroken
 from tidewater.elastic.session.handover import plan
 from tidewater.elastic.training import Evaluated, Report, Stop, Training
 
@@ -67,6 +69,41 @@ def test_the_state_is_evaluated_before_it_is_final(folder: Path) -> None:
     made = trained(lambda rank: {**stopping(1, 0)(rank), **SCORED}, folder)
     assert [each.state.evaluated for each in made] == [3, 3]
     assert [event["step"] for event in made[0].told.of("evaluated")] == [3]
+
+
+@pytest.mark.parametrize("lost", ["the agreement", "the result of rank 0"])
+@pytest.mark.parametrize("asks", [False, True], ids=["goes on", "stops"])
+def test_what_follows_an_evaluation_is_made_up_for_in_the_next_generation(
+    asks: bool, lost: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def build(rank: int) -> Mapping[str, Any]:
+        def on_evaluation(evaluated: Evaluated) -> None:
+            if asks and rank:
+                raise Stop("good enough")
+
+        return {**SCORED, "keep_best": "max", "on_evaluation": on_evaluation}
+
+    def broken(*given: object) -> Any:
+        raise GroupBroken("a peer is lost")
+
+    def until_broken(rank: int) -> None:
+        with pytest.raises(GroupBroken, match="a peer is lost"):
+            made[rank].train()
+
+    made = begun(build, folder, "--evaluate-every", "1", "--keep-checkpoints", "1")
+    with monkeypatch.context() as patched:
+        for each in made:
+            patched.setattr(each.session, "exchange", broken)
+        if lost != "the agreement":
+            patched.setattr(made[0].session, "check", broken)
+        all_at_once(until_broken, len(made))
+    made[0].session.reports.adopt(made[1].state.whole(), made[0].state.load)
+    all_at_once(lambda rank: made[rank].train(), len(made))
+    ((step, _),) = ends(made)
+    assert step == (EPOCH if asks else 4 * EPOCH)
+    scores = {each.history.step: each.score for each in map(Manifest.of, folder.glob("step-*"))}
+    assert scores.keys() == {EPOCH, step}
+    assert scores[EPOCH] is not None
 
 
 @pytest.mark.parametrize("asking", [(0, 1), (1,)], ids=["all", "one"])
