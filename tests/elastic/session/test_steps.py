@@ -38,7 +38,12 @@ class Session:
             tensors=lambda: [torch.ones(3)],
         )
         self.others_skip: set[int] = set()
-        group = SimpleNamespace(device=torch.device("cpu"), gather=self.gather, interrupt=self.told.append)
+        group = SimpleNamespace(
+            device=torch.device("cpu"),
+            gather=self.gather,
+            interrupt=self.told.append,
+            confirm=lambda: self.told.append("all have read the sums"),
+        )
         self.worker: Any = SimpleNamespace(state=self.state, group=group)
         self.config: Any = SimpleNamespace(
             epochs=1, max_steps=0, evaluate_every=0, compare_every=9, min_step_seconds=0.0, step_size=lambda size: 1
@@ -179,12 +184,21 @@ def test_a_sample_that_another_worker_has_reported_is_not_reported_again() -> No
     assert session.told[-3:] == ["step 2", "step 3", "finished"]
 
 
-def test_more_samples_than_allowed_that_cannot_be_read_end_training_on_all_workers() -> None:
+@pytest.mark.parametrize(
+    ("skipped", "remedy"),
+    [({1, 2, 3}, "repair them, or raise --max-bad-samples"), ({0, 1, 2, 3}, "is the data there")],
+    ids=["many", "all"],
+)
+def test_more_samples_than_allowed_that_cannot_be_read_end_training_on_all_workers(
+    skipped: set[int], remedy: str
+) -> None:
     session = Session()
     session.config.bad_samples = "skip"
-    session.others_skip = {1, 2, 3}
-    with pytest.raises(ConfigError, match="3 of 4 samples can't be read, and --max-bad-samples is 2"):
+    session.others_skip = skipped
+    named = rf"{len(skipped)} of 4 samples can't be read, and --max-bad-samples is 2: {remedy}"
+    with pytest.raises(ConfigError, match=named):
         trained(session)
+    assert session.told == ["meets", "all have read the sums"], "no worker ends while another one waits for its sums"
 
 
 def test_without_skip_samples_that_a_checkpoint_leaves_out_are_tried_again() -> None:

@@ -20,6 +20,7 @@ from tidewater.elastic.config import Config
 from tidewater.elastic.data.loader import Place, Prepared
 from tidewater.elastic.data.sampler import without
 from tidewater.elastic.errors import BadSamples, ConfigError, GroupBroken
+from tidewater.elastic.group.group import await_all
 from tidewater.elastic.peer import drift
 from tidewater.elastic.session.evaluation import Evaluation, Seat
 from tidewater.elastic.session.session import Meeting, Session, Share
@@ -133,9 +134,11 @@ class Loop:
             self._session.log.event("sample_skipped", sample=sample, error=self._bad[sample], skipped=len(known))
         self._bad = {}
         if len(known) > config.max_bad_samples or len(known) == total:
+            await_all(self._session.worker.group)
+            remedy = "is the data there?" if len(known) == total else "repair them, or raise --max-bad-samples."
             raise ConfigError(
                 f"{len(known)} of {total} samples can't be read, and --max-bad-samples is {config.max_bad_samples}: "
-                "look for sample_skipped in the workers' logs"
+                f"{remedy} The event sample_skipped in the workers' logs names each"
             )
 
     def _agreed(self) -> tuple[set[int], set[int]]:
