@@ -327,3 +327,54 @@ def training(config):
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
     return tidewater.Training(model=model, optimizer=optimizer, dataset=Points(), loss=loss)
 """
+
+SCRIPTS["plateau"] = """
+def training(config):
+    model = mlp()
+    optimizer = torch.optim.SGD(model.parameters(), 0.3, momentum=0.9)
+    plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, "min", factor=0.2, patience=0, threshold=0.5)
+    return tidewater.Training(
+        model=model,
+        optimizer=optimizer,
+        scheduler=plateau,
+        schedule=lambda progress: min(1.0, 5 * progress + 0.1),
+        dataset=Points(),
+        loss=classify,
+        validation=Points(30, seed=3),
+        score=lambda model, batch: F.cross_entropy(model(batch[0]), batch[1], reduction="sum"),
+        keep_best="min",
+    )
+"""
+
+SCRIPTS["stops_early"] = """
+class Patience:
+    def __init__(self):
+        self.best, self.bad = 0.0, 0
+
+    def judge(self, report):
+        self.bad = 0 if report.score > self.best else self.bad + 1
+        self.best = max(self.best, report.score)
+        if self.bad > 0 or report.epoch > 1:
+            raise tidewater.Stop(f"no better score than {self.best}")
+
+    def state_dict(self):
+        return vars(self)
+
+    def load_state_dict(self, state):
+        vars(self).update(state)
+
+
+def training(config):
+    model, patience = nn.Sequential(nn.Linear(8, 16), nn.Dropout(0.2), nn.Linear(16, 3)), Patience()
+    return tidewater.Training(
+        model=model,
+        optimizer=torch.optim.AdamW(model.parameters(), 3e-3),
+        dataset=Points(),
+        loss=classify,
+        validation=Points(30, seed=3),
+        score=lambda model, batch: (model(batch[0]).argmax(1) == batch[1]).sum(),
+        keep_best="max",
+        stateful={"patience": patience},
+        on_evaluation=patience.judge,
+    )
+"""

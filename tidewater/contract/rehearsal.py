@@ -73,6 +73,17 @@ class Final:
 
 
 @dataclass(frozen=True)
+class Scored:
+    """An evaluation has ended, and ``on_evaluation`` was called; the state is as after both."""
+
+    step: int
+    score: float
+    samples: int
+    """Of the validation data."""
+    pieces: Mapping[str, str]
+
+
+@dataclass(frozen=True)
 class Read:
     """A sample was read, by a worker or by a process that prepares its data."""
 
@@ -80,7 +91,7 @@ class Read:
     digest: str
 
 
-Record = Begun | Final | Read
+Record = Begun | Final | Scored | Read
 
 
 class Writer:
@@ -105,8 +116,8 @@ def decoded(line: bytes) -> Record:
     kind, values = json.loads(line)
     if kind == "Begun":
         return Begun(**{**values, "samples": tuple(values["samples"])})
-    if kind == "Read":
-        return Read(**values)
+    if kind in ("Read", "Scored"):
+        return Read(**values) if kind == "Read" else Scored(**values)
     sketches = values.pop("sketches").items()
     return Final(**values, sketches={name: Sketch(**{**each, "sums": tuple(each["sums"])}) for name, each in sketches})
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tidewater.cli.rehearse.records import Event, Records
-from tidewater.contract.rehearsal import Begun, Final, Sketch
+from tidewater.contract.rehearsal import Begun, Final, Scored, Sketch
 
 EPSILON = 2.0**-23
 
@@ -30,7 +30,12 @@ def begun(
     return Begun(step, generation, rank, tuple(samples), pieces or {})
 
 
-def recorded(*records: tuple[str, Begun | Final], events: Sequence[Event] = ()) -> Records:
+def scored(step: int, score: float = 0.5, pieces: Mapping[str, str] | None = None) -> Scored:
+    """Return the record of an evaluation of 100 samples."""
+    return Scored(step, score, 100, pieces or {})
+
+
+def recorded(*records: tuple[str, Begun | Final | Scored], events: Sequence[Event] = ()) -> Records:
     """Return the records of these workers' records."""
     made = Records(events=[*events])
     for worker, record in records:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cli.rehearse.records import begun, final, recorded
+from tests.cli.rehearse.records import begun, final, recorded, scored
 from tidewater.cli.rehearse import exact
 from tidewater.cli.rehearse.compare import Promise
 from tidewater.cli.rehearse.records import Event, Records
@@ -61,6 +61,27 @@ def test_a_state_that_arrives_otherwise_than_it_was_is_found_and_one_that_arrive
     assert finding.sentence.startswith(
         "the optimizers' 0/lr: a had 0.1 after step 3, and c began the next one with 0.2, before any fault"
     )
+
+
+def test_after_an_evaluation_its_state_is_compared_and_handed_over() -> None:
+    before, after = {"optimizers/0/lr": "0.1"}, {"optimizers/0/lr": "0.01", "draws/on_evaluation": "x"}
+    made = recorded(
+        ("a", final(4, before)),
+        ("b", final(4, before)),
+        ("a", scored(4, pieces=after)),
+        ("b", scored(4, pieces={**after, "optimizers/0/lr": "0.02"})),
+        ("c", begun(5, [], pieces={"optimizers/0/lr": "0.01"})),
+    )
+    assert not list(exact.handed_over(made, NOTHING))
+    (finding,) = exact.between_workers(made, NOTHING)
+    assert finding.where == "0.01 in a and 0.02 in b after the evaluation at step 4, before any fault"
+
+
+def test_two_runs_have_the_same_scores() -> None:
+    one, other = (recorded(("a", final(4)), ("a", scored(4, score))) for score in (0.5, 0.75))
+    assert not list(exact.repeatable(one, one))
+    (finding,) = exact.repeatable(one, other)
+    assert finding.sentence == "the score: 0.5 in one run and 0.75 in another one, after step 4"
 
 
 def test_a_cache_changes_now_and_then_and_a_counter_always() -> None:

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from tests.cli.rehearse.records import EPSILON, near, recorded
+from tests.cli.rehearse.records import EPSILON, near, recorded, scored
 from tidewater.cli.rehearse import near as nearness
 from tidewater.cli.rehearse.records import Event, Records
 from tidewater.contract.rehearsal import Final, Sketch
@@ -70,6 +70,31 @@ def test_only_the_first_step_with_another_state_counts() -> None:
 def test_a_whole_number_that_the_size_does_not_change_must_be_equal(alone: str, found: list[str]) -> None:
     several, one, faults = (run((1.0, 5.0), pieces={"attribute/calls": value}) for value in ("1", alone, "3"))
     assert [finding.what for finding in nearness.states(faults, several, one)] == found
+
+
+@pytest.mark.parametrize(
+    ("far", "alone", "found"),
+    [
+        pytest.param(0.02, 0.5, False, id="two-answers-of-100-at-a-tie"),
+        pytest.param(0.03, 0.5, True, id="three"),
+        pytest.param(0.15, 0.51, False, id="16-times-the-difference-without-faults"),
+        pytest.param(math.nan, 0.5, True, id="no-number"),
+    ],
+)
+def test_scores_are_compared_to_a_tolerance(far: float, alone: float, found: bool) -> None:
+    faults, several, one = (recorded(("a", scored(4, score))) for score in (0.5 + far, 0.5, alone))
+    assert [each.what for each in nearness.scores(faults, several, one)] == ["the score"] * found
+
+
+@pytest.mark.parametrize("decided", [True, False])
+def test_what_evaluations_decide_by_a_score_is_a_note(decided: bool) -> None:
+    made = []
+    for bad in ("1", "0", "0"):
+        before, after = {"schedulers/0/num_bad_epochs": "0"}, {"schedulers/0/num_bad_epochs": bad}
+        records = [("a", near(4, 1.0, [5.0], before)), ("a", near(5, 1.0, [5.0], after))]
+        made.append(recorded(*records, ("a", scored(4, pieces=after if decided else before))))
+    (finding,) = nearness.states(*made)
+    assert (finding.what, finding.note) == ("the schedulers' 0/num_bad_epochs", decided)
 
 
 def test_a_tensor_that_is_missing_is_infinitely_far() -> None:

@@ -26,7 +26,7 @@ class Promise(Enum):
     SAMPLES = "every sample counts once per epoch"
     GOES_ON = "faults: the others go on, and the job is finished"
     HANDED_OVER = "a worker that joins, returns or resumes gets the whole state"
-    LOSSES = "the losses are those of the run without faults"
+    LOSSES = "the losses and scores are those of the run without faults"
     STATE = "the state is that of the run without faults"
 
 

@@ -6,7 +6,7 @@ Pure: records to findings.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from itertools import pairwise
 
 from tidewater.cli.rehearse.compare import Finding, Promise, differing, found
@@ -22,14 +22,22 @@ def between_workers(run: Records, passing: Collection[str]) -> Iterator[Finding]
     ``passing`` are attributes that passes change now and then: see ``caches``.
     """
     known: set[str] = set()
-    for step, finals in sorted(run.finals.items()):
-        names = list(finals)
+    for step, when, states in _moments(run):
+        names = list(states)
         for name in names[1:]:
-            for piece, mine, theirs in differing(finals[names[0]].pieces, finals[name].pieces):
+            for piece, mine, theirs in differing(states[names[0]], states[name]):
                 if piece not in known:
                     known.add(piece)
-                    where = f"{mine} in {names[0]} and {theirs} in {name} after step {step}, {run.after(step)}"
+                    where = f"{mine} in {names[0]} and {theirs} in {name} {when}, {run.after(step)}"
                     yield _of(found(Promise.ALIKE, piece, Seen.BETWEEN_WORKERS, where, (mine, theirs)), piece, passing)
+
+
+def _moments(run: Records) -> Iterator[tuple[int, str, Mapping[str, Mapping[str, str]]]]:
+    """Yield the pieces by worker after each step, and after each evaluation."""
+    for step, finals in sorted(run.finals.items()):
+        yield step, f"after step {step}", {name: each.pieces for name, each in finals.items()}
+        if step in run.scored:
+            yield step, f"after the evaluation at step {step}", run.had(step)
 
 
 def handed_over(run: Records, passing: Collection[str]) -> Iterator[Finding]:
@@ -37,9 +45,9 @@ def handed_over(run: Records, passing: Collection[str]) -> Iterator[Finding]:
     known: set[str] = set()
     for worker, records in run.begun.items():
         for begun in records:
-            had = [(name, final) for name, final in run.finals.get(begun.step - 1, {}).items() if name != worker]
-            for name, final in had[:1] if begun.pieces else ():
-                for piece, theirs, mine in differing(final.pieces, begun.pieces):
+            had = [(name, pieces) for name, pieces in run.had(begun.step - 1).items() if name != worker]
+            for name, pieces in had[:1] if begun.pieces else ():
+                for piece, theirs, mine in differing(pieces, begun.pieces):
                     if piece in known or piece.startswith("draws/"):
                         continue
                     known.add(piece)
@@ -70,7 +78,7 @@ def repeatable(one: Records, other: Records) -> Iterator[Finding]:
             seen = f"{min(digests - theirs)} in one run and {min(theirs - digests)} in another one"
             yield Finding(Promise.REPEATABLE, what, seen, remedy("", Seen.BETWEEN_RUNS))
     for step in sorted(one.finals):
-        mine, another = one.any(step), other.any(step)
+        mine, another, score, their_score = one.any(step), other.any(step), one.score(step), other.score(step)
         if mine is None or another is None:
             continue
         odd = [each for each in differing(one.values(step), other.values(step)) if not each[0].startswith("variable/")]
@@ -80,6 +88,10 @@ def repeatable(one: Records, other: Records) -> Iterator[Finding]:
         for piece, value, their_value in odd:
             where = f"{value} in one run and {their_value} in another one after step {step}"
             yield Finding(Promise.REPEATABLE, piece, where, remedy(piece, Seen.BETWEEN_RUNS, value))
+        if score and their_score and score.score != their_score.score:
+            where = f"{score.score!r} in one run and {their_score.score!r} in another one, after step {step}"
+            yield Finding(Promise.REPEATABLE, "the score", where, remedy("", Seen.BETWEEN_RUNS))
+            return
         if odd or mine.loss != another.loss:
             return
 

@@ -28,6 +28,8 @@ from tidewater.contract.rehearsal import Sketch
 FACTOR = 16.0
 LEAST = 2.0**-6
 ROUNDINGS = 32.0
+TIES = 2.5
+"""Samples of the validation data: at a tie, rounding may turn the answers for two. The half is for its last digit."""
 
 
 def losses(run: Records, several: Records, one: Records) -> Iterator[Finding]:
@@ -45,12 +47,30 @@ def losses(run: Records, several: Records, one: Records) -> Iterator[Finding]:
             return
 
 
+def scores(run: Records, several: Records, one: Records) -> Iterator[Finding]:
+    """Yield the first evaluation with a score that is not that of the run with several workers, within the tolerance.
+
+    The least tolerance is at least the score of a few samples: an answer that is right or wrong has no half.
+    """
+    pairs = ((several.score(step), one.score(step)) for step in several.scored)
+    nature = max((_far(mine.score, alone.score) for mine, alone in pairs if mine and alone), default=0.0)
+    for step in sorted(run.scored):
+        mine, theirs = run.score(step), several.score(step)
+        if mine is None or theirs is None:
+            continue
+        tolerance = FACTOR * nature + max(LEAST * abs(theirs.score), TIES / theirs.samples)
+        if not _far(mine.score, theirs.score) <= tolerance:
+            where = f"{mine.score:.7g} instead of {theirs.score:.7g} (tolerance {tolerance:.2g}) after step {step}"
+            yield Finding(Promise.LOSSES, "the score", f"{where}, {run.after(step)}", remedy("", Seen.AFTER_FAULTS))
+            return
+
+
 def states(run: Records, several: Records, one: Records) -> Iterator[Finding]:
     """Yield each piece of the state that is not that of the run with several workers, within the tolerance.
 
     Only the first step that has such pieces counts: afterwards all follows from them.
     """
-    nature = _nature(several, one)
+    nature, by_score = _nature(several, one), {*_decided(run), *_decided(several), *_decided(one)}
     for step in sorted(run.finals):
         mine, theirs, alone = (each.any(step) for each in (run, several, one))
         if mine is None or theirs is None or alone is None:
@@ -68,9 +88,19 @@ def states(run: Records, several: Records, one: Records) -> Iterator[Finding]:
                 odd.append((0.0, piece, f"{another} instead of {value}"))
         for _, piece, where in sorted(odd):
             words = f"{where} after step {step}, {run.after(step)}"
-            yield Finding(Promise.STATE, piece, words, remedy(piece, Seen.AFTER_FAULTS))
+            decided = piece in by_score
+            advice = _DECIDED if decided else remedy(piece, Seen.AFTER_FAULTS)
+            yield Finding(Promise.STATE, piece, words, advice, note=decided)
         if odd:
             return
+
+
+def _decided(run: Records) -> Iterator[str]:
+    """Yield the pieces that evaluations change, by a score: rounding may decide a tie otherwise."""
+    for step in run.scored:
+        final, scored = run.any(step), run.score(step)
+        if final and scored:
+            yield from (piece for piece, _, _ in differing(final.pieces, scored.pieces))
 
 
 def _nature(several: Records, one: Records) -> Mapping[str, float]:
@@ -81,6 +111,12 @@ def _nature(several: Records, one: Records) -> Mapping[str, float]:
         for piece, sketch in mine.sketches.items() if mine and alone else ():
             nature[piece] = max(nature[piece], distance(sketch, alone.sketches.get(piece) if alone else None))
     return nature
+
+
+_DECIDED = (
+    "evaluations change it, by a score that is equal but for the order of sums: let a decision not depend on the last "
+    "digits of a score; what follows from it can't be compared"
+)
 
 
 def _least(sketch: Sketch) -> float:

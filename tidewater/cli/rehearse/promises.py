@@ -66,6 +66,7 @@ def judge(runs: Runs, failures: Sequence[Finding]) -> Outcome:
             exact.samples(runs.faults, runs.several),
             exact.epochs(runs.faults),
             near.losses(runs.faults, runs.several, runs.one),
+            near.scores(runs.faults, runs.several, runs.one),
             near.states(runs.faults, runs.several, runs.one),
         ]
     findings = [finding for each in comparisons for finding in first(each)]

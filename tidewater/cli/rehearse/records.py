@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tidewater.contract.rehearsal import Begun, Final, Read, Record
+from tidewater.contract.rehearsal import Begun, Final, Read, Record, Scored
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,8 @@ class Records:
 
     finals: dict[int, dict[str, Final]] = field(default_factory=lambda: defaultdict(dict))
     """By step and worker."""
+    scored: dict[int, dict[str, Scored]] = field(default_factory=lambda: defaultdict(dict))
+    """Evaluations, by the step before and worker. Of a repeated one the last counts."""
     begun: dict[str, list[Begun]] = field(default_factory=lambda: defaultdict(list))
     reads: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     """The digests that each sample had."""
@@ -42,6 +44,8 @@ class Records:
             self.begun[worker].append(record)
         elif isinstance(record, Read):
             self.reads[record.what].add(record.digest)
+        elif isinstance(record, Scored):
+            self.scored[record.step][worker] = record
         else:
             if worker in self.finals[record.step]:
                 self.repeated.append((record.step, worker))
@@ -71,6 +75,14 @@ class Records:
     def any(self, step: int) -> Final | None:
         """Return the record of one worker that has the state after the step."""
         return next((each for each in self.finals.get(step, {}).values()), None)
+
+    def score(self, step: int) -> Scored | None:
+        """Return the record of one worker of the evaluation after the step."""
+        return next((each for each in self.scored.get(step, {}).values()), None)
+
+    def had(self, step: int) -> Mapping[str, Mapping[str, str]]:
+        """Return by worker the pieces with which the next step begins: those after the evaluation, if there was one."""
+        return {name: each.pieces for name, each in (self.scored.get(step) or self.finals.get(step, {})).items()}
 
     def values(self, step: int) -> Mapping[str, str]:
         """Return the pieces of the state after a step, as one worker that took part has it."""

@@ -32,8 +32,8 @@ _BY_KIND = {
     "buffers": "let passes or on_step change it in the same way in all workers",
 }
 _DRAWS = (
-    "draw the same numbers in all workers: in before_step, the optimizer's step and on_step the number of draws must "
-    "not depend on the worker"
+    "draw the same numbers in all workers: in before_step, the optimizer's step, on_step and on_evaluation the number "
+    "of draws must not depend on the worker"
 )
 _BY_PLACE = {
     Seen.BETWEEN_WORKERS: "something there depends on the worker: its rank, its samples, its clock, or a generator of "

@@ -138,7 +138,7 @@ class Trial:
         while not self._look() or not condition():
             if not self.alive:
                 words = f"all workers have ended after step {self.records.last}"
-                raise Stuck(f"{what} did not happen: {words}. A rehearsal needs all its steps, without a Stop")
+                raise Stuck(f"{what} did not happen: {words}. A rehearsal needs all its steps")
             written = sum(self._read.values()) + sum(self._log(each).stat().st_size for each in self._started)
             if written != self._written:
                 self._quiet_since, self._written = time.monotonic(), written

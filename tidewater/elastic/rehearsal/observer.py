@@ -6,12 +6,15 @@
 
 A worker begins a step in the training's loss function. There it waits at the gate, so the rehearsal can kill, freeze or
 add workers at a step and not at a time. When ``on_step`` has been called, the state is whole and as after that step.
+A Stop does not end training: a rehearsal needs all its steps.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +23,7 @@ import torch
 from torch.optim import Optimizer
 from torch.utils.data import Dataset
 
-from tidewater.contract.rehearsal import GATE, ORDERS, Begun, Final, Orders, Read, Writer
+from tidewater.contract.rehearsal import GATE, ORDERS, Begun, Final, Orders, Read, Scored, Writer
 from tidewater.elastic.config import Config
 from tidewater.elastic.data.seeds import states
 from tidewater.elastic.data.stream import is_stream
@@ -28,7 +31,7 @@ from tidewater.elastic.method.optimizers import several
 from tidewater.elastic.rehearsal.pieces import described, digest, pieces, sketches
 from tidewater.elastic.session.reports import Part
 from tidewater.elastic.session.session import Session
-from tidewater.elastic.training import Report, Training
+from tidewater.elastic.training import Evaluated, Report, Stop, Training
 
 _LOOK_SECONDS = 0.01
 
@@ -80,10 +83,10 @@ class Observer:
             return training.loss(model, batch)
 
         def on_step(report: Report) -> None:
-            try:
-                training.on_step(report)
-            finally:  # also if it raises Stop
-                self._record(report)
+            self._record(report, _called("on_step", training.on_step, report))
+
+        def on_evaluation(report: Evaluated) -> None:
+            self._record_score(report, _called("on_evaluation", training.on_evaluation, report))
 
         for optimizer in several(training.optimizer)[-1:]:
             if isinstance(optimizer, Optimizer):
@@ -92,6 +95,7 @@ class Observer:
             training,
             loss=loss,
             on_step=on_step,
+            on_evaluation=on_evaluation,
             dataset=self._watched(training.dataset, "dataset"),
             validation=self._watched(training.validation, "validation data"),
         )
@@ -122,12 +126,11 @@ class Observer:
         while int(self._gate.read_text() or 0) <= state.step:
             time.sleep(_LOOK_SECONDS)
 
-    def _record(self, report: Report) -> None:
+    def _record(self, report: Report, called: dict[str, str]) -> None:
         assert self._session is not None
         state = self._session.worker.state
-        drawn = {"draws/on_step": _generators()}
         if report.rank >= 0:
-            drawn["draws/before_step and the optimizer's step"] = self._drawn
+            called["draws/before_step and the optimizer's step"] = self._drawn
         self._writer.write(
             Final(
                 step=report.step,
@@ -137,10 +140,24 @@ class Observer:
                 rank=report.rank,
                 loss=report.loss,
                 batch_size=report.batch_size,
-                pieces=pieces(state, self._training) | drawn,
+                pieces=pieces(state, self._training) | called,
                 sketches=sketches(state),
             )
         )
+
+    def _record_score(self, report: Evaluated, called: dict[str, str]) -> None:
+        assert self._session is not None
+        found = pieces(self._session.worker.state, self._training) | called
+        held_out: Any = self._training.validation
+        samples = min(len(held_out), self._samples)
+        self._writer.write(Scored(step=report.step, score=report.score, samples=samples, pieces=found))
+
+
+def _called(name: str, hook: Callable[[Any], None], report: Report | Evaluated) -> dict[str, str]:
+    """Call a function of the script. Return what it has drawn, as a piece."""
+    with contextlib.suppress(Stop):
+        hook(report)
+    return {f"draws/{name}": _generators()}
 
 
 def _generators() -> str:
