@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import random
+import types
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -86,6 +89,83 @@ def moment(script: Script) -> None:
 
 def rate(script: Script) -> None:
     script.optimizer.param_groups[0]["lr"] = 0.5
+
+
+class Average:
+    """An average of the weights, in a variable of this module."""
+
+    def __init__(self) -> None:
+        self.weight = torch.ones(3)
+
+    def __call__(self, *_: object) -> None:
+        self.weight.mul_(0.9)
+
+
+AVERAGE = Average()
+HELPERS = types.ModuleType("helpers")
+HELPERS.average, HELPERS.__file__ = Average(), __file__  # type: ignore[attr-defined]
+
+
+def direct(*_: object) -> None:
+    AVERAGE.weight.mul_(0.9)
+
+
+def helper() -> None:
+    direct()
+
+
+@torch.no_grad()
+def through_helpers(*_: object) -> None:
+    helper()
+
+
+def in_a_comprehension(*_: object) -> object:
+    return [each.mul_(0.9) for each in [AVERAGE.weight] for _ in (AVERAGE,)]
+
+
+def in_a_module(*_: object) -> None:
+    HELPERS.average()
+
+
+def with_argument(average: Average, *_: object) -> None:
+    average()
+
+
+@pytest.mark.parametrize(
+    ("function", "name"),
+    [
+        pytest.param(direct, "AVERAGE.weight", id="function"),
+        pytest.param(AVERAGE, "Average.weight", id="callable-object"),
+        pytest.param(AVERAGE.__call__, "Average.weight", id="method"),
+        pytest.param(functools.partial(with_argument, AVERAGE), "argument 0.weight", id="partial"),
+        pytest.param(functools.partial(with_argument, average=AVERAGE), "average.weight", id="partial-with-a-name"),
+        pytest.param(functools.partial(direct, 1), "AVERAGE.weight", id="function-of-a-partial"),
+        pytest.param(through_helpers, "AVERAGE.weight", id="two-helpers-below-a-decorator"),
+        pytest.param(in_a_comprehension, "AVERAGE.weight", id="comprehension"),
+        pytest.param(in_a_module, "HELPERS.average.weight", id="module-of-the-script"),
+    ],
+)
+def test_what_a_function_refers_to_is_found(function: Any, name: str) -> None:
+    script = Script()
+    found = pieces(script.state, replace(script.training, on_step=function))
+    assert found[f"variable/{name}"].startswith("float32[3] ")
+
+
+@pytest.mark.parametrize("hook", ["on_step", "on_evaluation", "before_step", "schedule", "loss", "score", "collate"])
+def test_all_functions_of_the_training_are_searched(hook: str) -> None:
+    script, given = Script(), {hook: direct}
+    assert "variable/AVERAGE.weight" in pieces(script.state, replace(script.training, **given))  # type: ignore[arg-type]
+
+
+def test_functions_of_libraries_are_not_searched() -> None:
+    def on_step(report: object) -> None:
+        pieces(report, report)  # type: ignore[arg-type]
+        functools.reduce(max, [1])
+        torch.hub.list("a")
+
+    script = Script()
+    found = pieces(script.state, replace(script.training, on_step=on_step))
+    assert not [name for name in found if name.startswith("variable/")]
 
 
 CHANGES: dict[str, Callable[[Script], object]] = {

@@ -8,8 +8,8 @@ The first part of a name says what it is: see ``pieces``. Equal values have equa
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
+import math
 import random
 import types
 from collections import deque
@@ -25,6 +25,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from tidewater.contract.rehearsal import Sketch
 from tidewater.elastic.compiled import plain
 from tidewater.elastic.method.optimizers import several
+from tidewater.elastic.rehearsal.variables import LIBRARIES, referred
 from tidewater.elastic.session.state import State
 from tidewater.elastic.training import Training
 
@@ -39,7 +40,6 @@ _MOST_NUMBERS = 1 << 24
 _SUMS = 16
 _SIGNS = 8191  # a prime number
 _OF_TORCH = frozenset(vars(nn.Module())) | {"state", "param_groups", "defaults", "optimizer"}
-_LIBRARIES = ("builtins", "torch", "numpy", "tidewater", "argparse", "pathlib", "logging", "threading")
 _GENERATORS: dict[type, Callable[[Any], object]] = {
     torch.Generator: lambda generator: generator.get_state().numpy().tobytes(),
     np.random.Generator: lambda generator: generator.bit_generator.state,
@@ -54,7 +54,7 @@ def pieces(state: State, training: Training) -> dict[str, str]:
     model, buffers, optimizers, schedulers, scaler, stateful, cursor: what a newcomer gets, by its path in the tree.
     mode, requires_grad, attribute: of the model's modules.
     optimizer, scheduler, object: attributes of these (the last of the stateful objects), beyond their ``state_dict``.
-    variable: what the functions of the script refer to, in the script and in the functions around them.
+    variable: what the functions of the training refer to, directly or through functions of the script: ``variables``.
     """
     whole, known = state.whole(), _known(training)
     found = {path: _text(value) for path, value in _leaves({name: whole[name] for name in _TREE}, "")}
@@ -160,9 +160,10 @@ def described(value: Any, path: str, skipped: frozenset[int], depth: int = 0) ->
     if id(value) in skipped or depth > _MOST_DEPTH:
         return
     inner = skipped if isinstance(value, _PLAIN) else skipped | {id(value)}
-    if isinstance(value, torch.Tensor):
-        yield path, _text(value) if value.numel() <= _MOST_NUMBERS else f"tensor of {value.numel()}"
-    elif isinstance(value, (np.ndarray, np.generic, set, frozenset, *_PLAIN)):
+    if isinstance(value, torch.Tensor | np.ndarray):
+        numbers = math.prod(value.shape)
+        yield path, _text(value) if numbers <= _MOST_NUMBERS else f"tensor of {numbers}"
+    elif isinstance(value, (np.generic, set, frozenset, *_PLAIN)):
         yield path, _text(value)
     elif generator := next((state(value) for kind, state in _GENERATORS.items() if isinstance(value, kind)), None):
         yield path, f"generator {digest(generator)}"
@@ -181,7 +182,7 @@ def described(value: Any, path: str, skipped: frozenset[int], depth: int = 0) ->
 def _is_the_scripts(value: Any) -> bool:
     """Return whether a value is an object of a class that a script defines."""
     known = isinstance(value, type | types.ModuleType | types.FunctionType)
-    return hasattr(value, "__dict__") and not known and type(value).__module__.partition(".")[0] not in _LIBRARIES
+    return hasattr(value, "__dict__") and not known and type(value).__module__.partition(".")[0] not in LIBRARIES
 
 
 def _known(training: Training) -> frozenset[int]:
@@ -197,24 +198,8 @@ def _variables(training: Training, known: frozenset[int]) -> dict[str, str]:
     objects = (getattr(thing, "__dict__", {}).values() for thing in training.stateful.values())
     known |= {id(each) for values in objects for each in values if not isinstance(each, _PLAIN)}
     found: dict[str, str] = {}
-    hooks = (training.on_step, training.before_step, training.on_evaluation)
+    hooks = (training.on_step, training.before_step, training.on_evaluation, training.schedule)
     for function in (training.loss, training.score, training.collate, *hooks):
-        for name, value in _referred(function):
+        for name, value in referred(function):
             found |= dict(described(value, f"variable/{name}", known))
     return found
-
-
-def _referred(function: Callable[..., Any] | None) -> Iterator[tuple[str, Any]]:
-    """Yield the variables around a function, those of its module, and the object that it is a method of."""
-    owner = getattr(function, "__self__", None)
-    if owner is not None:
-        yield type(owner).__name__, owner
-    inner = getattr(function, "__func__", function)
-    if not isinstance(inner, types.FunctionType):
-        return
-    for name, cell in zip(inner.__code__.co_freevars, inner.__closure__ or (), strict=True):
-        with contextlib.suppress(ValueError):  # not assigned yet
-            yield name, cell.cell_contents
-    for name in inner.__code__.co_names:
-        if name in inner.__globals__:
-            yield name, inner.__globals__[name]
