@@ -186,7 +186,12 @@ def test_where_a_better_state_is_stored_nothing_is_copied(folder: Path, monkeypa
     stored = threading.Event()
     monkeypatch.setattr(Snapshots, "take", noted)
     tidy = Checkpoints._tidy
-    monkeypatch.setattr(Checkpoints, "_tidy", lambda *given: (tidy(*given), stored.set()))
+
+    def tidied(*given: Any) -> None:
+        tidy(*given)
+        stored.set()
+
+    monkeypatch.setattr(Checkpoints, "_tidy", tidied)
     trained(build, folder, "--evaluate-every", "1")
     assert copied == [EPOCH, 4 * EPOCH], "the first evaluation's and the last state"
 

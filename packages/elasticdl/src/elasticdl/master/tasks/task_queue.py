@@ -230,7 +230,7 @@ class Queue:
 
 def pause_seconds(failures: int) -> float:
     """Return how long to wait after so many failures: twice as long after each further one, up to a limit."""
-    return min(LONGEST_PAUSE_SECONDS, PAUSE_SECONDS * 2 ** min(failures - 1, 16))
+    return min(LONGEST_PAUSE_SECONDS, PAUSE_SECONDS * 2.0 ** min(failures - 1, 16))
 
 
 def _but(entries: Mapping[int, T], task: int) -> dict[int, T]:
