@@ -13,6 +13,7 @@ from tests.elastic.checkpoint.conftest import LINE, Told, at, keys, large, loade
 from tests.elastic.checkpoint.conftest import same as same_bits
 from tests.elastic.workers import free_port
 from tidewater.elastic.checkpoint import Checkpoints, Unreadable, bucket, place
+from tidewater.elastic.checkpoint.manifest import Manifest, Score
 from tidewater.elastic.checkpoint.places import Upload
 from tidewater.elastic.storage import s3 as storage
 
@@ -48,6 +49,18 @@ def test_a_large_file_is_uploaded_in_parts(s3: Any, open_places: Open, monkeypat
     assert s3.head_object(Bucket="there", Key=key)["ETag"].endswith('-3"')
     assert same_bits(loaded(open_places(WHERE)).tree, state)
     assert not s3.list_multipart_uploads(Bucket="there").get("Uploads")
+
+
+def test_a_checkpoint_of_the_evaluated_state_gets_the_score(s3: Any, open_places: Open) -> None:
+    checkpoints = open_places(WHERE)
+    save(checkpoints, 10)
+    stored, score = keys(s3), Score(0.5, "max")
+    assert checkpoints.save(at(10), small(10), wait=True, score=score, if_best=True)
+    assert keys(s3) == stored
+    (manifest,) = [key for key in stored if key.endswith("manifest.json")]
+    assert Manifest.decode(s3.get_object(Bucket="there", Key=manifest)["Body"].read()).score == score
+    save(checkpoints, 20, 30, 40)
+    assert names(s3) == [f"step-{step:012}" for step in (10, 30, 40)]
 
 
 def test_a_checkpoint_without_a_manifest_is_ignored(s3: Any, open_places: Open) -> None:
