@@ -202,6 +202,30 @@ def test_the_wish_to_begin_again_removes_no_progress(checkpoints: Checkpoints, t
     assert state.step == 90
 
 
+def test_a_cold_start_from_an_older_checkpoint_than_etcd_knows_is_reported(
+    checkpoints: Checkpoints, told: Told, tmp_path: Path
+) -> None:
+    save(checkpoints, trained_to(20, 3))
+    state = fresh()
+    assert restore(state, checkpoints, 7, told.log, saved=SAVED) == SAVED
+    assert state.step == 20
+    (event,) = told.of("checkpoint_missing")
+    assert event.items() >= {"step": 90, "place": "/data/checkpoints", "continues_after": 20}.items()
+    assert f"--checkpoints is {tmp_path}, which does not have it" in str(event["reason"])
+
+
+@pytest.mark.parametrize("known", [Saved(90, "/data"), Saved(20, "/data"), None], ids=["newest", "older", "none"])
+def test_nothing_is_missing_where_the_places_have_what_etcd_knows(
+    known: Saved | None, checkpoints: Checkpoints, told: Told
+) -> None:
+    """The one of step 90 was written by a worker that was cut off, and counts less."""
+    save(checkpoints, trained_to(90, 3))
+    save(checkpoints, trained_to(30, 5))
+    state = fresh()
+    restore(state, checkpoints, 7, told.log, saved=known)
+    assert (state.step, told.of("checkpoint_missing")) == (30, [])
+
+
 def test_a_state_left_behind_is_replaced_by_a_checkpoint_of_a_newer_generation(
     checkpoints: Checkpoints, quiet: Log
 ) -> None:

@@ -219,6 +219,8 @@ def _restore(worker: Worker, generation: Generation, exchange: Exchange, log: Lo
             path=str(found.path),
             optimizer="starts with fresh moments" if moments is False else "continues",
         )
+    if state.step:
+        _say_missing(worker, log)
     state.begin(generation.lineage, generation.number)
     state.present, state.stale, state.applied_in = True, False, generation.number
 
@@ -237,6 +239,19 @@ def _begin_again(worker: Worker, generation: Generation, exchange: Exchange, log
         log.event("begins_again", generation=generation.number, reason=_ASKED)
     elif generation.number > 1:
         log.event("begins_again", generation=generation.number, reason=_NO_CHECKPOINT)
+
+
+def _say_missing(worker: Worker, log: Log) -> None:
+    """Log it if no place has the checkpoint that etcd knows of, and training continues from an older state."""
+    saved, checkpoints, step = worker.coordinator.view.saved, worker.checkpoints, worker.state.step
+    # One that is there and not used counts less, because others have continued without it, or is damaged.
+    if saved and step < saved.step and checkpoints.before(saved.step) < saved.step:
+        reason = (
+            f"--checkpoints is {checkpoints.text}, which does not have it, so the steps after step {step} are made "
+            "again. To continue from it instead, stop the workers before the next checkpoint is written, and name its "
+            "place or restore it"
+        )
+        log.event("checkpoint_missing", step=saved.step, place=saved.where, continues_after=step, reason=reason)
 
 
 def _refuse_older_etcd(found: Found, generation: Generation) -> None:
