@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from elasticdl.master.tasks.task_queue import Owner, Queue, Status, pause_seconds
 
 A, B = Owner("worker-0", "a"), Owner("worker-1", "b")
@@ -69,6 +71,11 @@ def test_a_task_that_has_failed_goes_to_another_process_after_a_pause_that_grows
     queue = failing(queue, B, 1.0)
     assert [queue.take(owner, 2.9, both)[1] for owner in (A, B)] == [None, None]
     assert [queue.take(owner, 3.0, both, 300.0)[1] for owner in (A, B)] == [1, 1]
+
+
+def test_a_task_with_a_pause_that_a_master_before_this_one_knew_is_handed_out_again() -> None:
+    queue = dataclasses.replace(failing(Queue.of(range(1, 2)), A, 0.0), pauses={})  # they are not in the record
+    assert queue.take(A, 5.0, ("a", "b"), 300.0)[1] == 1
 
 
 def test_the_pause_of_a_task_grows_to_a_minute_and_no_longer() -> None:

@@ -133,7 +133,8 @@ class Queue:
         for task in self.returned:
             failed_on = self.failures.get(task, ())
             elsewhere = owner.process in failed_on and not set(present) <= set(failed_on)
-            if now >= self.pauses.get(task, now) + (elsewhere_seconds if elsewhere else 0.0):
+            pause = elsewhere_seconds if elsewhere else 0.0
+            if task not in self.pauses or now >= self.pauses[task] + pause:
                 rest = tuple(other for other in self.returned if other != task)
                 return dataclasses.replace(self, returned=rest, doing={**self.doing, task: Held(owner, now)}), task
         if self.cursor == self.end:
