@@ -105,6 +105,7 @@ def test_its_state_arrives_at_a_newcomer_and_continues_on_resume() -> None:
     joined, resumed = alone(patience=1), alone(patience=1)
     joined.state.load(before.state.tree())
     resumed.state.resume(before.state.tree())
+    assert resumed.state.tree()["schedulers"] == before.state.tree()["schedulers"]
     for each in (before, joined, resumed):
         assert each.evaluate(0.4) == pytest.approx(0.001)
     assert len({each.state.digest() for each in (before, joined)}) == 1

@@ -152,7 +152,8 @@ class Optimizers:
         counted = [] if difference else [state for state in tree["schedulers"] if "num_bad_epochs" in state]
         for plateau, state in zip(self._plateaus, counted, strict=False):
             if state["mode"] == plateau.mode:
-                plateau.load_state_dict({name: state[name] for name in _COUNTED})
+                rates = [each["lr"] for each in plateau.optimizer.param_groups]
+                plateau.load_state_dict({name: state[name] for name in _COUNTED} | {"_last_lr": rates})
         with warnings.catch_warnings():  # torch warns of schedulers that are stepped before their optimizer
             warnings.simplefilter("ignore", UserWarning)
             for _ in range(step):
