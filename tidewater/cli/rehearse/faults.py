@@ -11,7 +11,7 @@ The disturbed run waits at the gate before each fault, so it happens at a step a
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from tidewater.cli.rehearse.trial import Stuck, Trial
 from tidewater.contract.exit_codes import FINISHED
@@ -20,7 +20,8 @@ BETWEEN = 2
 """Steps between two faults."""
 LEAST_STEPS = 30
 _LOOK_SECONDS = 0.3
-"""How long a step of one worker may take, until the next one is let begin while a newcomer is waited for."""
+"""How long the first step may take, until the next one is let begin while a newcomer is waited for."""
+_LONGEST_LOOK_SECONDS = 20.0
 
 Say = Callable[[str], None]
 
@@ -96,7 +97,8 @@ def _until_gone(trial: Trial, names: Sequence[str], steps: int) -> None:
     def gone() -> bool:
         return not {*names} & {*trial.alive}
 
-    while trial.gate < steps - BETWEEN and not trial.wait_for(gone, "the end", seconds=_LOOK_SECONDS):
+    looks = _looks()
+    while trial.gate < steps - BETWEEN and not trial.wait_for(gone, "the end", seconds=next(looks)):
         trial.open(trial.gate + 1)
     trial.wait_for(gone, f"the end of {', '.join(names)}")
 
@@ -111,12 +113,21 @@ def _gather(trial: Trial, names: Sequence[str], steps: int) -> None:
     """Let the workers make as few steps as possible until all of these train together."""
     for name in names:
         trial.wait_for(lambda name=name: trial.is_prepared(name), f"the start of {name}")  # type: ignore[misc]
-    while not trial.wait_for(
-        lambda: trial.have_begun(names, trial.gate + 1), "all train together", seconds=_LOOK_SECONDS
-    ):
+    looks = _looks()
+    seconds = next(looks)
+    while not trial.wait_for(lambda: trial.have_begun(names, trial.gate + 1), "all train together", seconds=seconds):
         together = [name for name in names if trial.records.step_of(name) == trial.gate + 1]
         if together:  # else they are still at the step before
             if trial.gate >= steps - BETWEEN:
                 missing = ", ".join(sorted({*names} - {*together}))
                 raise Stuck(f"{missing} did not get to train with {', '.join(together)} in {trial.gate} steps")
             trial.open(trial.gate + 1)
+            seconds = next(looks)
+
+
+def _looks() -> Iterator[float]:
+    """Yield how long each step may take: longer and longer, since on a busy machine a worker needs seconds to join."""
+    seconds = _LOOK_SECONDS
+    while True:
+        yield seconds
+        seconds = min(2 * seconds, _LONGEST_LOOK_SECONDS)
