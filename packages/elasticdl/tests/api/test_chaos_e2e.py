@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import random
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -25,21 +25,36 @@ def has_reached(job: Job, step: int) -> bool:
     return any(update.step >= step for update in job.updates())
 
 
+def is_over(job: Job) -> bool:
+    """Return whether all workers have ended."""
+    return all(worker.poll() is not None for worker in job.workers)
+
+
+def training(job: Job, lost: Sequence[Process]) -> list[Process]:
+    """Return the workers that have the model."""
+    return [worker for worker in job.workers if worker.poll() is None and worker.updates() and worker not in lost]
+
+
 def disturbed(job: Job, draw: random.Random) -> None:
-    """Start three workers at once, and replace one after the other at random updates."""
+    """Start three workers at once, and replace one after the other at random updates.
+
+    One worker always keeps the model, however long the others need to start: else the shards begin anew with it.
+    """
     lost: list[Process] = []
     for _ in range(3):
         job.start()
     at = 0
     for _ in range(3):
         at += draw.randrange(5, 25)
-        job.wait_for(functools.partial(has_reached, job, at))
-        active = [worker for worker in job.workers if worker.poll() is None and worker.updates() and worker not in lost]
+        job.wait_for(lambda at=at: is_over(job) or (has_reached(job, at) and len(training(job, lost)) > 1))  # type: ignore[misc]
+        active = training(job, lost)
+        if len(active) < 2:
+            break
         victim = draw.choice(active)
         victim.signal(draw.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGTERM]))
         lost.append(victim)
         job.start()
-    job.wait_for(lambda: all(worker.poll() is not None for worker in job.workers))
+    job.wait_for(lambda: is_over(job))
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(1, 10))])
