@@ -116,8 +116,10 @@ def decoded(line: bytes) -> Record:
     kind, values = json.loads(line)
     if kind == "Begun":
         return Begun(**{**values, "samples": tuple(values["samples"])})
-    if kind in ("Read", "Scored"):
-        return Read(**values) if kind == "Read" else Scored(**values)
+    if kind == "Read":
+        return Read(**values)
+    if kind == "Scored":
+        return Scored(**values)
     sketches = values.pop("sketches").items()
     return Final(**values, sketches={name: Sketch(**{**each, "sums": tuple(each["sums"])}) for name, each in sketches})
 

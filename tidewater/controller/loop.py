@@ -247,7 +247,7 @@ def invalid_status(manifest: Manifest, problem: str, now: datetime) -> Manifest:
     before = {each.get("type"): each for each in conditions}
     generation = manifest["metadata"].get("generation", 0)
 
-    def told(type: names.ConditionType, value: str) -> Manifest:
+    def condition(type: names.ConditionType, value: str) -> Manifest:
         old = before.get(type.value, {})
         new = {
             "type": type.value,
@@ -264,7 +264,7 @@ def invalid_status(manifest: Manifest, problem: str, now: datetime) -> Manifest:
     kinds = names.ConditionType
     values = {kinds.CREATED: "False", kinds.READY: "False", kinds.RECONCILING: "False", kinds.STALLED: "True"}
     others = [each for each in conditions if each.get("type") not in values]
-    said = [told(type, value) for type, value in values.items()]
+    said = [condition(type, value) for type, value in values.items()]
     return {**status, "conditions": [*said, *others], "observedGeneration": generation}
 
 

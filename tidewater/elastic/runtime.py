@@ -139,7 +139,7 @@ class _Script:
             alike=_alike(config, training),
             samples=probes(training, self._loader, config.seed),
             about=about,
-            rehearse=self._rehearse,
+            warm_up=self._warm_up,
         )
 
     def _observed(self, training: Training, config: Config) -> Training:
@@ -151,7 +151,7 @@ class _Script:
         self._observer = Observer(config.rehearsal, config)
         return self._observer.observed(training)
 
-    def _rehearse(self, session: Session) -> None:
+    def _warm_up(self, session: Session) -> None:
         """Make the first passes, which are the slowest."""
         from tidewater.elastic.data.stream import length
         from tidewater.elastic.session.step import Stepper

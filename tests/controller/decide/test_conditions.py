@@ -287,8 +287,8 @@ def test_a_tool_that_knows_no_elasticjob_sees_how_it_stands(found: ElasticJob, e
 
 def test_the_sentence_on_a_running_job_is_that_of_running_alone() -> None:
     """Scripts look for it in what `kubectl describe` prints."""
-    told = [each.type for each in RAN.status.conditions if each.message.startswith("ElasticJob j is running.")]
-    assert told == ["Running"]
+    types = [each.type for each in RAN.status.conditions if each.message.startswith("ElasticJob j is running.")]
+    assert types == ["Running"]
 
 
 def test_a_failed_job_is_stalled_and_says_why() -> None:
@@ -298,8 +298,8 @@ def test_a_failed_job_is_stalled_and_says_why() -> None:
 
 
 def test_a_job_that_failed_under_an_older_controller_is_stalled_too() -> None:
-    told = Condition(type="Failed", status="True", message="It has failed.", last_transition_time=ago(60))
-    old = replace(job(1), status=Status(state=State.FAILED, conditions=(told,), completion_time=ago(60)))
+    failed = Condition(type="Failed", status="True", message="It has failed.", last_transition_time=ago(60))
+    old = replace(job(1), status=Status(state=State.FAILED, conditions=(failed,), completion_time=ago(60)))
     seen = replace(old, status=decide(view(old), NOW).status)
     assert computed(seen) == "Failed"
     assert condition(seen.status, "Stalled").message == "It has failed."

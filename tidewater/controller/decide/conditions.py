@@ -243,8 +243,8 @@ def conditions_of(job: ElasticJob, state: State, message: str, now: datetime) ->
     for of, type in TYPES.items():
         holds = of is state
         if holds or type in old or of is State.RUNNING:
-            told = holds or of is State.RUNNING
-            why = (reason, message if told else f"The state of ElasticJob {job.name} is {state}.")
+            is_said = holds or of is State.RUNNING
+            why = (reason, message if is_said else f"The state of ElasticJob {job.name} is {state}.")
             if type == ConditionType.SUSPENDED and not holds:
                 why = (Reason.RESUMED, f"ElasticJob {job.name} is resumed.")
             made.append(_updated(old.get(type), type, holds, why, job.generation, now))
@@ -267,8 +267,8 @@ def _health(job: ElasticJob, state: State, message: str, now: datetime) -> list[
     for type in (ConditionType.READY, ConditionType.RECONCILING, ConditionType.STALLED):
         holds = type is HEALTH[state]
         if holds or type in old or type is ConditionType.READY:
-            told = holds and type is not ConditionType.READY  # Running has the sentence that says how it runs
-            why = message if told else f"The state of ElasticJob {job.name} is {state}."
+            is_said = holds and type is not ConditionType.READY  # Running has the sentence that says how it runs
+            why = message if is_said else f"The state of ElasticJob {job.name} is {state}."
             made.append(_updated(old.get(type), type, holds, (REASONS[state], why), job.generation, now))
     return made
 

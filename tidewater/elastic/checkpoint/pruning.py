@@ -28,8 +28,8 @@ def unneeded(listed: Listed, written: History, keep: int) -> set[str]:
 
 def is_beaten(score: Score | None, listed: Listed) -> bool:
     """Return whether one of these has a better score in the same mode, or an equal one."""
-    others = [each.score for _, each in listed if score and each.score and each.score.mode == score.mode]
-    return any(score and not score.beats(other) for other in others)
+    others = [each.score for _, each in listed if each.score]
+    return score is not None and any(other.mode == score.mode and not score.beats(other) for other in others)
 
 
 def _best(listed: Listed) -> int | None:

@@ -296,9 +296,9 @@ class Loader:
             multiprocessing_context="fork",
             generator=torch.Generator(),  # otherwise it draws its seed from the global generator
         )
+        _raise_file_limit()
         # torch's handler raises the error of a lost worker process anywhere in the main thread, even in the optimizer's
         # step. Without it `next` raises the error.
-        _raise_file_limit()
         handler = signal.getsignal(signal.SIGCHLD)
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, HELD)
         try:

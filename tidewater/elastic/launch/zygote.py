@@ -3,8 +3,8 @@
     serve(load)       # as a program: requests < stdin, reports > stdout; see `farm`
 
 A process that is started as a program needs three seconds for the imports of torch; a forked one starts within a tenth
-of a second. The zygote computes nothing and has one thread, so that its
-forks have no unfinished work. Requests and reports are JSON, one object per line.
+of a second. The zygote computes nothing and has one thread, so that its forks have no unfinished work. Requests and
+reports are JSON, one object per line.
 """
 
 from __future__ import annotations

@@ -322,6 +322,6 @@ def _check_schedulers(
             raise ConfigError(f"the training's scheduler, {name}, is of another optimizer than the training's")
         if scheduler not in metered and any(scheduler.optimizer is each.optimizer for each in metered):
             raise ConfigError(
-                f"the training has a ReduceLROnPlateau and a {name} for one optimizer, of which the second would undo "
-                "the first on resume: use schedule for a warm-up"
+                f"the training has a ReduceLROnPlateau and a {name} for one optimizer: on a resume the {name} would "
+                "undo what the ReduceLROnPlateau has lowered; use schedule for a warm-up"
             )

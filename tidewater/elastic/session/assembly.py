@@ -83,7 +83,7 @@ class Content:
     """A few samples, which must be like those of the other workers, by names for a person."""
     about: Mapping[str, Value] = field(default_factory=dict)
     """Further fields of the event ``prepared``."""
-    rehearse: Callable[[Session], None] = _nothing
+    warm_up: Callable[[Session], None] = _nothing
     """Called before the others know of this worker; it is alone in its group then."""
 
 
@@ -223,7 +223,7 @@ class _Assembly:
         """Prepare what is trained, and all that a session needs. The other workers don't know of this one yet."""
         content = prepare(self._config)
         session = self._assemble(content)
-        content.rehearse(session)
+        content.warm_up(session)
         self._traits = session.worker.server.traits = replace(self._traits, evidence=_evidence(content))
         self._checkpoints.prepare()
         seconds = time.monotonic() - self._started

@@ -45,9 +45,9 @@ def try_metrics(job: JobArgs, spec: ModelSpec) -> None:
         if isinstance(error.__cause__ or error, ArithmeticError):
             log.warning("The metrics of the model before the training: %s", error)
             return
-        told = error.message if isinstance(error, ElasticDLError) else f"{type(error).__name__}: {error}"
+        why = error.message if isinstance(error, ElasticDLError) else f"{type(error).__name__}: {error}"
         remedy = error.remedy if isinstance(error, ElasticDLError) else "correct the model for validation data"
-        raise ZooError(f"tried on the first minibatch of {job.validation_data}: {told}", remedy) from error
+        raise ZooError(f"tried on the first minibatch of {job.validation_data}: {why}", remedy) from error
 
 
 def _first_records(job: JobArgs, spec: ModelSpec) -> tuple[list[Record], Metadata]:

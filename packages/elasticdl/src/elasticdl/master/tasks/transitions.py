@@ -70,6 +70,7 @@ def hand_out(
         for task in queue.held_by(owner):
             if task not in holding:
                 return state, task
+    # An evaluation first: its snapshot takes memory on the servers.
     for kind, queue in _open_queues(state).items():
         taken, found = queue.take(owner, now, present, limit_seconds(state, kind))
         if found is not None:
