@@ -28,7 +28,8 @@ PATIENT = """
 import os, signal, sys, time
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 print("trains as", os.environ["TIDEWATER_WORKER"])
-time.sleep(60)
+while True:  # not one long sleep: a signal just before it would be handled after it
+    time.sleep(0.1)
 """
 STUBBORN = """
 import os, signal, time
@@ -128,7 +129,7 @@ def test_a_permanent_failure_ends_the_run_with_its_exit_code_and_last_lines(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     fails = "print('no data in', os.environ['TIDEWATER_METRICS_PORT'], end='')\n    sys.exit(2)\n"
-    script = PATIENT.replace("time.sleep", f"if os.environ['TIDEWATER_WORKER'] == 'worker-1':\n    {fails}time.sleep")
+    script = PATIENT.replace("while", f"if os.environ['TIDEWATER_WORKER'] == 'worker-1':\n    {fails}while")
     assert crew(tmp_path, script).run() == exit_codes.USAGE
     out, err = capfd.readouterr()
     assert "worker-1 | no data in 9001\n" in out
@@ -188,10 +189,10 @@ def test_a_second_ctrl_c_ends_at_once(tmp_path: Path, capfd: pytest.CaptureFixtu
 def test_a_run_under_nohup_or_in_the_background_of_a_script_ignores_what_its_terminal_sends(
     tmp_path: Path, ignored: signal.Signals
 ) -> None:
-    script = f"os.kill(os.getppid(), {ignored:d})\ntime.sleep(0.5)"
+    script = f"import os, time\nos.kill(os.getppid(), {ignored:d})\ntime.sleep(0.5)"
     before = signal.signal(ignored, signal.SIG_IGN)
     try:
-        code = crew(tmp_path, PATIENT.replace("time.sleep(60)", script), workers=1).run()
+        code = crew(tmp_path, script, workers=1).run()
     finally:
         signal.signal(ignored, before)
     assert code == exit_codes.FINISHED

@@ -26,8 +26,11 @@ def has_reached(job: Job, step: int) -> bool:
 
 
 def is_over(job: Job) -> bool:
-    """Return whether all workers have ended."""
-    return all(worker.poll() is not None for worker in job.workers)
+    """Return whether the job has ended, and with it the workers that had the model.
+
+    One that starts when the master has ended waits for it to come back; in a cluster the controller ends such a pod.
+    """
+    return job.master.poll() is not None and all(worker.poll() is not None for worker in job.workers if worker.updates())
 
 
 def training(job: Job, lost: Sequence[Process]) -> list[Process]:
