@@ -23,12 +23,14 @@ class FakeSupervisor:
     def __init__(self, broken: str) -> None:
         self.running: dict[str, str] = {}
         self.ended: set[str] = set()
+        self.started: list[str] = []
         self._broken = broken
 
     def spawn(self, name: str, argv: list[str], *, netns: bool) -> None:
         assert name not in self.running or name in self.ended
         self.ended.discard(name)
         self.running[name] = argv[0]
+        self.started.append(name)
 
     def stop(self, name: str, grace_seconds: float) -> None:
         self.running.pop(name, None)
@@ -79,6 +81,33 @@ def test_what_has_ended_by_itself_starts_again(tmp_path: Path, monkeypatch: pyte
     supervisor.ended.add("demo-kube-scheduler")
     made.revive()
     assert (supervisor.running, supervisor.ended) == (programs(OLD), set())
+
+
+def test_with_the_api_server_those_that_watch_it_start_anew_as_soon_as_it_is_ready(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, supervisor = plane(tmp_path, monkeypatch, broken="nothing")
+    supervisor.started.clear()
+    client: Any = SimpleNamespace(text=supervisor.started.append)
+    made._client = client
+    supervisor.ended.add("demo-kube-apiserver")
+    made.revive()
+    assert supervisor.started == [
+        "demo-kube-apiserver",
+        "/readyz",
+        "demo-kube-controller-manager",
+        "demo-kube-scheduler",
+    ]
+    assert (supervisor.running, supervisor.ended) == (programs(OLD), set())
+
+
+def test_an_api_server_that_does_not_come_back_leaves_nothing_stopped_for_good(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, supervisor = plane(tmp_path, monkeypatch, broken="kube-apiserver")
+    with pytest.raises(KubeError, match="kube-apiserver died"):
+        made.revive()
+    assert supervisor.running == programs(OLD)
 
 
 def test_what_was_stopped_stays_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,7 +36,8 @@ log = logging.getLogger(__name__)
 POLL_SECONDS = 0.1
 STOP_SECONDS = 2.0
 RETURN_SECONDS = 120.0
-"""How long the old version may take to be ready again, after the new one didn't start."""
+"""How long an API server may take to be ready again: that of the old version after the new one didn't start, or one
+that has ended by itself."""
 UNAVAILABLE = (0, 503)
 NODE_PREFIX = 24
 COMPONENTS = {"kube-controller-manager": "system:kube-controller-manager", "kube-scheduler": "system:kube-scheduler"}
@@ -213,8 +214,12 @@ class ControlPlane:
 
         kube-scheduler, for one, ends when an API server that restarts has shown it events in the wrong order.
 
+        With the API server its watchers start anew. Their watches would be back only after half a minute, and the nodes
+        whose heartbeats aren't seen until then would count as lost. On EKS they end too: they can't renew their leases.
+
         Raises:
             ProcessFailed: A program can't be executed.
+            KubeError: The API server isn't ready in time.
         """
         if not self._upgrading.acquire(blocking=False):
             return
@@ -223,7 +228,10 @@ class ControlPlane:
                 name = self._process(component)
                 if self._supervisor.find(name) and not self._supervisor.alive(name):
                     log.warning("cluster %s: %s has ended and starts again", self.spec.cluster, component)
-                    self._spawn(component)
+                    if component == "kube-apiserver":
+                        self._restart_in_this_version()
+                    else:
+                        self._spawn(component)
         finally:
             self._upgrading.release()
 
@@ -265,6 +273,13 @@ class ControlPlane:
         self._spawn("kube-apiserver")
         self._wait_until("/readyz", deadline)
         self._start_controllers()
+
+    def _restart_in_this_version(self) -> None:
+        try:
+            self._restart(self.spec.version, time.monotonic() + RETURN_SECONDS)
+        except CloudError:
+            self._start_controllers()  # without an API server they end, and are revived until there is one
+            raise
 
     def _start_controllers(self) -> None:
         self._spawn("kube-controller-manager")
