@@ -30,7 +30,8 @@ def is_over(job: Job) -> bool:
 
     One that starts when the master has ended waits for it to come back; in a cluster the controller ends such a pod.
     """
-    return job.master.poll() is not None and all(worker.poll() is not None for worker in job.workers if worker.updates())
+    trained = [worker for worker in job.workers if worker.updates()]
+    return job.master.poll() is not None and all(worker.poll() is not None for worker in trained)
 
 
 def training(job: Job, lost: Sequence[Process]) -> list[Process]:

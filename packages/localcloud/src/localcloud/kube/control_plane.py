@@ -214,8 +214,8 @@ class ControlPlane:
 
         kube-scheduler, for one, ends when an API server that restarts has shown it events in the wrong order.
 
-        With the API server its watchers start anew. Their watches would be back only after half a minute, and the nodes
-        whose heartbeats aren't seen until then would count as lost. On EKS they end too: they can't renew their leases.
+        With the API server its watchers start anew. Their watches would be back only after half a minute. Until then
+        they would see no heartbeats, and nodes would count as lost. On EKS they end too: they can't renew their leases.
 
         Raises:
             ProcessFailed: A program can't be executed.
