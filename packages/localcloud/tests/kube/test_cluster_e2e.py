@@ -222,8 +222,16 @@ def test_with_the_strategy_envvar_a_pod_gets_no_device(gpus: Cluster) -> None:
     gpus.kubectl("delete", "pod", "three", "late", "none", "stranger", "--wait")
     gpus.apply(plugin(GPU_NODE, "envvar"))
     gpus.kubectl("rollout", "status", "daemonset/plugin", f"--timeout={READY_SECONDS}s")
-    wait_for("4 GPUs", lambda: advertised(gpus) == "4")
-    gpus.apply(worker(GPU_NODE, "blind", 1))
+
+    def admitted() -> bool:
+        """Until the new plug-in has registered, the node shows the GPUs of the one before, and refuses pods."""
+        gpus.apply(worker(GPU_NODE, "blind", 1))
+        phase = gpus.kubectl("get", "pod", "blind", "-ojsonpath={.status.phase}")
+        if phase == "Failed":
+            gpus.kubectl("delete", "pod", "blind", "--wait")
+        return phase == "Running"
+
+    wait_for("a pod that is not refused", admitted)
     assert devices(gpus, "blind") == []
 
 
