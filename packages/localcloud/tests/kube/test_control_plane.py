@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -101,12 +102,13 @@ def test_with_the_api_server_those_that_watch_it_start_anew_as_soon_as_it_is_rea
     assert (supervisor.running, supervisor.ended) == (programs(OLD), set())
 
 
+@pytest.mark.parametrize("act", [ControlPlane.revive, lambda made: made.upgrade(NEW, time.monotonic() + 60)])
 def test_an_api_server_that_does_not_come_back_leaves_nothing_stopped_for_good(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    act: Callable[[ControlPlane], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made, supervisor = plane(tmp_path, monkeypatch, broken="kube-apiserver")
     with pytest.raises(KubeError, match="kube-apiserver died"):
-        made.revive()
+        act(made)
     assert supervisor.running == programs(OLD)
 
 

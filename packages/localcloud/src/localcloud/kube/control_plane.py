@@ -206,7 +206,7 @@ class ControlPlane:
                 self._restart(version, deadline)
             except CloudError:
                 if self._client is not None:  # else it was stopped meanwhile
-                    self._restart(before, time.monotonic() + RETURN_SECONDS)
+                    self._bring_back(before)
                 raise
 
     def revive(self) -> None:
@@ -229,7 +229,7 @@ class ControlPlane:
                 if self._supervisor.find(name) and not self._supervisor.alive(name):
                     log.warning("cluster %s: %s has ended and starts again", self.spec.cluster, component)
                     if component == "kube-apiserver":
-                        self._restart_in_this_version()
+                        self._bring_back(self.spec.version)
                     else:
                         self._spawn(component)
         finally:
@@ -274,11 +274,13 @@ class ControlPlane:
         self._wait_until("/readyz", deadline)
         self._start_controllers()
 
-    def _restart_in_this_version(self) -> None:
+    def _bring_back(self, version: str) -> None:
+        """Restart in the version that ran until now; if the API server isn't ready in time, nothing stays stopped."""
         try:
-            self._restart(self.spec.version, time.monotonic() + RETURN_SECONDS)
+            self._restart(version, time.monotonic() + RETURN_SECONDS)
         except CloudError:
-            self._start_controllers()  # without an API server they end, and are revived until there is one
+            if self._client is not None:  # else it was stopped meanwhile
+                self._start_controllers()  # without an API server they end, and are revived until there is one
             raise
 
     def _start_controllers(self) -> None:
