@@ -38,8 +38,8 @@ SHOWN_LINES = 60
 """Of the output of a command that failed. Reports of whole runs are often cut after some hundred lines."""
 SHORT_TRAINING = "--epochs 30"
 """Arguments of the trainer that end within seconds, with the accuracy that the long run reaches too."""
-LONG_TRAINING = "--epochs 1500 --min-step-seconds 0.25 --report-every 1 --checkpoint-every 20"
-"""Arguments that don't end within a test. A worker then needs a twelfth of a core, which leaves some for seven."""
+LONG_TRAINING = "--epochs 1500 --min-step-seconds 0.5 --report-every 1 --checkpoint-every 10"
+"""Arguments that don't end within a test. A worker then needs a twentieth of a core, which leaves some for seven."""
 
 PATIENCE_SECONDS = 300
 """So long a test waits for what takes seconds: other modules' clouds may be busy on the same machine."""

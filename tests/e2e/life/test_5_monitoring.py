@@ -38,7 +38,7 @@ SETTINGS = {
     "workers": "2",
     "sizeOwner": "cluster",
     "jobName": JOB,
-    "trainerArgs": "--epochs 1500 --min-step-seconds 0.1 --report-every 1 --checkpoint-every 50",
+    "trainerArgs": "--epochs 1500 --min-step-seconds 0.25 --report-every 1 --checkpoint-every 20",
 }
 PARTS = Parts(karpenter=True)
 SURVIVOR, VICTIM = f"{JOB}-worker-0", f"{JOB}-worker-1"

@@ -35,7 +35,7 @@ from tests.e2e.training import (
 pytestmark = [pytest.mark.e2e, pytest.mark.incremental, pytest.mark.timeout(1800)]
 
 TRAIN = ["python3", "-m", "examples.elasticjob.train"]
-ARGUMENTS = ["--checkpoints=/tmp/checkpoints", "--epochs=100000", "--min-step-seconds=0.1", "--report-every=1"]
+ARGUMENTS = ["--checkpoints=/tmp/checkpoints", "--epochs=100000", "--min-step-seconds=0.5", "--report-every=1"]
 
 RANKS = """
 import os, time
