@@ -6,7 +6,7 @@ errors          every error that a person may see, in two parts: the input at fa
 __main__        `python -m elasticdl`
 client          the command `elasticdl train | evaluate | predict | zoo | data`: from its flags to what is submitted
 job             what the processes of a job need to know of the flags
-data            readers of RecordIO, CSV, lines, images and archives, on a volume or in S3; writers of RecordIO
+data            readers of RecordIO and CSV on a volume or in S3; writers of RecordIO
 zoo             a model's functions loaded and checked; optimizers, metrics, callbacks; `zoo init`, `build`, `push`
 layers          embeddings with rows that may be on the parameter servers
 embedding_init  the first value of an embedding's row, the same wherever it is created

@@ -3,11 +3,8 @@
     with open_reader("s3://bucket/mnist/train") as reader: ...
     open_reader("/data/clicks", "reader_type=CSV; columns=['user', 'item']")
 
-`reader_type` may be RecordIO, CSV or Images. Without it the address decides:
-
-    *.csv, *.csv.gz                  CSV                 a file that begins with RecordIO's magic    RecordIO
-    *.zip, *.tar, *.tar.gz, *.tgz    Images              a folder                    as most of its files
-                                                         a folder of folders of images               Images
+`reader_type` may be RecordIO or CSV. Without it the files decide: CSV if the name of one ends with `.csv`, RecordIO if
+the first one begins with its magic number.
 """
 
 from __future__ import annotations
@@ -16,25 +13,16 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from elasticdl.data.images.layout import SUFFIXES
-from elasticdl.data.images.store import TAR, ZIP, ImageReader
+from elasticdl.data.csv import SUFFIX, CsvReader
 from elasticdl.data.params import parse_params
 from elasticdl.data.reader import Reader
 from elasticdl.data.recordio.chunk import MAGIC
 from elasticdl.data.recordio.reader import RecordIOReader
 from elasticdl.data.storage import STORE
-from elasticdl.data.text.csv import CsvReader
 from elasticdl.errors import DataError
 
 FLAG = "--data_reader_params"
-RECORDIO, CSV, IMAGES = "RecordIO", "CSV", "Images"
-
-_READERS: dict[str, Callable[..., Reader]] = {
-    RECORDIO: RecordIOReader,
-    CSV: CsvReader,
-    IMAGES: ImageReader,
-}
-_BY_SUFFIX = {CSV: CsvReader.suffixes, IMAGES: SUFFIXES}
+_READERS: dict[str, Callable[..., Reader]] = {"RecordIO": RecordIOReader, "CSV": CsvReader}
 _LITTLE = MAGIC.to_bytes(4, "little")
 
 
@@ -74,20 +62,15 @@ def _known(name: object) -> str:
 
 def _detected(uri: str) -> str:
     """Return what an address holds, by the names in it, or by the first bytes of its first file."""
-    if uri.lower().endswith(ZIP + TAR):
-        return IMAGES
     found = STORE.files(uri)
     entries = [entry for entry in found if not entry.path.rpartition("/")[2].startswith("_")] or found
-    counts = {
-        kind: sum(entry.path.lower().endswith(suffixes) for entry in entries) for kind, suffixes in _BY_SUFFIX.items()
-    }
-    if any(counts.values()):
-        return max(counts, key=lambda kind: counts[kind])  # there may be a list.csv among images
+    if any(entry.path.lower().endswith(SUFFIX) for entry in entries):
+        return "CSV"
     first = entries[0]
     with STORE.opened(first.name) as blob:
         begin = blob.read(0, min(4, blob.size))
     if begin == _LITTLE or not begin:
-        return RECORDIO
+        return "RecordIO"
     raise DataError(
         f"{uri}: {first.name} is no RecordIO (it begins with {begin.hex(' ')}), and its name is of no other known kind",
         _remedy(first.name.lower()),
@@ -95,8 +78,8 @@ def _detected(uri: str) -> str:
 
 
 def _remedy(name: str) -> str:
-    if name.endswith((".bz2", ".xz")):
-        return "unpack it, or pack it with gzip"
-    if name.endswith(".txt"):
-        return "write it as CSV or RecordIO"
+    if name.endswith((".gz", ".tgz", ".bz2", ".xz")):
+        return "unpack it"
+    if name.endswith((".txt", ".zip", ".tar", ".png", ".jpg", ".jpeg")):
+        return "write it as CSV or RecordIO, or define a custom_data_reader in the model's module"
     return f'say what it is: {FLAG} "reader_type=…", one of {", ".join(_READERS)}'

@@ -19,13 +19,13 @@ from typing import Any, Self
 from elasticdl.errors import DamagedData, DataError
 
 Record = Any
-"""One record as the model's `feed` gets it: bytes of a RecordIO file or of an image example, a list of texts of CSV,
-a text of a file of lines, anything of a reader of one's own."""
+"""One record as the model's `feed` gets it: bytes of RecordIO, a list of texts of CSV, anything of a reader of
+one's own."""
 
 
 @dataclass(frozen=True, order=True)
 class Shard:
-    """The records [start, end) of one file, archive or table."""
+    """The records [start, end) of one file or table."""
 
     name: str
     """What the reader opens: a path or an address; an opaque name for a reader of one's own."""
@@ -50,8 +50,6 @@ class Metadata:
 
     column_names: tuple[str, ...] | None = None
     """Of CSV: the names of the values of a record, in their order."""
-    class_names: tuple[str, ...] | None = None
-    """Of image folders: the name of each label."""
 
 
 class Reader(abc.ABC):

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import io
 import struct
-from typing import Any
 
 import numpy as np
 import pytest
-from elasticdl.data.examples.fields import MAGIC, ImageFile, decode, encode
+from elasticdl.data.examples.fields import MAGIC, decode, encode
 from elasticdl.errors import DamagedData, DataError
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
-from PIL import Image
 
 DTYPES = ["u1", "i1", "i2", "i4", "i8", "f2", "f4", "f8", "?", "u2", "u4", "u8", ">i4", ">f8"]
 
@@ -37,29 +34,6 @@ def test_texts_bytes_and_numbers_come_back() -> None:
     found = decode(encode({"text": "ü\n", "bytes": b"\x00\xff", "int": 3, "float": 0.5, "bool": True}))
     assert (found["text"], found["bytes"]) == ("ü\n", b"\x00\xff")
     assert (found["int"].item(), found["float"].item(), found["bool"].item()) == (3, 0.5, True)
-
-
-def image_file(mode: str, form: str = "PNG") -> tuple[bytes, Any]:
-    image = Image.effect_noise((5, 7), 50).convert("RGB").convert(mode)
-    buffer = io.BytesIO()
-    image.save(buffer, form)
-    return buffer.getvalue(), image
-
-
-@pytest.mark.parametrize(("mode", "shape"), [("L", (7, 5)), ("RGB", (7, 5, 3)), ("P", (7, 5, 3)), ("RGBA", (7, 5, 3))])
-def test_an_image_file_becomes_pixels(mode: str, shape: tuple[int, ...]) -> None:
-    content, image = image_file(mode)
-    found = decode(encode({"image": ImageFile(content)}))["image"]
-    assert found.dtype == np.uint8
-    assert np.array_equal(found, np.asarray(image.convert("L" if mode == "L" else "RGB")))
-    assert found.shape == shape
-
-
-def test_a_damaged_image_is_named_by_its_path() -> None:
-    content, _ = image_file("RGB")
-    record = encode({"image": ImageFile(content[:-30]), "path": "cat/1.png"})
-    with pytest.raises(DamagedData, match=r"image cat/1\.png"):
-        decode(record)
 
 
 def test_a_record_cut_off_anywhere_is_an_error() -> None:
@@ -88,24 +62,6 @@ def test_a_kind_that_is_unknown_is_an_error() -> None:
 def test_a_value_that_a_record_cannot_hold_is_named() -> None:
     with pytest.raises(DataError, match="field 'x' is of complex128"):
         encode({"x": np.zeros(2, np.complex128)})
-
-
-def test_an_image_of_16_bits_becomes_8_bits_without_being_clipped() -> None:
-    shades = np.arange(0, 65536, 1024, dtype=np.uint16).reshape(8, 8)
-    buffer = io.BytesIO()
-    Image.fromarray(shades).save(buffer, "PNG")
-    pixels = decode(encode({"image": ImageFile(buffer.getvalue())}))["image"]
-    assert pixels.dtype == np.uint8
-    assert np.array_equal(pixels, shades // 256)
-
-
-@pytest.mark.parametrize("dtype", [np.int32, np.float32])
-def test_an_image_whose_brightest_value_is_unknown_is_refused(dtype: type) -> None:
-    buffer = io.BytesIO()
-    Image.fromarray(np.ones((2, 2), dtype)).save(buffer, "TIFF")
-    with pytest.raises(DamagedData, match=r"a\.tif has 32 bits") as caught:
-        decode(encode({"image": ImageFile(buffer.getvalue()), "path": "a.tif"}))
-    assert "8 or 16 bits" in caught.value.remedy
 
 
 def test_a_name_that_is_too_long_is_refused() -> None:

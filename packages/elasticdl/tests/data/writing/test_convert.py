@@ -15,7 +15,6 @@ from elasticdl.data.recordio.reader import read_index
 from elasticdl.data.writing.convert import Options, Part, write
 from elasticdl.data.writing.sources import Asked
 from elasticdl.errors import DataError, InputError, MissingData
-from PIL import Image
 from sklearn.datasets import load_digits
 
 from tidewater.elastic.storage.local import LocalBlob
@@ -70,17 +69,6 @@ def test_a_column_of_csv_is_what_all_its_rows_are(tmp_path: Path) -> None:
     first, second = read_all(tmp_path / "out")
     assert (first["id"].item(), first["price"].item(), first["name"], first["code"]) == (1, 1.0, "a", "007")
     assert (second["id"].item(), second["price"].item(), second["name"], second["code"]) == (-2, 1.5, "3", "1_0")
-
-
-def test_a_folder_of_images_reads_back_as_it_was(tmp_path: Path) -> None:
-    for name in ("cat", "dog"):
-        (tmp_path / "pets" / name).mkdir(parents=True)
-        for number in range(4):
-            Image.new("L", (3, 2), number * 20).save(tmp_path / "pets" / name / f"{number}.png")
-    write(str(tmp_path / "pets"), str(tmp_path / "out"), Options(records_per_shard=3))
-    found, expected = read_all(tmp_path / "out"), read_all(tmp_path / "pets")
-    assert [each["path"] for each in found] == [each["path"] for each in expected]
-    assert all(np.array_equal(a["image"], b["image"]) for a, b in zip(found, expected, strict=True))
 
 
 def test_recordio_can_be_written_with_another_compressor(tmp_path: Path) -> None:

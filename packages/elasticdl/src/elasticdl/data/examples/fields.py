@@ -1,4 +1,4 @@
-"""The fields of a record by name: arrays, texts, bytes, image files.
+"""The fields of a record by name: arrays, texts, bytes.
 
     record = encode({"image": pixels, "label": 3})
     decode(record)["image"]                        # the same array
@@ -7,17 +7,15 @@
 
 The format is ours. All numbers are little-endian. A record is the four bytes 93 45 58 31 (hexadecimal), the number of
 fields (2 bytes), and the fields: length of the name (1), name (UTF-8), kind (1), number of dimensions (1), each
-dimension (4), number of bytes (4), bytes. Kinds: 0 bytes, 1 text (UTF-8), 2 the bytes of an image file such as PNG, and
-from 16 on the arrays of `_DTYPES`, in C order. No tf.Example begins with 93.
+dimension (4), number of bytes (4), bytes. Kinds: 0 bytes, 1 text (UTF-8), and from 16 on the
+arrays of `_DTYPES`, in C order. No tf.Example begins with 93.
 """
 
 from __future__ import annotations
 
-import io
 import math
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,7 +26,7 @@ from elasticdl.errors import DamagedData, DataError
 
 MAGIC = b"\x93EX1"
 
-_BYTES, _TEXT, _IMAGE_FILE, _ARRAYS = 0, 1, 2, 16
+_BYTES, _TEXT, _ARRAYS = 0, 1, 16
 _DTYPES = tuple(np.dtype(each) for each in "u1 i1 <i2 <i4 <i8 <f2 <f4 <f8 ? <u2 <u4 <u8".split())
 _MOST_DIMENSIONS = 32
 _LONGEST_NAME = 255
@@ -36,15 +34,7 @@ _COUNT = struct.Struct("<H")
 _SHAPE_AND_SIZE = tuple(struct.Struct(f"<{dimensions}II") for dimensions in range(_MOST_DIMENSIONS + 1))
 _REMEDY = "write the record with elasticdl.data.examples.fields.encode, or as a tf.Example"
 
-
-@dataclass(frozen=True)
-class ImageFile:
-    """The content of an image file. It is kept as it is in the record, and `decode` makes an array of pixels of it."""
-
-    content: bytes
-
-
-Value = npt.NDArray[Any] | np.generic | int | float | bool | str | bytes | ImageFile
+Value = npt.NDArray[Any] | np.generic | int | float | bool | str | bytes
 Fields = dict[str, Any]
 """Arrays, texts and bytes by name."""
 
@@ -65,9 +55,8 @@ def encode(fields: Mapping[str, Value]) -> bytes:
 def decode(record: bytes) -> Fields:
     """Return the fields of a record, ours or a tf.Example.
 
-    An image file becomes uint8 pixels, (height, width) if it is grey, otherwise (height, width, 3). Of
-    16 bits it has the higher 8. Numbers become arrays without dimensions. Of a tf.Example, numbers become float32 and
-    int64 arrays of one dimension, and bytes a list. Arrays of ours can't be written to: copy them before changing them.
+    Numbers become arrays without dimensions. Of a tf.Example, numbers become float32 and int64 arrays of one dimension,
+    and bytes a list. Arrays of ours can't be written to: copy them before changing them.
 
     Raises:
         DamagedData: The record is cut off, or is something else.
@@ -82,7 +71,7 @@ def decode(record: bytes) -> Fields:
 
 def _decoded(record: bytes) -> Fields:
     (count,) = _COUNT.unpack_from(record, len(MAGIC))
-    offset, fields, images = len(MAGIC) + _COUNT.size, Fields(), list[str]()
+    offset, fields = len(MAGIC) + _COUNT.size, Fields()
     for _ in range(count):
         kind_at = offset + 1 + record[offset]
         name, kind, dimensions = record[offset + 1 : kind_at].decode(), record[kind_at], record[kind_at + 1]
@@ -94,16 +83,13 @@ def _decoded(record: bytes) -> Fields:
             fields[name] = _array(name, record, kind, (offset, size), shape)
         elif kind == _TEXT:
             fields[name] = record[offset : offset + size].decode()
-        elif kind in (_BYTES, _IMAGE_FILE):
+        elif kind == _BYTES:
             fields[name] = record[offset : offset + size]
-            images += [name] if kind == _IMAGE_FILE else []
         else:
             raise ValueError(f"field {name} is of the unknown kind {kind}")
         offset += size
     if offset != len(record):
         raise ValueError(f"{len(record) - offset} bytes follow the last field")
-    for name in images:
-        fields[name] = _pixels(fields[name], fields.get("path", name))
     return fields
 
 
@@ -120,8 +106,6 @@ def _array(name: str, record: bytes, kind: int, place: tuple[int, int], shape: l
 
 def _packed(name: str, value: Value) -> tuple[int, tuple[int, ...], bytes]:
     """Return kind, shape and bytes of a value."""
-    if isinstance(value, ImageFile):
-        return _IMAGE_FILE, (), value.content
     if isinstance(value, str):
         return _TEXT, (), value.encode()
     if isinstance(value, bytes):
@@ -132,24 +116,3 @@ def _packed(name: str, value: Value) -> tuple[int, tuple[int, ...], bytes]:
     if not codes or array.ndim > _MOST_DIMENSIONS:
         raise DataError(f"field {name!r} is of {array.dtype}, which a record can't hold", "convert it to numbers")
     return codes[0], array.shape, np.ascontiguousarray(array, wanted).tobytes()
-
-
-def _pixels(content: bytes, name: str) -> npt.NDArray[np.uint8]:
-    """Return the pixels of an image file."""
-    from PIL import Image
-
-    try:
-        with Image.open(io.BytesIO(content)) as opened:
-            if opened.mode in ("I", "F"):
-                raise DamagedData(
-                    f"image {name} has 32 bits for each pixel, and doesn't say how bright the brightest may be",
-                    "convert it to 8 or 16 bits",
-                )
-            if opened.mode.startswith("I;16"):  # Pillow's conversion makes 255 of everything above 255
-                return (np.asarray(opened) >> 8).astype(np.uint8)
-            return np.asarray(opened.convert("L" if opened.mode in ("1", "L", "LA") else "RGB"))
-    # Pillow's errors of a damaged file come as any of these
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise DamagedData(
-            f"image {name} ({len(content)} bytes) can't be decoded: {error}", "replace the file"
-        ) from error

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from elasticdl.data.csv import CsvReader
 from elasticdl.data.examples.fields import encode
 from elasticdl.data.opening import open_reader
 from elasticdl.data.reader import Reader, Record
-from elasticdl.data.text.csv import CsvReader
 from elasticdl.errors import MissingData
 
 SAID = "generated: no person clicked"
@@ -74,7 +74,7 @@ def _conversion(reader: Reader) -> Callable[[Record], bytes]:
         names = reader.metadata.column_names or ()
         types = _column_types(reader, len(names))
         return lambda row: encode({name: kind(value) for name, kind, value in zip(names, types, row, strict=True)})
-    return bytes  # of RecordIO and of images they are bytes already
+    return bytes  # of RecordIO they are bytes already
 
 
 def _column_types(reader: Reader, columns: int) -> list[Callable[[str], Any]]:

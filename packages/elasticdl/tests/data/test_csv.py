@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 import resource
 from pathlib import Path
 from typing import Any
 
 import pytest
+from elasticdl.data.csv import CsvReader
 from elasticdl.data.reader import Shard
-from elasticdl.data.text.csv import CsvReader
 from elasticdl.errors import DamagedData, DataError
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -84,12 +83,6 @@ def test_forms_of_csv_that_people_have_are_read(tmp_path: Path, content: str) ->
     assert read_all(reader) == [["1", "2"]]
 
 
-def test_a_compressed_file_is_read(tmp_path: Path) -> None:
-    plain = written(tmp_path / "plain", ROWS)
-    (tmp_path / "data.csv.gz").write_bytes(gzip.compress(plain.read_bytes()))
-    assert read_all(CsvReader(str(tmp_path / "data.csv.gz"))) == ROWS
-
-
 def test_an_encoding_is_used(tmp_path: Path) -> None:
     (tmp_path / "data.csv").write_bytes("a\nü\n".encode("latin-1"))
     assert read_all(CsvReader(str(tmp_path), encoding="latin-1")) == [["ü"]]
@@ -135,7 +128,7 @@ def test_files_without_the_suffix_are_left_out_if_others_have_it_and_the_log_say
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     written(tmp_path / "1.csv", ROWS[:1])
-    (tmp_path / "2.CSV.gz").write_bytes(gzip.compress(written(tmp_path / "README.txt", ROWS[1:2]).read_bytes()))
+    written(tmp_path / "2.CSV", ROWS[1:2])
     (tmp_path / "README.txt").write_text("hi\n")
     reader = CsvReader(str(tmp_path))
     assert reader.metadata.column_names == ("id", "name", "text")
