@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
-from elasticdl.api.master import Master
+import pytest
+from elasticdl.api.master import ScriptMaster
+from elasticdl.worker.ending import Ending, Stopped
 from elasticdl.worker.master import Identity
 
 from packages.elasticdl.tests.master.jobs import write_job
@@ -13,13 +14,13 @@ from packages.elasticdl.tests.master.test_service import PATIENCE_SECONDS, serve
 
 
 def test_the_end_of_a_loop_is_not_reported_to_a_master_that_has_ended_with_the_job(tmp_path: Path) -> None:
+    ending = Ending()
     with (
         served(write_job(tmp_path)) as one,
-        Master(one.address, Identity("worker-0", "p"), patience_seconds=0, say=print) as master,
+        ScriptMaster(one.address, Identity("worker-0", "p"), ending, print, patience_seconds=0) as master,
     ):
         one.service.stop()
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while not master.job_has_ended and time.monotonic() < deadline:
-            time.sleep(0.01)
+        with pytest.raises(Stopped):
+            ending.wait(PATIENCE_SECONDS)
         one.server.stop(0).wait()
         master.ended(everyone=True)

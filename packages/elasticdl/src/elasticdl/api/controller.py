@@ -30,11 +30,12 @@ from torch.utils.data import Sampler
 from elasticdl.api import environment
 from elasticdl.api.agreement import Decision, Kind, Row, decide
 from elasticdl.api.assembly import open_script
-from elasticdl.api.master import Master
+from elasticdl.api.master import ScriptMaster
 from elasticdl.api.optimizer import FixedBatchOptimizer
 from elasticdl.api.shards import Data, Minibatch, ShardService
 from elasticdl.api.update import Contribution, Gradients, Updates
 from elasticdl.errors import ElasticDLError, in_one_line
+from elasticdl.worker.ending import Ending
 from elasticdl.worker.loop import Losses
 from elasticdl.worker.main import LOG_FORMAT
 from elasticdl.worker.master import Identity
@@ -102,7 +103,7 @@ def create_elastic_controller(
     patience = found.args.relaunch_timeout_worker
     try:
         with (
-            Master(found.master, me, patience_seconds=patience, say=log.info) as master,
+            ScriptMaster(found.master, me, Ending(), log.info, patience) as master,
             open_script(found, learner) as session,
         ):
             every = Every(found.args.num_workers, found.args.log_loss_steps)

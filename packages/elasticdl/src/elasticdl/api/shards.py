@@ -49,7 +49,7 @@ class Minibatch:
 
 
 class Tasks(Protocol):
-    """Where shards come from: `elasticdl.api.master.Master`."""
+    """Where shards come from: `elasticdl.api.master.ScriptMaster`."""
 
     held: tuple[int, ...]
     """Tasks that were taken and are neither done nor given back."""

@@ -37,6 +37,11 @@ class Ending:
         """Return whether this process got SIGTERM before the job was over."""
         return self._reason is Leaving
 
+    @property
+    def stopped(self) -> bool:
+        """Return whether the job is over."""
+        return self._reason is Stopped
+
     def leave(self) -> None:
         """Say that this process is to leave. Safe in a handler of a signal."""
         self._set(Leaving)

@@ -1,6 +1,6 @@
 """The worker's side of the protocol with the master: tasks are taken and reported, and the worker is known to live.
 
-    with Master(address, Identity("elasticdl-mnist-worker-0", process), options) as master:
+    with Master(address, Identity("elasticdl-mnist-worker-0", process), ending, log.info, 300) as master:
         task = master.task()
         counted = master.report(pb.TaskReport(task=task.id, records=4096))
 
@@ -15,7 +15,6 @@ import queue
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Protocol, Self, TypeVar
 
 import grpc
@@ -58,7 +57,10 @@ class Identity:
 
 
 class Master:
-    """The master of the job, over the network."""
+    """The master of the job, over the network. One thread uses it.
+
+    Another thread keeps a stream open, which shows the master that this worker lives; it is opened again when it breaks.
+    """
 
     def __init__(
         self, address: str, identity: Identity, ending: Ending, say: Callable[[str], None], patience_seconds: float
@@ -67,25 +69,31 @@ class Master:
         self._patience_seconds = patience_seconds
         self._channel = channels.connect(address)
         self._stub = MasterStub(self._channel)
-        self._attendance = Attendance(self._stub, identity, ending.stop)
+        self.held: tuple[int, ...] = ()
+        """Tasks that were taken and are neither done nor given back: a master that is restarted learns of them."""
+        self._said: queue.SimpleQueue[pb.Presence | None] = queue.SimpleQueue()
+        self._closed = threading.Event()
+        self._leaving = False
+        self._thread = threading.Thread(target=self._attend, name="attendance", daemon=True)
 
     def __enter__(self) -> Self:
-        self._attendance.start()
+        self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """End the stream, so that the master knows that this worker is gone."""
-        self._attendance.close()
+    def __exit__(self, *_: object) -> None:
+        """End the stream after what was said: the master gives what is still held to others."""
+        self._closed.set()
+        self._said.put(None)
+        self._thread.join(CLOSE_SECONDS)
         self._channel.close()
 
     def task(self) -> pb.Task:
         """Return the next task. Raise Leaving while the master is waited for, ElasticDLError if it stays away."""
-        request = pb.GetTaskRequest(worker=self._identity.worker, process=self._identity.process)
+        me = self._identity
+        request = pb.GetTaskRequest(worker=me.worker, process=me.process, holding=self.held)
         task: pb.Task = self._patiently(lambda: self._stub.GetTask(request, timeout=channels.CALL_SECONDS))
         if task.id:
-            self._attendance.holds(task.id)
+            self.held = (*self.held, task.id)
         return task
 
     def report(self, report: pb.TaskReport) -> bool:
@@ -94,7 +102,7 @@ class Master:
         message.CopyFrom(report)
         message.worker, message.process = self._identity.worker, self._identity.process
         reply: pb.TaskReply = self._patiently(lambda: self._stub.ReportTask(message, timeout=channels.CALL_SECONDS))
-        self._attendance.holds(None)
+        self.held = tuple(task for task in self.held if task != report.task)
         if reply.counted:
             log.debug("task %d is counted", report.task)
         else:
@@ -103,7 +111,8 @@ class Master:
 
     def leave(self) -> None:
         """Tell the master that this worker leaves and wants no more tasks."""
-        self._attendance.leave()
+        self._leaving = True
+        self._said.put(self._presence())
 
     def _patiently(self, call: Callable[[], T]) -> T:
         def unless_leaving() -> T:
@@ -116,37 +125,6 @@ class Master:
 
         return channels.patiently(unless_leaving, "the master", seconds=self._patience_seconds, say=self._say)
 
-
-class Attendance:
-    """An open stream, which shows the master that this worker lives; opened again when it breaks."""
-
-    def __init__(self, stub: MasterStub, identity: Identity, stop: Callable[[], None]) -> None:
-        self._stub, self._identity, self._stop = stub, identity, stop
-        self._said: queue.SimpleQueue[pb.Presence | None] = queue.SimpleQueue()
-        self._task: int | None = None
-        self._closed = threading.Event()
-        self._leaving = False
-        self._thread = threading.Thread(target=self._attend, name="attendance", daemon=True)
-
-    def start(self) -> None:
-        """Attend, in a thread."""
-        self._thread.start()
-
-    def holds(self, task: int | None) -> None:
-        """Remember the task that this worker is working on, to report it to a master that is restarted."""
-        self._task = task
-
-    def leave(self) -> None:
-        """Say that this worker leaves."""
-        self._leaving = True
-        self._said.put(self._presence())
-
-    def close(self) -> None:
-        """End the stream after what was said. It is safe to call this twice."""
-        self._closed.set()
-        self._said.put(None)
-        self._thread.join(CLOSE_SECONDS)
-
     def _attend(self) -> None:
         while not self._closed.is_set():
             # A queue of its own for each stream: the thread of a broken one may still wait at the old one.
@@ -158,13 +136,11 @@ class Attendance:
             try:
                 for notice in self._stub.Attend(iter(said.get, None)):
                     if notice.stop:
-                        self._stop()
+                        self._ending.stop()
             except grpc.RpcError:
                 said.put(None)
             self._closed.wait(RECONNECT_SECONDS)
 
     def _presence(self) -> pb.Presence:
-        held = [] if self._task is None else [self._task]
-        return pb.Presence(
-            worker=self._identity.worker, process=self._identity.process, tasks=held, leaving=self._leaving
-        )
+        me = self._identity
+        return pb.Presence(worker=me.worker, process=me.process, tasks=self.held, leaving=self._leaving)
