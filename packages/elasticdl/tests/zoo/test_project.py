@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import io
-import os
-import tarfile
 from pathlib import Path
 
 import pytest
 from elasticdl.errors import ZooError
-from elasticdl.zoo.project import InitOptions, build, init, pack
+from elasticdl.zoo.project import InitOptions, build, files, init
 
 
 @pytest.fixture
@@ -32,9 +29,9 @@ def test_init_writes_the_image_and_two_examples(tmp_path: Path) -> None:
 
 
 def test_init_again_changes_nothing(zoo: Path) -> None:
-    before = pack(zoo)
+    before = files(zoo)
     init(zoo, InitOptions())
-    assert pack(zoo) == before
+    assert files(zoo) == before
 
 
 def test_init_does_not_overwrite(tmp_path: Path) -> None:
@@ -50,38 +47,26 @@ def test_init_in_a_zoo_with_modules_writes_no_examples(tmp_path: Path) -> None:
     assert sorted(path.name for path in written) == ["Dockerfile", "README.md", "requirements.txt"]
 
 
-def test_a_pack_is_the_same_for_the_same_files(zoo: Path, tmp_path: Path) -> None:
-    init(tmp_path / "other", InitOptions())
-    for path in (tmp_path / "other").rglob("*"):
-        os.utime(path, (1, 1))
-        path.chmod(0o755)
-    (tmp_path / "other" / "__pycache__").mkdir()
-    (tmp_path / "other" / "__pycache__" / "x.pyc").touch()
-    (tmp_path / "other" / ".git").mkdir()
-    (tmp_path / "other" / ".git" / "config").touch()
-    assert pack(tmp_path / "other") == pack(zoo)
-
-
-def test_a_pack_unpacks_to_the_files(zoo: Path, tmp_path: Path) -> None:
-    with tarfile.open(fileobj=io.BytesIO(pack(zoo))) as archive:
-        archive.extractall(tmp_path / "out", filter="data")
-    files = {path.relative_to(zoo): path.read_bytes() for path in zoo.rglob("*") if path.is_file()}
-    out = tmp_path / "out"
-    assert {path.relative_to(out): path.read_bytes() for path in out.rglob("*") if path.is_file()} == files
+def test_the_files_of_a_zoo_are_all_but_hidden_ones_and_caches(zoo: Path) -> None:
+    wanted = {path.relative_to(zoo).as_posix(): path.read_bytes() for path in zoo.rglob("*") if path.is_file()}
+    for name in ("__pycache__/x.pyc", ".git/config"):
+        (zoo / name).parent.mkdir()
+        (zoo / name).touch()
+    assert files(zoo) == wanted
 
 
 def test_a_link_out_of_the_zoo_is_refused(zoo: Path, tmp_path: Path) -> None:
     (tmp_path / "secret").touch()
     (zoo / "link").symlink_to(tmp_path / "secret")
     with pytest.raises(ZooError, match=f"{zoo}/link is a link to"):
-        pack(zoo)
+        files(zoo)
 
 
 @pytest.mark.parametrize("there", [True, False])
-def test_an_empty_zoo_is_not_packed(tmp_path: Path, there: bool) -> None:
+def test_an_empty_zoo_is_refused(tmp_path: Path, there: bool) -> None:
     folder = tmp_path if there else tmp_path / "nothing"
     with pytest.raises(ZooError, match=f"--model_zoo={folder}"):
-        pack(folder)
+        files(folder)
 
 
 def test_a_folder_without_a_dockerfile_is_named(tmp_path: Path) -> None:

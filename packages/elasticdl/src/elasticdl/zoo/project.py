@@ -2,17 +2,15 @@
 
 init(Path("model_zoo"), InitOptions())
 build(Path("model_zoo"), "registry/zoo:1")
-data = pack(Path("model_zoo"))             # `elasticdl train` ships these bytes
+files(Path("model_zoo"))                   # what goes with a job
 """
 
 from __future__ import annotations
 
 import importlib.resources
 import importlib.resources.abc
-import io
 import shutil
 import subprocess
-import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,36 +72,24 @@ def push(image: str) -> None:
     _docker("push", image)
 
 
-def pack(folder: Path) -> bytes:
-    """Return a zoo as a tar: the same bytes for the same files on every machine.
+def files(folder: Path) -> dict[str, bytes]:
+    """Return the files of a zoo by their paths in it, in the same order on every machine.
 
     Hidden files and caches are left out. Raise ZooError if there is nothing, or a link that leads out of the folder.
     """
     if not folder.is_dir():
         raise ZooError(f"--model_zoo={folder} is no folder", "name the folder of the model zoo")
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
-        paths = sorted(_packed(folder), key=lambda path: path.relative_to(folder).parts)
-        if not paths:
-            raise ZooError(f"--model_zoo={folder} has no files", "`elasticdl zoo init` writes examples")
-        for path in paths:
-            content = path.read_bytes()
-            entry = tarfile.TarInfo(path.relative_to(folder).as_posix())
-            entry.size = len(content)
-            entry.mode = 0o644
-            archive.addfile(entry, io.BytesIO(content))
-    return buffer.getvalue()
-
-
-def _packed(folder: Path) -> Iterator[Path]:
-    root = folder.resolve()
-    for path in folder.rglob("*"):
-        parts = path.relative_to(folder).parts
-        if not path.is_file() or any(part.startswith(".") or part in _SKIPPED for part in parts):
+    root, found = folder.resolve(), {}
+    for path in sorted(folder.rglob("*"), key=lambda path: path.relative_to(folder).parts):
+        name = path.relative_to(folder)
+        if not path.is_file() or any(part.startswith(".") or part in _SKIPPED for part in name.parts):
             continue
         if not path.resolve().is_relative_to(root):
             raise ZooError(f"{path} is a link to {path.resolve()}", "copy the file into the model zoo")
-        yield path
+        found[name.as_posix()] = path.read_bytes()
+    if not found:
+        raise ZooError(f"--model_zoo={folder} has no files", "`elasticdl zoo init` writes examples")
+    return found
 
 
 def _templates() -> Iterator[tuple[str, str]]:

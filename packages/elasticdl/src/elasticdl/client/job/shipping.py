@@ -13,7 +13,7 @@ import io
 import os
 import tarfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import boto3
@@ -24,7 +24,7 @@ from elasticdl.client.flags.mistakes import Mistake, WrongCommand
 from elasticdl.zoo import project
 from tidewater.cli.errors import CliError
 from tidewater.contract import code
-from tidewater.contract.code import Archive, ObjectStore
+from tidewater.contract.code import Archive
 
 LIMIT_BYTES = 256 << 20
 """The archive is made in memory, and every pod downloads it."""
@@ -44,12 +44,14 @@ def pack(zoo: str, limit_bytes: int = LIMIT_BYTES) -> Archive:
         WrongCommand: it is too large.
     """
     buffer = io.BytesIO()
+    files = project.files(Path(zoo)) if zoo else {}
+    _check_size(zoo, files, limit_bytes)
     with tarfile.open(fileobj=buffer, mode="w", format=code.TAR_FORMAT) as archive:
         for name, content in {**code.runtime(), **_own_files()}.items():
             code.add_file(archive, f"packages/{name}", content)
         code.add_folder(archive, "zoo")
-        if zoo:
-            _add_zoo(archive, Path(zoo), limit_bytes)
+        for name, content in files.items():
+            code.add_file(archive, f"zoo/{name}", content)
     return Archive(buffer.getvalue())
 
 
@@ -58,7 +60,7 @@ def address(archive: Archive, bucket: str) -> str:
     return f"s3://{bucket}/{archive.key}"
 
 
-def upload(archive: Archive, bucket: str, store: ObjectStore | None = None) -> None:
+def upload(archive: Archive, bucket: str) -> None:
     """Store an archive in the bucket unless it is there.
 
     The credentials and the endpoint are those of the AWS command line.
@@ -67,7 +69,7 @@ def upload(archive: Archive, bucket: str, store: ObjectStore | None = None) -> N
         CliError: the bucket can't be reached, doesn't exist or refuses the archive.
     """
     try:
-        code.store(archive, bucket, store or boto3.client("s3"))
+        code.store(archive, bucket, boto3.client("s3"))
     except (BotoCoreError, ClientError) as error:
         raise CliError(
             f"code and zoo can't be stored at {address(archive, bucket)}: {error}",
@@ -76,20 +78,10 @@ def upload(archive: Archive, bucket: str, store: ObjectStore | None = None) -> N
         ) from error
 
 
-def _add_zoo(archive: tarfile.TarFile, zoo: Path, limit_bytes: int) -> None:
-    with tarfile.open(fileobj=io.BytesIO(project.pack(zoo))) as packed:
-        entries = packed.getmembers()
-        _check_size(zoo, entries, limit_bytes)
-        for entry in entries:
-            content = packed.extractfile(entry)
-            entry.name, entry.mtime = f"zoo/{entry.name}", code.TAR_DATE
-            archive.addfile(entry, content)
-
-
-def _check_size(zoo: Path, entries: Sequence[tarfile.TarInfo], limit_bytes: int) -> None:
+def _check_size(zoo: str, files: Mapping[str, bytes], limit_bytes: int) -> None:
     sizes: Counter[str] = Counter()
-    for entry in entries:
-        sizes[entry.name.partition("/")[0]] += entry.size
+    for name, content in files.items():
+        sizes[name.partition("/")[0]] += len(content)
     if sizes.total() > limit_bytes:
         largest = ", ".join(f"{name} ({_mebibytes(size)})" for name, size in sizes.most_common(_SHOWN))
         remedy = f"put data on a volume or into S3, or use `elasticdl zoo build`. The largest: {largest}"
