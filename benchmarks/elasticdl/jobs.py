@@ -72,7 +72,7 @@ class Job:
         name, text = f"worker-{number}", self._args.to_json()
         programs = {
             PLAIN: ["benchmarks.elasticdl.plain", text],
-            LOCAL: ["elasticdl.local", "--job_args", text],
+            LOCAL: ["elasticdl.local", text],
             ALLREDUCE: ["elasticdl.allreduce", "--name", name, "--etcd", self._etcd, "--job_args", text],
         }
         servers = ["--master_addr", self._master, "--ps_addrs", ",".join(self._servers), "--job_args", text]

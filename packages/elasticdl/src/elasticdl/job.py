@@ -11,15 +11,24 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, TextIO
 
 from elasticdl.errors import InputError
 
 VERSION = 1
 """Of the JSON."""
+
+LOG_FORMAT = "[%(asctime)s] [%(levelname)s] [%(filename)s:%(lineno)d:%(funcName)s] %(message)s"
+"""As ElasticDL's: elasticdl/python/common/log_utils.py."""
+
+
+def log_to(stream: TextIO, level: str = "INFO") -> None:
+    """Send the log of this process to a stream."""
+    logging.basicConfig(stream=stream, level=level.upper(), format=LOG_FORMAT, force=True)
 
 
 class JobMode(StrEnum):
@@ -68,8 +77,6 @@ class JobArgs:
     num_epochs: int = 1
     max_step: int | None = None
     """Updates of the model after which training ends; None: when all epochs are done."""
-    shuffle_records: bool = False
-    """Whether a task says in which order its records are taken. The order of tasks is shuffled in any case."""
     seed: int = 0
 
     evaluation_steps: int = 0

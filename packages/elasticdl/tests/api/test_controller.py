@@ -12,8 +12,8 @@ import pytest
 import torch
 from elasticdl.api import controller as controller_module
 from elasticdl.api.agreement import Row
+from elasticdl.api.assembly import JOB_ARGS, MASTER_ADDR
 from elasticdl.api.controller import ElasticController, Every, _numbers, advance, create_elastic_controller
-from elasticdl.api.environment import JOB_ARGS, MASTER_ADDR
 from elasticdl.api.optimizer import FixedBatchOptimizer
 from elasticdl.api.shards import Data
 from elasticdl.errors import ElasticDLError
@@ -213,7 +213,7 @@ def test_a_loop_that_ends_with_the_process_is_reported_unless_it_has_failed(
     def opened_script(_: object, learner: Learner) -> Iterator[Session]:
         yield Session(learner.model)
 
-    monkeypatch.setattr(controller_module, "Master", lambda *_, **__: master)
+    monkeypatch.setattr(controller_module, "ScriptMaster", lambda *_, **__: master)
     monkeypatch.setattr(controller_module, "open_script", opened_script)
     for name in (MASTER_ADDR, env.ETCD):
         monkeypatch.setenv(name, "127.0.0.1:1")

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 from elasticdl.errors import ElasticDLError
+from elasticdl.job import log_to
 from elasticdl.master.coordinator import Progress
-from elasticdl.master.progress_log import EVERY_SECONDS, Teller, log_to, tell_end
+from elasticdl.master.progress_log import EVERY_SECONDS, Teller, tell_end
 from elasticdl.master.tasks import transitions
 from elasticdl.master.tasks.state import Rules, Stage, begin
 

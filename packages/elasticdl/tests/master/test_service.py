@@ -66,13 +66,6 @@ def test_a_task_says_which_records_it_has(args: JobArgs) -> None:
         assert list(task.indices) == []
 
 
-def test_records_are_shuffled_within_a_task_if_that_is_wanted(tmp_path: Path) -> None:
-    with served(write_job(tmp_path, shuffle_records=True)) as master, worker(master.address, "worker-0") as one:
-        task = one.next_task()
-        assert sorted(task.indices) == list(range(task.start, task.end))
-        assert list(task.indices) != sorted(task.indices)
-
-
 def test_a_worker_that_does_not_attend_gets_no_task(args: JobArgs) -> None:
     with served(args) as master:
         stranger = PlainWorker(master.address, "worker-0")

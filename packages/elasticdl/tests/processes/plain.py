@@ -6,11 +6,10 @@ from collections.abc import Iterator
 
 import torch
 from elasticdl.data.opening import open_reader
-from elasticdl.data.reader import Shard
+from elasticdl.data.reader import Shard, exactly
 from elasticdl.job import JobArgs
 from elasticdl.master.resume import prepared
 from elasticdl.worker.assembly import model_of, spec_of
-from elasticdl.worker.batches import records
 from elasticdl.zoo.spec import Mode, ModelSpec
 
 
@@ -24,7 +23,7 @@ def trained(args: JobArgs) -> Iterator[torch.nn.Module]:
     with open_reader(args.training_data) as reader:
         for task in plan.tasks:
             piece = plan.piece(task)
-            taken = list(records(reader, Shard(piece.shard, piece.start, piece.end), piece.indices))
+            taken = list(exactly(reader, Shard(piece.shard, piece.start, piece.end)))
             for start in range(0, len(taken), args.minibatch_size):
                 batch = spec.feed(taken[start : start + args.minibatch_size], Mode.TRAINING, reader.metadata)
                 optimizer.zero_grad()

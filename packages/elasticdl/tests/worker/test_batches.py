@@ -1,66 +1,38 @@
-"""Minibatches of a task: exactly its records, in the order that it says, with an error where the error was."""
+"""Minibatches of a task: exactly its records, with an error where the error was."""
 
 from __future__ import annotations
 
-import itertools
 import threading
 from collections.abc import Iterator
 
-import hypothesis.strategies as st
 import pytest
 import torch
-from elasticdl.data.reader import Reader, Record, Shard
+from elasticdl.data.reader import Reader, Record, Shard, exactly
 from elasticdl.errors import DamagedData, DataError
-from elasticdl.worker.batches import Ahead, minibatches, records, runs
+from elasticdl.worker.batches import Ahead, minibatches
 from elasticdl.zoo.spec import Batch
-from hypothesis import given
 
 
 class Numbers(Reader):
-    """A file in which record i is the text of i; remembers the ranges that were read.
-
-    Yields `too_many` records more than it is asked for, or fewer.
-    """
+    """A file in which record i is the text of i. Yields `too_many` records more than it is asked for, or fewer."""
 
     def __init__(self, too_many: int = 0) -> None:
-        self.ranges: list[tuple[int, int]] = []
         self._too_many = too_many
 
     def shards(self) -> list[Shard]:
         return [Shard("numbers", 0, 1000)]
 
     def read(self, shard: Shard) -> Iterator[Record]:
-        self.ranges.append((shard.start, shard.end))
         yield from (str(index) for index in range(shard.start, shard.end + self._too_many))
 
 
-def test_a_task_without_indices_is_its_range() -> None:
-    assert list(records(Numbers(), Shard("numbers", 3, 6))) == ["3", "4", "5"]
-
-
-def test_indices_are_read_by_range_and_come_in_their_order() -> None:
-    reader = Numbers()
-    assert list(records(reader, Shard("numbers", 0, 10), [7, 2, 8, 3, 0])) == ["7", "2", "8", "3", "0"]
-    assert reader.ranges == [(0, 1), (2, 4), (7, 9)]
-
-
-@pytest.mark.parametrize("indices", [[], [5, 3, 4]], ids=["in order", "by index"])
 @pytest.mark.parametrize(
     ("too_many", "said"), [(-2, "gave 1 of the 3 records"), (-3, "gave 0 of"), (1, "more than the 3 records")]
 )
-def test_a_reader_that_does_not_give_exactly_the_records_of_a_task_is_an_error(
-    indices: list[int], too_many: int, said: str
-) -> None:
+def test_a_reader_that_does_not_give_exactly_the_records_of_a_task_is_an_error(too_many: int, said: str) -> None:
     with pytest.raises(DamagedData, match=rf"numbers: .*{said} .*\[3, 6\)") as caught:
-        list(records(Numbers(too_many), Shard("numbers", 3, 6), indices))
+        list(exactly(Numbers(too_many), Shard("numbers", 3, 6)))
     assert "custom_data_reader" in caught.value.remedy
-
-
-@given(st.lists(st.integers(0, 40)))
-def test_runs_cover_the_indices_and_nothing_else(indices: list[int]) -> None:
-    found = runs(indices)
-    assert [index for start, end in found for index in range(start, end)] == sorted(set(indices))
-    assert all(one[1] < other[0] for one, other in itertools.pairwise(found))
 
 
 def test_the_last_minibatch_has_what_is_left() -> None:

@@ -127,7 +127,7 @@ SPEC = ModelSpec(
     model_def="test.model",
     file=Path(__file__),
     model=lambda: nn.Linear(1, 2),
-    loss=lambda labels, predictions, sample_weights=None: nn.functional.cross_entropy(predictions, labels),
+    loss=lambda labels, predictions: nn.functional.cross_entropy(predictions, labels),
     optimizer=SGD(0.5),
     feed=feed,
     eval_metrics=lambda: Metrics({"accuracy": Accuracy()}),

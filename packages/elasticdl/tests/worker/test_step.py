@@ -25,7 +25,7 @@ def spec(loss: Callable[[Any, Any], torch.Tensor]) -> ModelSpec:
         model_def="test.model",
         file=Path(__file__),
         model=lambda: nn.Linear(3, 2),
-        loss=lambda labels, predictions, sample_weights=None: loss(labels, predictions),
+        loss=loss,
         optimizer=SGD(0.1),
         feed=lambda records, mode, metadata: Batch(records, None),
         eval_metrics=lambda: Metrics({"accuracy": Accuracy()}),

@@ -175,19 +175,6 @@ def test_a_module_may_have_the_name_of_an_installed_package(tmp_path: Path) -> N
     assert sys.modules["numpy"] is np
 
 
-def test_weights_reach_a_loss_that_takes_them(tmp_path: Path) -> None:
-    weighted = MODEL.replace("def loss(labels, predictions):", "def loss(labels, predictions, sample_weights=None):")
-    weighted = weighted.replace("labels) ** 2).mean()", "labels) ** 2 * sample_weights).sum()")
-    weights = torch.tensor([1.0, 0.0])
-    value = load(zoo(tmp_path, model=weighted), DEF).loss(torch.zeros(2), torch.ones(2, 1), weights)
-    assert value.item() == 1.0
-
-
-def test_weights_for_a_loss_without_them_are_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ZooError, match=r"loss in .*net\.py takes no sample_weights"):
-        load(zoo(tmp_path), DEF).loss(torch.zeros(2), torch.ones(2, 1), torch.ones(2))
-
-
 def gone(name: str) -> str:
     return MODEL.replace(f"def {name}(", f"def not_{name}(")
 

@@ -22,9 +22,9 @@ from pathlib import Path
 from elasticdl.allreduce import assembly, settings
 from elasticdl.allreduce.settings import Place
 from elasticdl.errors import ElasticDLError
-from elasticdl.job import JobArgs
+from elasticdl.job import JobArgs, log_to
 from elasticdl.worker.assembly import last_step, spec_of
-from elasticdl.worker.main import CPU_LIMIT, LOG_FORMAT, threads
+from elasticdl.worker.main import CPU_LIMIT, threads
 from elasticdl.zoo.spec import ModelSpec
 from tidewater import run
 from tidewater.contract import env
@@ -35,10 +35,10 @@ log = logging.getLogger(__name__)
 def main(argv: Sequence[str]) -> int:
     """Run a worker until the job is finished; return the exit code."""
     given, more = parser().parse_known_args(argv)
-    logging.basicConfig(format=LOG_FORMAT, stream=sys.stdout, force=True)
+    log_to(sys.stdout)
     try:
         job = JobArgs.from_json(given.job_args).checked()
-        logging.getLogger().setLevel(job.log_level.upper())
+        log_to(sys.stdout, job.log_level)
         settings.check(job)
         spec = spec_of(job)
         with tempfile.TemporaryDirectory(prefix="elasticdl-") as scratch:

@@ -33,12 +33,11 @@ those of ElasticDL's `elasticai_api`.
 
 controller    wraps the script's function; `create_elastic_controller`
 optimizer     collects gradients until the global batch is whole
-environment   what the job tells the script's process
 master        the script's side of the protocol with the master
 shards        which records come next, and which shards are done
 agreement     how many minibatches each worker contributes to an update. Pure
 update        the sums of an update, in the runtime's session
-assembly      opens that session
+assembly      what the job tells the process, and the session
 """
 
 from __future__ import annotations

@@ -1,23 +1,57 @@
 """Opens the session of a script's worker: the runtime's, with the job's flags as its command line.
 
-with open_script(environment.read(), Learner(model, optimizer)) as session: ...
+with open_script(read(os.environ), Learner(model, optimizer)) as session: ...
+
+The flags come by environment variables that `elasticdl train --job_command` sets.
 """
 
 from __future__ import annotations
 
 import os
+import socket
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.resources import files
 
 from elasticdl.allreduce.settings import NEVER, PATIENCE_SECONDS, job_id
-from elasticdl.api.environment import Environment
+from elasticdl.errors import InputError
 from elasticdl.job import JobArgs
 from tidewater import Config
+from tidewater.contract import env
 from tidewater.elastic.session.assembly import Content, open_session
 from tidewater.elastic.session.session import Session
 from tidewater.elastic.training import Learner
+
+MASTER_ADDR, JOB_ARGS = "ELASTICDL_MASTER_ADDR", "ELASTICDL_JOB_ARGS"
+
+
+@dataclass(frozen=True)
+class Environment:
+    """The job, as the script's process knows it."""
+
+    master: str
+    """`host:port`."""
+    args: JobArgs
+    worker: str
+    """Name of the pod."""
+
+
+def read(environ: Mapping[str, str]) -> Environment:
+    """Return what the environment says; raise InputError that names a variable that is missing."""
+    for name in (MASTER_ADDR, JOB_ARGS):
+        if not environ.get(name):
+            raise InputError(
+                f"{name} is not set", 'Run the script with `elasticdl train --job_command "python3 script.py" …`.'
+            )
+    if not environ.get(env.ETCD):
+        raise InputError(
+            f"{env.ETCD} is not set: the workers find each other in etcd",
+            "Submit the job with --distribution_strategy=AllreduceStrategy.",
+        )
+    args = JobArgs.from_json(environ[JOB_ARGS])
+    return Environment(environ[MASTER_ADDR], args, environ.get(env.WORKER) or socket.gethostname())
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import os
 import secrets
 import sys
 import time
@@ -27,17 +28,16 @@ import torch
 from torch.optim.lr_scheduler import LRScheduler
 from torch.utils.data import Sampler
 
-from elasticdl.api import environment
 from elasticdl.api.agreement import Decision, Kind, Row, decide
-from elasticdl.api.assembly import open_script
+from elasticdl.api.assembly import open_script, read
 from elasticdl.api.master import ScriptMaster
 from elasticdl.api.optimizer import FixedBatchOptimizer
 from elasticdl.api.shards import Data, Minibatch, ShardService
 from elasticdl.api.update import Contribution, Gradients, Updates
 from elasticdl.errors import ElasticDLError, in_one_line
+from elasticdl.job import LOG_FORMAT
 from elasticdl.worker.ending import Ending
 from elasticdl.worker.loop import Losses
-from elasticdl.worker.main import LOG_FORMAT
 from elasticdl.worker.master import Identity
 from tidewater import Report
 from tidewater.contract import exit_codes
@@ -89,7 +89,7 @@ def create_elastic_controller(
 
     After SIGTERM the worker leaves between two updates: its shards go to others, and the process ends with 143.
     """
-    found = environment.read()
+    found = read(os.environ)
     logging.basicConfig(format=LOG_FORMAT, stream=sys.stdout, level=found.args.log_level.upper())
 
     def on_step(report: Report) -> None:

@@ -20,7 +20,7 @@ from elasticdl.client.flags import commandline, table
 from elasticdl.client.flags.mistakes import WrongCommand
 from elasticdl.client.flags.request import Asked, Target
 from elasticdl.client.job import models, submit
-from elasticdl.job import JobArgs, JobMode, Strategy
+from elasticdl.job import JobArgs, JobMode, Strategy, log_to
 from tidewater.cli import session
 from tidewater.kube import kubeconfig
 from tidewater.kube.cluster import Cluster
@@ -45,7 +45,6 @@ def run_here(args: JobArgs) -> int:
     """Run a job in this process, with its log on standard output; return its exit code."""
     # Without torch, which takes seconds to import, everything but this works.
     from elasticdl import local
-    from elasticdl.master.progress_log import log_to
 
     log_to(sys.stdout, args.log_level)
     return local.run(args)

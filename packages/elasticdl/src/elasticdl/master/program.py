@@ -26,10 +26,10 @@ from types import TracebackType
 from typing import Self
 
 from elasticdl.errors import ElasticDLError, InputError, in_one_line
-from elasticdl.job import JobArgs
+from elasticdl.job import JobArgs, log_to
 from elasticdl.master.coordinator import Coordinator
 from elasticdl.master.executor import Actor, Checkpoints
-from elasticdl.master.progress_log import Teller, log_to, tell_end
+from elasticdl.master.progress_log import Teller, tell_end
 from elasticdl.master.resume import Job, prepared, resumed
 from elasticdl.master.servers import Servers
 from elasticdl.master.service import MasterService, serve

@@ -1,6 +1,5 @@
-"""What the master's log looks like, and how it says how far the job is.
+"""How the master's log says how far the job is.
 
-log_to(sys.stdout, "INFO")       # [2026-01-31 12:00:00,123] [INFO] [executor.py:80:_conclude] Evaluation metrics[…
 teller = Teller(coordinator.progress)
 teller.tell()                    # now and then: only every so many seconds, and only what is new
 """
@@ -10,7 +9,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from typing import TextIO
 
 from elasticdl.errors import in_one_line
 from elasticdl.master.coordinator import Progress
@@ -18,14 +16,7 @@ from elasticdl.master.tasks.state import JobState, Stage
 
 log = logging.getLogger(__name__)
 
-FORMAT = "[%(asctime)s] [%(levelname)s] [%(filename)s:%(lineno)d:%(funcName)s] %(message)s"
-"""As ElasticDL's: elasticdl/python/common/log_utils.py."""
 EVERY_SECONDS = 10.0
-
-
-def log_to(stream: TextIO, level: str) -> None:
-    """Send the log of this process to a stream."""
-    logging.basicConfig(stream=stream, level=level.upper(), format=FORMAT, force=True)
 
 
 class Teller:

@@ -124,7 +124,6 @@ def _work(args: JobArgs, spec: ModelSpec | None) -> Plan | None:
         epochs=args.num_epochs if trains else 1,
         seed=args.seed,
         shuffle=trains,
-        shuffle_records=args.shuffle_records and trains,
     )
     return not_empty(Plan.of(_shards(args, spec, address), cut), flag, address)
 

@@ -179,7 +179,7 @@ class MasterService(services.MasterServicer):
             request.epochs or self._args.num_epochs,
             request.minibatch_size or self._args.minibatch_size,
             request.minibatches_per_task or self._args.num_minibatches_per_task,
-            request.shuffle_records or self._args.shuffle_records,
+            request.shuffle_records,
         )
 
 

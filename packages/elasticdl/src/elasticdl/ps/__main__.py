@@ -22,7 +22,7 @@ from dataclasses import replace
 import grpc
 
 from elasticdl.errors import ElasticDLError, InputError
-from elasticdl.job import JobArgs, JobMode
+from elasticdl.job import LOG_FORMAT, JobArgs, JobMode
 from elasticdl.ps.checkpoint import Found, load_part, needed, newest
 from elasticdl.ps.model.part import Contents
 from elasticdl.ps.model.policy import Policy
@@ -33,7 +33,6 @@ from elasticdl.rpc import elasticdl_pb2_grpc as services
 from tidewater.contract.exit_codes import LEFT
 
 LOG = logging.getLogger("elasticdl.ps")
-FORMAT = "[%(asctime)s] [%(levelname)s] [%(filename)s:%(lineno)d:%(funcName)s] %(message)s"
 GRACE_SECONDS = 2.0
 """For calls that are under way at SIGTERM."""
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.1, 2.0
@@ -42,7 +41,7 @@ FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.1, 2.0
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a parameter server until SIGTERM. Return the exit code."""
     options = _parser().parse_args(argv)
-    logging.basicConfig(stream=sys.stdout, format=FORMAT)
+    logging.basicConfig(stream=sys.stdout, format=LOG_FORMAT)
     try:
         args = JobArgs.from_json(options.job_args)
         LOG.setLevel(args.log_level.upper())

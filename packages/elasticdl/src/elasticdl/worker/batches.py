@@ -1,10 +1,8 @@
 """The minibatches of a task, read and fed ahead by a thread while the previous one is computed.
 
-    with Ahead(minibatches(task_records, 64, feed), ahead=2) as batches:
-        for batch in batches:
-            ...
-
-A task says either a range of records or the order in which records are to be taken.
+with Ahead(minibatches(exactly(reader, shard), 64, feed), ahead=2) as batches:
+    for batch in batches:
+        ...
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
-from elasticdl.data.reader import Reader, Record, Shard, exactly
+from elasticdl.data.reader import Record
 from elasticdl.zoo.spec import Batch
 
 T = TypeVar("T")
@@ -32,37 +30,6 @@ class Minibatch:
 
     batch: Batch
     records: int
-
-
-def records(reader: Reader, shard: Shard, indices: Sequence[int] = ()) -> Iterator[Record]:
-    """Yield the records of a task: those of the shard's range, or those of `indices`, in their order.
-
-    Args:
-        reader: of the job's data.
-        shard: the file, and the range of records if there are no indices.
-        indices: records of the file in the order in which they are to be taken; none: from start to end.
-
-    Raises:
-        DamagedData: the reader gives fewer or more.
-    """
-    if not indices:
-        yield from exactly(reader, shard)
-        return
-    found: dict[int, Record] = {}
-    for start, end in runs(indices):
-        found.update(zip(range(start, end), exactly(reader, Shard(shard.name, start, end)), strict=True))
-    yield from (found[index] for index in indices)
-
-
-def runs(indices: Sequence[int]) -> list[tuple[int, int]]:
-    """Return the ranges [start, end) that cover the indices and nothing else, in ascending order."""
-    found: list[tuple[int, int]] = []
-    for index in sorted(set(indices)):
-        if found and found[-1][1] == index:
-            found[-1] = (found[-1][0], index + 1)
-        else:
-            found.append((index, index + 1))
-    return found
 
 
 def minibatches(task: Iterator[Record], size: int, feed: Callable[[Sequence[Record]], Batch]) -> Iterator[Minibatch]:

@@ -16,13 +16,13 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from elasticdl.data.reader import Reader, Shard
+from elasticdl.data.reader import Reader, Shard, exactly
 from elasticdl.errors import ElasticDLError, InputError, Unavailable
 from elasticdl.job import JobArgs
 from elasticdl.ps.errors import SnapshotLost
 from elasticdl.rpc import elasticdl_pb2 as pb
 from elasticdl.worker import exported
-from elasticdl.worker.batches import Ahead, Minibatch, minibatches, records
+from elasticdl.worker.batches import Ahead, Minibatch, minibatches
 from elasticdl.worker.ending import Ended, Ending, Leaving, Stopped
 from elasticdl.worker.exported import Origin
 from elasticdl.worker.master import Tasks
@@ -126,7 +126,7 @@ class Worker:
     def _batches(self, task: pb.Task) -> Iterator[Iterator[Minibatch]]:
         """Give the minibatches of a task, which are read ahead until the end of the block."""
         reader, mode = self._parts.reader(task.type), MODES[task.type]
-        taken = records(reader, Shard(task.shard, task.start, task.end), task.indices)
+        taken = exactly(reader, Shard(task.shard, task.start, task.end))
         made = minibatches(
             taken, self._job.minibatch_size, lambda chosen: self._spec.feed(chosen, mode, reader.metadata)
         )

@@ -23,7 +23,7 @@ from pathlib import Path
 import torch
 
 from elasticdl.errors import ElasticDLError, InputError, in_one_line
-from elasticdl.job import JobArgs, Strategy
+from elasticdl.job import JobArgs, Strategy, log_to
 from elasticdl.ps.client import PsClient
 from elasticdl.worker import assembly
 from elasticdl.worker.ending import Ending, Leaving
@@ -36,9 +36,6 @@ from tidewater.contract import exit_codes, leaving
 
 log = logging.getLogger(__name__)
 
-LOG_FORMAT = "[%(asctime)s] [%(levelname)s] [%(filename)s:%(lineno)d:%(funcName)s] %(message)s"
-"""As ElasticDL's log."""
-
 CPU_LIMIT = Path("/sys/fs/cgroup/cpu.max")
 """Of the container: microseconds of CPU time and the period in which they may be used.
 https://docs.kernel.org/admin-guide/cgroup-v2.html"""
@@ -47,10 +44,10 @@ https://docs.kernel.org/admin-guide/cgroup-v2.html"""
 def main(argv: Sequence[str]) -> int:
     """Run a worker until the job is over; return the exit code."""
     given = parser().parse_args(argv)
-    logging.basicConfig(format=LOG_FORMAT, stream=sys.stdout, force=True)
+    log_to(sys.stdout)
     try:
         job = JobArgs.from_json(given.job_args).checked()
-        logging.getLogger().setLevel(job.log_level.upper())
+        log_to(sys.stdout, job.log_level)
         return run(job, given)
     except Leaving:
         log.info("This worker leaves after SIGTERM; it has given its task back")

@@ -59,7 +59,8 @@ class Identity:
 class Master:
     """The master of the job, over the network. One thread uses it.
 
-    Another thread keeps a stream open, which shows the master that this worker lives; it is opened again when it breaks.
+    Another thread keeps a stream open, which shows the master that this worker lives. A stream that breaks is opened
+    again.
     """
 
     def __init__(

@@ -11,11 +11,10 @@ import logging
 
 import torch
 
-from elasticdl.data.reader import Metadata, Record, Shard
+from elasticdl.data.reader import Metadata, Record, Shard, exactly
 from elasticdl.errors import ElasticDLError, ZooError
 from elasticdl.job import JobArgs, JobMode
 from elasticdl.worker import assembly
-from elasticdl.worker.batches import records
 from elasticdl.worker.step import Step
 from elasticdl.zoo.spec import Batch, Mode, ModelSpec
 
@@ -54,7 +53,7 @@ def _first_records(job: JobArgs, spec: ModelSpec) -> tuple[list[Record], Metadat
     with assembly.reader_of(job, spec, job.validation_data) as reader:
         first = next(shard for shard in reader.shards() if shard.count)
         part = Shard(first.name, first.start, min(first.end, first.start + job.minibatch_size))
-        return list(records(reader, part)), reader.metadata
+        return list(exactly(reader, part)), reader.metadata
 
 
 def _evaluate(job: JobArgs, spec: ModelSpec, batch: Batch) -> None:

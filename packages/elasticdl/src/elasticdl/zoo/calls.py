@@ -49,27 +49,16 @@ class CheckedLoss:
     def __init__(self, found: Found, zoo: Path) -> None:
         self._found = found
         self._zoo = zoo
-        self._weighted = fits(found.value, None, None, sample_weights=None)
         if not fits(found.value, None, None):
             raise ZooError(
                 f"--loss: {found.name}{inspect.signature(found.value)} in {found.file} can't be called with "
                 "(labels, predictions)",
-                "write def loss(labels, predictions): ... or def loss(labels, predictions, sample_weights=None): ...",
+                "write def loss(labels, predictions): ...",
             )
 
-    def __call__(
-        self, labels: Any, predictions: Predictions, sample_weights: torch.Tensor | None = None
-    ) -> torch.Tensor:
+    def __call__(self, labels: Any, predictions: Predictions) -> torch.Tensor:
         """Return the loss; raise ZooError if it is no tensor of one number."""
-        if sample_weights is None:
-            value = call(self._found, self._zoo, labels, predictions)
-        elif self._weighted:
-            value = call(self._found, self._zoo, labels, predictions, sample_weights=sample_weights)
-        else:
-            raise ZooError(
-                f"--loss: {self._found.name} in {self._found.file} takes no sample_weights, and there are some",
-                "write def loss(labels, predictions, sample_weights=None): ...",
-            )
+        value = call(self._found, self._zoo, labels, predictions)
         if not isinstance(value, torch.Tensor) or value.numel() != 1:
             shape = tuple(value.shape) if isinstance(value, torch.Tensor) else type(value).__name__
             raise ZooError(

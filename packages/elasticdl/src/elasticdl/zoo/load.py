@@ -5,7 +5,7 @@
 The functions are those of ElasticDL's functional API, in the module of `custom_model`:
 
     custom_model(**model_params)             the model, a torch.nn.Module; may be the class itself
-    loss(labels, predictions)                a tensor of one number; may also take sample_weights
+    loss(labels, predictions)                a tensor of one number
     optimizer()                              a description: see `optimizers`
     feed(records, mode, metadata)            features, labels: of the records of one minibatch, as tensors. For
                                              prediction: the features alone. `metadata` may be left out.
@@ -69,7 +69,7 @@ ALL: Mapping[str, bool] = {
 """Every function, and whether it must be there."""
 
 _EXPECTED = {
-    "loss": "def loss(labels, predictions): ... or def loss(labels, predictions, sample_weights=None): ...",
+    "loss": "def loss(labels, predictions): ...",
     "optimizer": "def optimizer(lr=0.1): ...",
     "feed": "def feed(records, mode, metadata): ... or def feed(records, mode): ...",
     "eval_metrics_fn": "def eval_metrics_fn(): ...",

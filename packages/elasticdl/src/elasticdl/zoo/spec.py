@@ -48,9 +48,7 @@ class Batch:
 class Loss(Protocol):
     """The model's loss."""
 
-    def __call__(
-        self, labels: Any, predictions: Predictions, sample_weights: torch.Tensor | None = None
-    ) -> torch.Tensor:
+    def __call__(self, labels: Any, predictions: Predictions) -> torch.Tensor:
         """Return the loss of a minibatch as a tensor of one number."""
         ...
 

@@ -135,7 +135,6 @@ PROCESS: Sequence[Flag] = (
     _process("num_minibatches_per_task", DATA, "Minibatches of a task, which one worker does.", _at_least_one),
     _process("num_epochs", DATA, "How often all data is used.", _at_least_one, _TRAIN),
     _process("max_step", DATA, "Updates after which training ends; 0: none.", _count, _TRAIN),
-    _process("shuffle_records", DATA, "Shuffle the records of a task too, not only tasks.", values.boolean, _TRAIN),
     _process("seed", DATA, "From which tasks are shuffled, anew in each epoch.", _count, _TRAIN),
     _choice(_process("distribution_strategy", STRATEGY, "Who holds the model. Local: this process alone."), Strategy),
     _process("num_workers", STRATEGY, "Number of workers.", _at_least_one),

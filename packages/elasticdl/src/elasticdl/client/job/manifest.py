@@ -48,7 +48,7 @@ SETTLE_SECONDS = 5
 with the servers, and their logs with them."""
 
 MASTER_ADDR, JOB_ARGS, JOB_NAME = "ELASTICDL_MASTER_ADDR", "ELASTICDL_JOB_ARGS", "ELASTICDL_JOB_NAME"
-"""A user's own script finds its master with these variables: `elasticdl.api.environment` reads them."""
+"""A user's own script finds its master with these variables: `elasticdl.api.assembly` reads them."""
 
 
 _UID = f"$({JOB_UID})"

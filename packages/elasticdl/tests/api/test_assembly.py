@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from elasticdl.api import environment
+from elasticdl.api.assembly import read
 from elasticdl.client.job import manifest
 from elasticdl.errors import InputError
 from elasticdl.job import JobArgs, Strategy
@@ -20,7 +20,7 @@ TOLD = {
 
 
 def test_a_script_finds_its_job_by_the_variables_of_the_manifest() -> None:
-    found = environment.read(TOLD)
+    found = read(TOLD)
     assert (found.master, found.args, found.worker) == (
         "elasticdl-digits-master:50001",
         ARGS,
@@ -31,4 +31,4 @@ def test_a_script_finds_its_job_by_the_variables_of_the_manifest() -> None:
 @pytest.mark.parametrize("name", [manifest.MASTER_ADDR, manifest.JOB_ARGS, env.ETCD])
 def test_a_variable_that_is_missing_is_named(name: str) -> None:
     with pytest.raises(InputError, match=f"{name} is not set"):
-        environment.read({**TOLD, name: ""})
+        read({**TOLD, name: ""})
