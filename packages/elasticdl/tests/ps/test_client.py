@@ -12,6 +12,7 @@ import torch
 from elasticdl.embedding_init import Table, initial_rows
 from elasticdl.errors import ElasticDLError, InputError
 from elasticdl.job import JobArgs
+from elasticdl.master.servers import Servers
 from elasticdl.ps.client import PsClient
 from elasticdl.ps.errors import NoModel, PushRefused, SnapshotLost
 from elasticdl.ps.model.policy import Policy
@@ -46,7 +47,6 @@ def test_only_newer_values_are_pulled(ps: PsClient) -> None:
     ps.push_gradients(1, ones())
     pulled = ps.pull_dense()
     assert all(torch.equal(pulled[name], value - 1) for name, value in DENSE.items())
-    assert ps.versions == (1, 1)
     assert ps.pull_dense(everything=True).keys() == {*DENSE, "mean"}
 
 
@@ -78,22 +78,20 @@ def test_wrong_gradients_tables_and_ids_are_refused_by_name(ps: PsClient) -> Non
         ps.push_gradients(1, {}, {"item": (torch.tensor([3, 4]), torch.ones(3, 3))})
 
 
-def test_a_snapshot_is_pulled_whole_while_training_goes_on(ps: PsClient) -> None:
+def test_a_snapshot_is_pulled_whole_while_training_goes_on() -> None:
     ids = torch.tensor([1, 2, 3])
-    ps.push_gradients(1, ones(), {"item": (ids, torch.ones(3, 3))})
-    ps.take_snapshot(1)
-    ps.push_gradients(2, ones(), {"item": (ids, torch.ones(3, 3))})
-    ps.pull_dense()
-    kept = ps.pull_dense(snapshot=1)
-    assert all(torch.equal(kept[name], value - 1) for name, value in DENSE.items())
-    assert torch.allclose(ps.pull_rows("item", ids, snapshot=1), initial_rows(TABLE, ids) - 1)
-    model = ps.pull_model(snapshot=1)
-    assert torch.equal(model.tables["item"].rows, ps.pull_rows("item", ids, snapshot=1))
-    ps.drop_snapshot(1)
-    with pytest.raises(SnapshotLost, match="no snapshot of version 1"):
-        ps.pull_dense(snapshot=1)
-    with pytest.raises(InputError, match="number 0"):
-        ps.take_snapshot(0)
+    with servers(2) as addresses, client(addresses) as ps, Servers(tuple(addresses), 60) as master:
+        ps.init_model(DENSE, [TABLE], SGD(lr=1.0))
+        ps.push_gradients(1, ones(), {"item": (ids, torch.ones(3, 3))})
+        master.take_snapshot(1)
+        ps.push_gradients(2, ones(), {"item": (ids, torch.ones(3, 3))})
+        ps.pull_dense()
+        kept = ps.pull_dense(snapshot=1)
+        assert all(torch.equal(kept[name], value - 1) for name, value in DENSE.items())
+        assert torch.allclose(ps.pull_rows("item", ids, snapshot=1), initial_rows(TABLE, ids) - 1)
+        master.drop_snapshot(1)
+        with pytest.raises(SnapshotLost, match="no snapshot of version 1"):
+            ps.pull_dense(snapshot=1)
 
 
 def test_the_whole_model_is_pulled(ps: PsClient) -> None:
@@ -153,7 +151,8 @@ def test_a_refused_gradient_is_accepted_once_it_is_fresh() -> None:
         assert second.push_gradients(1, ones()) == (False, False)
         second.pull_dense()
         assert second.push_gradients(1, ones()) == (True, True)
-        second.flush()
+        with Servers(tuple(addresses), 60) as master:
+            assert master.flush() == 2
         assert torch.equal(first.pull_dense()["layer.7.weight"], torch.full((4, 2), 5.0))
 
 
@@ -176,7 +175,7 @@ def test_pushes_of_four_clients_at_once_lose_nothing() -> None:
             thread.join()
         trained = workers[0].pull_dense(everything=True)
         rows = workers[0].pull_rows("item", ids)
-        assert workers[0].versions == (200, 200, 200)
+        assert workers[0].version == 200
     for name, value in DENSE.items():
         assert torch.equal(trained[name], value - 4 * pushes)
     assert torch.allclose(rows, initial_rows(TABLE, ids) - 2 * pushes, atol=1e-3)
@@ -198,7 +197,7 @@ def test_a_gradient_by_values_from_before_a_restart_is_of_no_version_of_today(po
         stub = ParameterServerStub(stack.enter_context(channels.connect(addresses[0])))
         message = pb.Gradients(worker="w", process="p", minibatch=1, dense={"a": encode(torch.ones(2))}, server="gone")
         assert stub.PushGradients(message).accepted is accepted
-        message.server = ps.states()[0].process
+        message.server = stub.GetState(pb.Nothing()).process
         assert stub.PushGradients(message).accepted
 
 

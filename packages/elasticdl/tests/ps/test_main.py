@@ -11,6 +11,7 @@ import torch
 from elasticdl.embedding_init import Table
 from elasticdl.errors import InputError
 from elasticdl.job import JobArgs, JobMode
+from elasticdl.master.servers import Servers
 from elasticdl.ps.checkpoint import newest
 from elasticdl.zoo.optimizers import SGD
 
@@ -42,7 +43,8 @@ def test_two_servers_come_back_as_three_of_the_same_run_and_a_new_run_begins_ane
     with Process(0, 2, args) as first, Process(1, 2, args) as second, client([first.address, second.address]) as ps:
         ps.init_model(DENSE, [], SGD(lr=1.0))
         ps.push_gradients(1, {"a": torch.ones(2), "b": torch.ones(3)})
-        ps.save(str(tmp_path), 1, run=args.run)
+        with Servers((first.address, second.address), 60) as master:
+            master.save(str(tmp_path), 1, args.run)
     with Process(0, 3, args) as again:
         assert "version 1" in again.beginning
     with Process(0, 3, JobArgs(job_name="digits", run_id="2", checkpoint_dir=str(tmp_path))) as fresh:
@@ -51,7 +53,7 @@ def test_two_servers_come_back_as_three_of_the_same_run_and_a_new_run_begins_ane
     with Process(0, 1, other) as begun, client([begun.address]) as ps:
         ps.init_model(DENSE, [], SGD(lr=1.0))
         assert ps.pull_dense()["b"].tolist() == [-1.0] * 3
-        assert ps.versions == (0,)
+        assert ps.version == 0
 
 
 def test_a_server_that_lost_its_part_gets_the_trained_values_and_the_rows_of_the_first_checkpoint(
@@ -62,7 +64,8 @@ def test_a_server_that_lost_its_part_gets_the_trained_values_and_the_rows_of_the
     with Process(0, 1, first) as process, client([process.address]) as ps:
         ps.init_model(DENSE, [table], SGD(lr=1.0))
         ps.push_gradients(1, {"a": torch.ones(2)}, {"item": (ids, torch.ones(4, 2))})
-        ps.save(str(tmp_path), 1, run=first.run)
+        with Servers((process.address,), 60) as master:
+            master.save(str(tmp_path), 1, first.run)
         rows = ps.pull_rows("item", ids)
     args = JobArgs(job_name="second", checkpoint_dir_for_init=str(tmp_path))
     with Process(0, 1, args) as process, client([process.address]) as ps:
@@ -74,7 +77,7 @@ def test_a_server_that_lost_its_part_gets_the_trained_values_and_the_rows_of_the
         with Process(0, 1, args, port=process.port):
             assert ps.pull_dense()["a"].tolist() == [-2.0] * 2
             assert torch.equal(ps.pull_rows("item", ids), rows)
-            assert ps.versions == (1,)
+            assert ps.version == 1
 
 
 @pytest.mark.parametrize(
@@ -103,12 +106,13 @@ def test_a_model_that_is_evaluated_has_the_checkpoints_version(tmp_path: Path) -
     with Process(0, 1, first) as process, client([process.address]) as ps:
         ps.init_model(DENSE, [], SGD(lr=1.0))
         ps.push_gradients(1, {"a": torch.ones(2)})
-        ps.save(str(tmp_path), 1, run=first.run)
+        with Servers((process.address,), 60) as master:
+            master.save(str(tmp_path), 1, first.run)
     args = JobArgs(job_name="second", mode=JobMode.EVALUATE, checkpoint_dir_for_init=str(tmp_path))
     with Process(0, 1, args) as process, client([process.address]) as ps:
         ps.init_model(DENSE, [], SGD(lr=1.0))
         assert ps.pull_dense()["a"].tolist() == [-1.0] * 2
-        assert ps.versions == (1,)
+        assert ps.version == 1
 
 
 def test_a_checkpoint_for_init_that_is_not_there_is_named(tmp_path: Path) -> None:

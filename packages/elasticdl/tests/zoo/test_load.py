@@ -13,7 +13,7 @@ import torch
 from elasticdl.data.reader import Metadata
 from elasticdl.errors import DamagedData, InputError, ZooError
 from elasticdl.zoo.callbacks import MaxSteps
-from elasticdl.zoo.load import Names, load
+from elasticdl.zoo.load import load
 from elasticdl.zoo.optimizers import SGD
 from elasticdl.zoo.spec import Mode
 
@@ -136,9 +136,7 @@ def test_the_processor_of_predictions_is_made_by_who_predicts(tmp_path: Path) ->
             def process(self, predictions, worker_id):
                 pass
     """
-    make = load(
-        zoo(tmp_path, extra), DEF, names=Names(prediction_outputs_processor="Mine")
-    ).prediction_outputs_processor
+    make = load(zoo(tmp_path, extra), DEF, names={"prediction_outputs_processor": "Mine"}).prediction_outputs_processor
     assert make is not None
     processor: Any = make()
     assert processor.made == 1
@@ -151,7 +149,7 @@ def test_a_module_that_is_imported_is_no_function(tmp_path: Path) -> None:
 def test_names_may_be_others_and_in_other_modules(tmp_path: Path) -> None:
     folder = zoo(tmp_path, "def feed2(records, mode):\n    return torch.zeros(1), torch.ones(1)\n")
     (tmp_path / "zoo" / "losses.py").write_text("def nothing(labels, predictions):\n    return predictions.sum() * 0\n")
-    spec = load(folder, DEF, names=Names(feed="feed2", loss="losses.nothing"))
+    spec = load(folder, DEF, names={"feed": "feed2", "loss": "losses.nothing"})
     batch = spec.feed([b"a"], Mode.TRAINING, Metadata())
     assert (batch.labels.tolist(), spec.loss(batch.labels, torch.ones(2)).item()) == ([1.0], 0.0)
 
@@ -239,7 +237,7 @@ def test_a_zoo_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 def test_an_optional_function_that_was_asked_for_must_be_there(tmp_path: Path) -> None:
     with pytest.raises(ZooError, match="has no my_callbacks"):
-        load(zoo(tmp_path), DEF, names=Names(callbacks="my_callbacks"))
+        load(zoo(tmp_path), DEF, names={"callbacks": "my_callbacks"})
 
 
 def call(spec: Any, name: str) -> None:

@@ -22,7 +22,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Self
 
 from elasticdl.errors import ElasticDLError, InputError, in_one_line
@@ -251,9 +250,7 @@ class Leadership:
         self._mirror.publish(keys.elasticdl_master(self._key.job, self._key.run, self._name), record)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._mirror.stop()
 
     @property

@@ -16,7 +16,6 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from types import TracebackType
 from typing import Self, TypeVar
 
 import torch
@@ -24,7 +23,7 @@ import torch
 from elasticdl.embedding_init import Table
 from elasticdl.errors import InputError
 from elasticdl.ps import messages
-from elasticdl.ps.checkpoint import Model, Saved, TableRows, commit
+from elasticdl.ps.checkpoint import Model, TableRows
 from elasticdl.ps.connection import MODEL_SECONDS, Connection, Patience
 from elasticdl.ps.errors import PushRefused
 from elasticdl.ps.model.deduplication import Minibatch
@@ -74,9 +73,7 @@ class PsClient:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -89,15 +86,6 @@ class PsClient:
     def version(self) -> int:
         """Version of server 0 that was pulled last; -1 before the first."""
         return self._servers[0].version
-
-    @property
-    def versions(self) -> tuple[int, ...]:
-        """Version of each server that was pulled last."""
-        return tuple(server.version for server in self._servers)
-
-    def states(self) -> list[pb.ServerState]:
-        """Return the state of each server; raise InputError if they are not those of the addresses."""
-        return self._at_all(lambda server: server.state())
 
     def init_model(
         self, dense: Tensors, tables: Iterable[Table], optimizer: Optimizer, buffers: Tensors | None = None
@@ -211,37 +199,9 @@ class PsClient:
 
         return tuple(self._at_all(push))
 
-    def flush(self) -> None:
-        """Apply gradients that are waiting for more."""
-        self._at_all(lambda server: server.call(lambda: server.stub.Flush(pb.Nothing(), timeout=CALL_SECONDS)))
-
-    def take_snapshot(self, snapshot: int) -> None:
-        """Have all servers keep the values that they have now, under a version's number other than 0."""
-        if snapshot < 1:
-            raise InputError(f"a snapshot has number {snapshot}", "Give one of 1 or more.")
-        request = pb.SnapshotRequest(snapshot=snapshot)
-        self._at_all(lambda server: server.call(lambda: server.stub.TakeSnapshot(request, timeout=CALL_SECONDS)))
-
-    def drop_snapshot(self, snapshot: int) -> None:
-        """Have all servers forget a snapshot. It is safe to call this twice."""
-        request = pb.SnapshotRequest(snapshot=snapshot)
-        self._at_all(lambda server: server.call(lambda: server.stub.DropSnapshot(request, timeout=CALL_SECONDS)))
-
-    def save(self, directory: str, version: int, *, run: str = "") -> None:
-        """Have all servers write a checkpoint, and make it count.
-
-        Args:
-            directory: of the job's checkpoints; a path that all servers and this client have, or `s3://bucket/prefix`.
-            version: its name.
-            run: job and run; a server that begins takes only its own run's.
-        """
-        request = pb.SaveRequest(directory=directory, version=version)
-        parts = self._at_all(lambda server: server.call(lambda: server.stub.Save(request, timeout=MODEL_SECONDS)))
-        commit(directory, version, [Saved(part.file, part.size, part.sha256) for part in parts], run)
-
-    def pull_model(self, *, snapshot: int = 0) -> Model:
+    def pull_model(self) -> Model:
         """Return the whole model, embedding tables included: for the export."""
-        request = pb.PullRequest(newer_than=-1, snapshot=snapshot)
+        request = pb.PullRequest(newer_than=-1)
         streams = self._at_all(
             lambda server: server.call(lambda: list(server.stub.PullAll(request, timeout=MODEL_SECONDS)))
         )

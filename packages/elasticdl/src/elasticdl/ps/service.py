@@ -165,11 +165,8 @@ class ParameterServer(services.ParameterServerServicer):
         """Send everything, rows included."""
         with _told(context):
             part = self._there()
-            if request.snapshot:
-                yield from self._everything(part, part.view(request.snapshot))
-            else:
-                with part.frozen() as frozen:
-                    yield from self._everything(part, frozen.view)
+            with part.frozen() as frozen:
+                yield from self._everything(part, frozen.view)
 
     def _everything(self, part: Part, view: View) -> Iterator[pb.ModelPart]:
         head = pb.ModelPart(optimizer=part.optimizer.to_json())

@@ -19,7 +19,7 @@ from elasticdl.worker import exported
 from elasticdl.worker.predictions import Outputs, Parts, Processed, worker_id
 from elasticdl.worker.step import buffers
 from elasticdl.zoo.callbacks import max_steps
-from elasticdl.zoo.load import Names, load
+from elasticdl.zoo.load import NAMES, load
 from elasticdl.zoo.spec import ModelSpec
 from tidewater.elastic.data.seeds import seed_script
 
@@ -31,15 +31,7 @@ def spec_of(job: JobArgs) -> ModelSpec:
         ZooError: one that the job uses is missing or wrong.
         InputError: of --output and the model's own processor of predictions there are both, or neither.
     """
-    names = Names(
-        loss=job.loss,
-        optimizer=job.optimizer,
-        feed=job.feed,
-        eval_metrics_fn=job.eval_metrics_fn,
-        callbacks=job.callbacks,
-        custom_data_reader=job.custom_data_reader,
-        prediction_outputs_processor=job.prediction_outputs_processor,
-    )
+    names = {flag: getattr(job, flag) for flag in NAMES}
     spec = load(job.model_zoo, job.model_def, job.model_params, names, job.functions())
     for message, remedy in problems_of_outputs(job, processor=spec.prediction_outputs_processor is not None):
         raise InputError(message, remedy)

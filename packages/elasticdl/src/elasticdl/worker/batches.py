@@ -12,7 +12,6 @@ import itertools
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Generic, Self, TypeVar
 
 from elasticdl.data.reader import Record
@@ -57,9 +56,7 @@ class Ahead(Generic[T]):
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """End the thread after the item that it is reading; what it has read ahead is discarded."""
         with self._changed:
             self._unwanted = True

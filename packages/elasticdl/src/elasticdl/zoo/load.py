@@ -14,14 +14,14 @@ The functions are those of ElasticDL's functional API, in the module of `custom_
     custom_data_reader(address, **params)    optional: a reader of one's own
     PredictionOutputsProcessor               optional: a class, or an object, that takes the predictions
 
-Each name but the first may be another one, also in another module of the zoo: `Names(loss="common.losses.focal")`.
+Each name but the first may be another one, also in another module of the zoo: `{"loss": "common.losses.focal"}`.
 `uses` says which of them a job uses; the others need not be there.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,44 +29,17 @@ from typing import Any
 import torch
 
 from elasticdl.data.params import parse_params
-from elasticdl.data.reader import Reader
-from elasticdl.errors import ZooError
+from elasticdl.data.reader import Metadata, Reader, Record
+from elasticdl.errors import ElasticDLError, ZooError
+from elasticdl.job import JobArgs
 from elasticdl.zoo.callbacks import Callback
-from elasticdl.zoo.calls import CheckedFeed, CheckedLoss, call, fits
 from elasticdl.zoo.metrics import Metrics
-from elasticdl.zoo.module import Found, find, has
+from elasticdl.zoo.module import Found, find, has, place
 from elasticdl.zoo.optimizers import SGD, Optimizer, described
-from elasticdl.zoo.spec import ModelSpec, PredictionOutputsProcessor
+from elasticdl.zoo.spec import Batch, Mode, ModelSpec, PredictionOutputsProcessor, Predictions
 
 MODEL_DEF = "--model_def"
 PARAMS = "--model_params"
-
-
-@dataclass(frozen=True)
-class Names:
-    """What the model's functions are called: the flags of the same names."""
-
-    loss: str = "loss"
-    optimizer: str = "optimizer"
-    feed: str = "feed"
-    eval_metrics_fn: str = "eval_metrics_fn"
-    callbacks: str = "callbacks"
-    custom_data_reader: str = "custom_data_reader"
-    prediction_outputs_processor: str = "PredictionOutputsProcessor"
-
-
-_DEFAULT = Names()
-
-ALL: Mapping[str, bool] = {
-    "loss": True,
-    "optimizer": True,
-    "feed": True,
-    "eval_metrics_fn": True,
-    "callbacks": False,
-    "custom_data_reader": False,
-    "prediction_outputs_processor": False,
-}
-"""Every function, and whether it must be there."""
 
 _EXPECTED = {
     "loss": "def loss(labels, predictions): ...",
@@ -78,13 +51,18 @@ _EXPECTED = {
     "prediction_outputs_processor": "class PredictionOutputsProcessor with process(predictions, worker_id)",
 }
 
+NAMES: Mapping[str, str] = {flag: getattr(JobArgs, flag) for flag in _EXPECTED}
+"""What the functions are called unless the flags name others."""
+
+_ALL = {flag: flag in ("loss", "optimizer", "feed", "eval_metrics_fn") for flag in NAMES}
+
 
 def load(
     model_zoo: str,
     model_def: str,
     model_params: str | Mapping[str, Any] = "",
-    names: Names = _DEFAULT,
-    uses: Mapping[str, bool] = ALL,
+    names: Mapping[str, str] | None = None,
+    uses: Mapping[str, bool] = _ALL,
 ) -> ModelSpec:
     """Return a model of the zoo.
 
@@ -92,7 +70,7 @@ def load(
         model_zoo: its folder.
         model_def: the dotted name of the model's function or class in it.
         model_params: arguments of that function, `a=1;b=2`.
-        names: of the other functions.
+        names: of those of the other functions that have another one than usual, by flag.
         uses: the functions that are looked for, and whether each must be there; see `JobArgs.functions`.
 
     Raises:
@@ -102,7 +80,7 @@ def load(
     """
     zoo = Path(model_zoo).resolve()
     model = find(MODEL_DEF, model_zoo, model_def)
-    look = _Look(model_zoo, model_def.rpartition(".")[0], names)
+    look = _Look(model_zoo, model_def.rpartition(".")[0], {**NAMES, **(names or {})})
     found = {field: look.required(field) if must else look.optional(field) for field, must in uses.items()}
 
     def made(field: str, make: Callable[[Found, Path], Any], without: Any) -> Any:
@@ -138,11 +116,11 @@ class _Look:
 
     zoo: str
     module: str
-    names: Names
+    names: Mapping[str, str]
 
     def required(self, field: str) -> Found:
         """Return a function; raise ZooError that says what is expected if it isn't there or takes other arguments."""
-        name = getattr(self.names, field)
+        name = self.names[field]
         dotted = name if "." in name else f"{self.module}.{name}"
         try:
             found = find(f"--{field}", self.zoo, dotted)
@@ -163,12 +141,89 @@ class _Look:
 
     def optional(self, field: str) -> Found | None:
         """Return a function; None if it isn't there, unless its name was given."""
-        name = getattr(self.names, field)
-        if name == getattr(_DEFAULT, field) and not has(self.zoo, self.module, name):
+        name = self.names[field]
+        if name == NAMES[field] and not has(self.zoo, self.module, name):
             return None
         found = self.required(field)
         # A module that imports the base class, to derive another name from it, has no processor of this name.
         return None if found.value is PredictionOutputsProcessor else found
+
+
+def call(found: Found, zoo: Path, *arguments: Any, **named: Any) -> Any:
+    """Return what a function of the zoo returns; raise ZooError if it fails."""
+    try:
+        return found.value(*arguments, **named)
+    except ElasticDLError:
+        raise
+    except Exception as error:
+        raise ZooError(
+            f"{found.name}() in {found.file} failed: {type(error).__name__}: {error}{place(error, zoo)}",
+            "correct the function",
+        ) from error
+
+
+def fits(function: Callable[..., Any], *arguments: Any, **named: Any) -> bool:
+    """Return whether a function can be called with arguments."""
+    try:
+        inspect.signature(function).bind(*arguments, **named)
+    except TypeError:
+        return False
+    except ValueError:  # a function of C that does not tell its arguments
+        return True
+    return True
+
+
+class CheckedLoss:
+    """The user's loss."""
+
+    def __init__(self, found: Found, zoo: Path) -> None:
+        self._found = found
+        self._zoo = zoo
+        if not fits(found.value, None, None):
+            raise ZooError(
+                f"--loss: {found.name}{inspect.signature(found.value)} in {found.file} can't be called with "
+                "(labels, predictions)",
+                "write def loss(labels, predictions): ...",
+            )
+
+    def __call__(self, labels: Any, predictions: Predictions) -> torch.Tensor:
+        """Return the loss; raise ZooError if it is no tensor of one number."""
+        value = call(self._found, self._zoo, labels, predictions)
+        if not isinstance(value, torch.Tensor) or value.numel() != 1:
+            shape = tuple(value.shape) if isinstance(value, torch.Tensor) else type(value).__name__
+            raise ZooError(
+                f"--loss: {self._found.name} in {self._found.file} returned {shape}",
+                "return a tensor of one number, such as the mean over the minibatch",
+            )
+        return value.reshape(())
+
+
+class CheckedFeed:
+    """The user's feed."""
+
+    def __init__(self, found: Found, zoo: Path) -> None:
+        self._found = found
+        self._zoo = zoo
+        self._with_metadata = fits(found.value, None, None, None)
+        if not self._with_metadata and not fits(found.value, None, None):
+            raise ZooError(
+                f"--feed: {found.name}{inspect.signature(found.value)} in {found.file} can't be called with "
+                "(records, mode, metadata)",
+                "write def feed(records, mode, metadata): ... or def feed(records, mode): ...",
+            )
+
+    def __call__(self, records: Sequence[Record], mode: Mode, metadata: Metadata) -> Batch:
+        """Return the records of a minibatch as tensors; raise ZooError if feed does not return features and labels."""
+        given = (list(records), mode, metadata) if self._with_metadata else (list(records), mode)
+        value = call(self._found, self._zoo, *given)
+        if isinstance(value, tuple) and len(value) == 2:
+            return Batch(value[0], None if mode is Mode.PREDICTION else value[1])
+        if mode is Mode.PREDICTION:
+            return Batch(value, None)
+        raise ZooError(
+            f"--feed: {self._found.name} in {self._found.file} returned {type(value).__name__} for mode {mode.value}",
+            "return a pair: features, labels",
+        )
 
 
 def _model(found: Found, params: Mapping[str, Any], zoo: Path) -> Callable[[], torch.nn.Module]:
