@@ -155,8 +155,8 @@ def test_local_tables_keep_what_they_are_given_however_many() -> None:
     ids = torch.arange(0, 3000, 3)
     local.assign("user", ids, ids.unsqueeze(1).expand(-1, 2).float())
     assert torch.equal(local.pull("user", torch.tensor([1, 2997])), torch.tensor([[0.0, 0.0], [2997.0, 2997.0]]))
-    assert local.touched("user")[0].tolist() == sorted([1, *ids.tolist()])
-    assert len(local.touched("item")[0]) == 0
+    assert local.assigned("user")[0].tolist() == ids.tolist()
+    assert len(local.assigned("item")[0]) == 0
 
 
 def test_a_pulled_row_is_a_copy() -> None:

@@ -11,7 +11,7 @@
     for name, ids, rows in collect_gradients(model): ...
 
 A model may hold more rows than a worker has memory for: `forward` asks for the rows of its minibatch alone. Without a
-source a layer keeps the rows that were touched itself. Rows are no parameters of the module: torch's optimizers do not
+source a layer keeps the rows itself. Rows are no parameters of the module: torch's optimizers do not
 see them, and a training loop takes their gradients from `collect_gradients`.
 """
 
@@ -23,11 +23,11 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import nn
 
-from elasticdl.embedding_init import Table, initial_rows
+from elasticdl.embedding_init import Table
 from elasticdl.errors import InputError
+from elasticdl.ps.model.rows import RowStore
 
 COMBINERS = ("sum", "mean", "sqrtn")
-_FIRST_CAPACITY = 64
 
 
 class EmbeddingSource(Protocol):
@@ -57,22 +57,27 @@ class RowGradient(NamedTuple):
 
 
 class LocalTables:
-    """Tables in this process. A row is created when it is first used. An EmbeddingSource."""
+    """Tables in this process. A row that was not assigned has its first value. An EmbeddingSource."""
 
     def __init__(self, tables: Iterable[Table]) -> None:
-        self._tables = {table.name: _Rows(table) for table in tables}
+        self._stores = {table.name: RowStore(table) for table in tables}
 
     def pull(self, name: str, ids: torch.Tensor) -> torch.Tensor:
-        """Return rows; those not touched before get their first values."""
-        return self._tables[name].at(ids).clone()
+        """Return rows."""
+        return self._stores[name].read(ids)
 
     def assign(self, name: str, ids: torch.Tensor, rows: torch.Tensor) -> None:
-        """Set rows."""
-        self._tables[name].set(ids, rows)
+        """Set rows of distinct ids."""
+        store = self._stores[name]
+        store.store(store.fetch(ids), rows.detach().to("cpu", torch.float32))
 
-    def touched(self, name: str) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return all ids that were touched, ascending, and their rows."""
-        return self._tables[name].all()
+    def assigned(self, name: str) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the ids of the rows that were assigned, ascending, and these rows."""
+        store = self._stores[name]
+        all_rows = store.snapshot(store.width)
+        ids = store.ids(all_rows).sort().values
+        store.drop(all_rows)
+        return ids, store.read(ids)
 
 
 class Embedding(nn.Module):
@@ -143,7 +148,7 @@ class Embedding(nn.Module):
         """Return the rows that the layer keeps itself, for `state_dict`; nothing if they are elsewhere."""
         if not isinstance(self.source, LocalTables):
             return {}
-        ids, rows = self.source.touched(self.table.name)
+        ids, rows = self.source.assigned(self.table.name)
         return {"ids": ids, "rows": rows}
 
     def set_extra_state(self, state: Any) -> None:
@@ -251,35 +256,3 @@ def _summed(name: str, used: list[tuple[torch.Tensor, torch.Tensor]]) -> list[Ro
     unique, places = torch.unique(torch.cat([ids for ids, _ in used]), return_inverse=True)
     rows = torch.cat([rows for _, rows in used])
     return [RowGradient(name, unique, rows.new_zeros(len(unique), rows.shape[1]).index_add(0, places, rows))]
-
-
-class _Rows:
-    """The touched rows of one table, in a tensor that doubles when it is full."""
-
-    def __init__(self, table: Table) -> None:
-        self._table = table
-        self._slots: dict[int, int] = {}
-        self._rows = torch.empty(_FIRST_CAPACITY, table.dim)
-
-    def at(self, ids: torch.Tensor) -> torch.Tensor:
-        new = [each for each in dict.fromkeys(ids.tolist()) if each not in self._slots]
-        if new:
-            created = torch.tensor(new)
-            self.set(created, initial_rows(self._table, created))
-        return self._rows[self._places(ids)]
-
-    def set(self, ids: torch.Tensor, rows: torch.Tensor) -> None:
-        for each in ids.tolist():
-            self._slots.setdefault(each, len(self._slots))
-        if len(self._slots) > len(self._rows):
-            larger = torch.empty(max(len(self._slots), 2 * len(self._rows)), self._table.dim)
-            larger[: len(self._rows)] = self._rows
-            self._rows = larger
-        self._rows[self._places(ids)] = rows.detach().to("cpu", torch.float32)
-
-    def all(self) -> tuple[torch.Tensor, torch.Tensor]:
-        ids = torch.tensor(sorted(self._slots), dtype=torch.int64)
-        return ids, self._rows[self._places(ids)]
-
-    def _places(self, ids: torch.Tensor) -> torch.Tensor:
-        return torch.tensor([self._slots[each] for each in ids.tolist()], dtype=torch.int64)

@@ -16,7 +16,7 @@ from tests.elastic.workers import PATIENCE_SECONDS
 from tests.farm import Farm
 
 ZYGOTE = "packages.elasticdl.tests.processes.zygote"
-ENVIRONMENT = {"GRPC_ENABLE_FORK_SUPPORT": "0"}
+ENVIRONMENT = {"GRPC_ENABLE_FORK_SUPPORT": "0", "OMP_NUM_THREADS": "1"}
 """The zygote forks before gRPC is used."""
 
 _NUMBERS = itertools.count(1)

@@ -107,7 +107,7 @@ class Job:
         """Start a worker under the next number."""
         name = f"elasticdl-{self.args.job_name}-worker-{len(self.workers)}"
         argv = ["--job", self.args.job_name, "--name", name, "--master_addr", f"127.0.0.1:{self._ports[0]}"]
-        argv += ["--ps_addrs", self._addresses(), "--job_args", self.args.to_json(), "--threads", "1"]
+        argv += ["--ps_addrs", self._addresses(), "--job_args", self.args.to_json()]
         self.workers[name] = self._fork("worker", name, argv)
         return self.workers[name]
 

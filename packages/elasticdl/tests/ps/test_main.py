@@ -120,9 +120,3 @@ def test_a_checkpoint_for_init_that_is_not_there_is_named(tmp_path: Path) -> Non
     with pytest.raises(InputError, match="absent has no checkpoint that is whole"):
         main.beginning(args, (0, 1), lambda text: None)
     assert newest(str(tmp_path / "absent")) is None
-
-
-def test_the_index_is_that_of_the_pods_name() -> None:
-    assert main._index("elasticdl-mnist-ps-13") == 13
-    with pytest.raises(InputError, match="'localhost'"):
-        main._index("localhost")

@@ -20,7 +20,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -75,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         log_to(sys.stdout, args.log_level)
         name, servers = given.name or socket.gethostname(), _parts(given.ps_addrs)
         place = Place(f"{given.host}:{given.port}", name, servers, given.settle_seconds)
-        store = EtcdStore(_parts(given.etcd), access=_access(given)) if given.etcd else None
+        store = EtcdStore(_parts(given.etcd), access=_access(os.environ)) if given.etcd else None
         return run(args, place, store)
     except InputError as error:
         log.error("%s", in_one_line(error))
@@ -209,21 +209,19 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--settle_seconds", type=float, default=0.0, help="how long to stay after the last worker")
     parser.add_argument("--job_args", required=True, help="JSON of elasticdl.job.JobArgs")
     parser.add_argument("--etcd", default=os.environ.get(env.ETCD, ""), help="client URLs")
-    for name, variable in (
-        ("user", env.ETCD_USER),
-        ("cacert", env.ETCD_CACERT),
-        ("cert", env.ETCD_CERT),
-        ("key", env.ETCD_KEY),
-    ):
-        parser.add_argument(f"--etcd_{name}", default=os.environ.get(variable, ""), help=f"default: {variable}")
     return parser
 
 
-def _access(given: argparse.Namespace) -> Access:
-    password = os.environ.get(env.ETCD_PASSWORD, "")
-    return Access.of(
-        user=given.etcd_user, password=password, cacert=given.etcd_cacert, cert=given.etcd_cert, key=given.etcd_key
-    )
+def _access(environ: Mapping[str, str]) -> Access:
+    """Return the credentials for etcd that the environment has."""
+    variables = {
+        "user": env.ETCD_USER,
+        "password": env.ETCD_PASSWORD,
+        "cacert": env.ETCD_CACERT,
+        "cert": env.ETCD_CERT,
+        "key": env.ETCD_KEY,
+    }
+    return Access.of(**{name: environ.get(variable, "") for name, variable in variables.items()})
 
 
 def _parts(text: str) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from elasticdl.errors import ElasticDLError, InputError
-from tidewater.contract import keys
+from tidewater.contract import env, keys
 from tidewater.elastic.errors import RecordError, Refused, StoreError
 from tidewater.elastic.etcd import codec
 from tidewater.elastic.etcd.client import Entry, Store
@@ -224,5 +224,5 @@ def _decoded(value: bytes) -> dict[str, Any]:
 
 def _refused(error: Refused) -> ElasticDLError:
     return ElasticDLError(
-        f"{error}", f"The user's role must grant readwrite on the prefix {keys.ELASTICDL_ROOT}/. See --etcd_user."
+        f"{error}", f"The user's role must grant readwrite on the prefix {keys.ELASTICDL_ROOT}/. See {env.ETCD_USER}."
     )

@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import argparse
 import logging
-import re
 import signal
-import socket
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -56,7 +54,7 @@ def _run(options: argparse.Namespace, args: JobArgs) -> None:
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())
-    index = _index(socket.gethostname()) if options.index is None else options.index
+    index = options.index
     if not 0 <= index < options.servers:
         raise InputError(f"--index is {index} with --servers={options.servers}", "Give one in [0, servers).")
     identity = Identity(index, options.servers)
@@ -118,18 +116,10 @@ def _reporting(stack: ExitStack, master: str, index: int) -> Callable[[int], Non
     return reporter.report
 
 
-def _index(hostname: str) -> int:
-    """Return the index at the end of a pod's name; raise InputError if there is none."""
-    found = re.search(r"-(\d+)$", hostname)
-    if not found:
-        raise InputError(f"--index is missing, and the host's name {hostname!r} doesn't end in one", "Give --index.")
-    return int(found[1])
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="elasticdl.ps", description="One parameter server of a job.")
     parser.add_argument("--job", required=True, help="the job's name")
-    parser.add_argument("--index", type=int, help="which server this is, from 0; default: the number in the pod's name")
+    parser.add_argument("--index", type=int, required=True, help="which server this is, from 0")
     parser.add_argument("--servers", type=int, required=True, help="how many there are")
     parser.add_argument("--host", default="[::]", help="address to listen on; default: all")
     parser.add_argument("--port", type=int, default=2222)

@@ -65,7 +65,6 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--master_addr", required=True, help="host:port of the master")
     made.add_argument("--ps_addrs", default="", help="host:port of each parameter server, by index, with commas")
     made.add_argument("--job_args", required=True, help="the job's flags as JSON, see elasticdl.job")
-    made.add_argument("--threads", type=int, default=0, help="of torch (default: OMP_NUM_THREADS, or the pod's CPUs)")
     return made
 
 
@@ -74,7 +73,7 @@ def run(job: JobArgs, given: argparse.Namespace) -> int:
     servers = [address for address in given.ps_addrs.split(",") if address]
     check(job, servers)
     spec = assembly.spec_of(job)
-    torch.set_num_threads(given.threads or threads(os.environ, CPU_LIMIT))
+    torch.set_num_threads(threads(os.environ, CPU_LIMIT))
     ending = Ending()
     signal.signal(signal.SIGTERM, lambda *_: _leave(ending))
     try_metrics(job, spec)
