@@ -17,7 +17,7 @@ WITHOUT = "import sys; sys.modules.update(dict.fromkeys(('typer', 'rich', 'click
 
 def test_it_needs_no_package_of_the_command_line(tmp_path: Path) -> None:
     program = f"{WITHOUT}from elasticdl.client.writing import main\nsys.exit(main(sys.argv[1:]))"
-    options = json.dumps({"records_per_shard": 100, "asked": {"records": 250, "seed": 3}})
+    options = json.dumps({"records_per_shard": 100, "asked": {"records": 250}})
     done = subprocess.run(
         [sys.executable, "-c", program, "generated-clicks", str(tmp_path / "clicks"), options],
         capture_output=True,

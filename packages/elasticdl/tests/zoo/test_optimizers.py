@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import json
 from typing import Any
 
 import pytest
 import torch
 from elasticdl.errors import ZooError
-from elasticdl.zoo.optimizers import SGD, Adagrad, Adam, Optimizer, described
+from elasticdl.zoo.optimizers import SGD, Adagrad, Adam, Optimizer
 
 DESCRIPTIONS = [
     SGD(),
@@ -50,36 +49,6 @@ def test_the_learning_rate_can_be_replaced() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "expected"),
-    [
-        (torch.optim.Adam, Adam()),
-        (functools.partial(torch.optim.SGD, lr=0.1, momentum=0.9), SGD(lr=0.1, momentum=0.9)),
-        (functools.partial(torch.optim.Adam, betas=(0.8, 0.9)), Adam(beta1=0.8, beta2=0.9)),
-        (Adagrad(lr=1), Adagrad(lr=1)),
-    ],
-)
-def test_a_class_of_torch_becomes_its_description(value: object, expected: Optimizer) -> None:
-    assert described(value) == expected
-
-
-@pytest.mark.parametrize(
-    ("value", "said"),
-    [
-        (torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))]), r"optimizer\(\) returned SGD"),
-        (torch.optim.RMSprop, r"optimizer\(\) returned .*RMSprop"),
-        (None, r"optimizer\(\) returned None"),
-        (SGD, r"optimizer\(\) returned <class"),
-        (functools.partial(torch.optim.SGD, lr=0.1, foreach=True), "torch.optim.SGD with foreach"),
-        (functools.partial(torch.optim.SGD, [], lr=0.1), r"optimizer\(\) returned functools.partial"),
-    ],
-)
-def test_anything_else_is_refused(value: object, said: str) -> None:
-    with pytest.raises(ZooError, match=said) as caught:
-        described(value)
-    assert caught.value.remedy
-
-
-@pytest.mark.parametrize(
     ("make", "said"),
     [
         (lambda: SGD(lr=-1), "SGD: lr is -1"),
@@ -107,9 +76,3 @@ def test_a_value_that_makes_no_sense_is_named(make: Any, said: str) -> None:
 def test_a_text_that_is_no_description_is_named(text: str, said: str) -> None:
     with pytest.raises(ZooError, match=said):
         Optimizer.from_json(text)
-
-
-@pytest.mark.parametrize("betas", [0.9, (0.9,), "ab"])
-def test_betas_that_are_not_two_numbers_are_refused(betas: Any) -> None:
-    with pytest.raises(ZooError):
-        described(functools.partial(torch.optim.Adam, betas=betas))

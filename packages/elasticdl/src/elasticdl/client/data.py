@@ -29,7 +29,6 @@ class How:
     records_per_shard: Annotated[
         int, typer.Option("--records_per_shard", "--records-per-shard", min=1, help="Records in a file.")
     ] = convert.Options.records_per_shard
-    compressor: Annotated[str, typer.Option(help="none, snappy or gzip.")] = convert.Options.compressor
     test_share: Annotated[
         float | None,
         typer.Option("--test_share", "--test-share", help="Share of the records for test/, from 0 up to 1."),
@@ -38,7 +37,6 @@ class How:
         str, typer.Option("--data_reader_params", "--data-reader-params", help="Of data at an address.")
     ] = ""
     records: Annotated[int | None, typer.Option(min=1, help="Of a generated dataset: how many.")] = None
-    seed: Annotated[int, typer.Option(help="Of a generated dataset.")] = 0
 
 
 @dataclass(frozen=True)
@@ -65,7 +63,7 @@ def write(
 ) -> None:
     """Write data as RecordIO, for --training_data and --validation_data."""
     asked = asdict(how)
-    options = {name: asked.pop(name) for name in ("records_per_shard", "compressor", "test_share")}
+    options = {name: asked.pop(name) for name in ("records_per_shard", "test_share")}
     options["asked"] = asked
     if not where.in_pod:
         for line in writing.written(source, out, options):

@@ -35,7 +35,7 @@ from elasticdl.job import JobArgs
 from elasticdl.zoo.callbacks import Callback
 from elasticdl.zoo.metrics import Metrics
 from elasticdl.zoo.module import Found, find, has, place
-from elasticdl.zoo.optimizers import SGD, Optimizer, described
+from elasticdl.zoo.optimizers import KINDS, SGD, Optimizer
 from elasticdl.zoo.spec import Batch, Mode, ModelSpec, PredictionOutputsProcessor, Predictions
 
 MODEL_DEF = "--model_def"
@@ -250,10 +250,12 @@ def _model(found: Found, params: Mapping[str, Any], zoo: Path) -> Callable[[], t
 
 def _optimizer(found: Found, zoo: Path) -> Optimizer:
     value = call(found, zoo)
-    try:
-        return described(value)
-    except ZooError as error:
-        raise ZooError(f"--optimizer: {found.name} in {found.file}: {error.message}", error.remedy) from error
+    if not isinstance(value, Optimizer):
+        raise ZooError(
+            f"--optimizer: {found.name} in {found.file}: {found.name}() returned {value!r}",
+            f"return {', '.join(KINDS)} of elasticdl.zoo.optimizers: torch's own holds the parameters of one process",
+        )
+    return value
 
 
 def _metrics(found: Found, zoo: Path) -> Callable[[], Metrics]:

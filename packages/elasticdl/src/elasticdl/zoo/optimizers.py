@@ -11,7 +11,6 @@ The names, defaults and meanings of the fields are those of torch.optim.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import json
 import math
 from collections.abc import Iterable
@@ -62,9 +61,9 @@ class Optimizer:
             version, kind = fields.pop("version"), fields.pop("kind")
             if version != _VERSION:
                 raise ZooError(f"this optimizer has version {version}, and this program knows {_VERSION}", "upgrade it")
-            return _KINDS[kind](**fields)
+            return KINDS[kind](**fields)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            known = f"known kinds: {', '.join(_KINDS)}"
+            known = f"known kinds: {', '.join(KINDS)}"
             raise ZooError(f"this is no optimizer: {text[:200]!r} ({error!r})", known) from None
 
 
@@ -136,44 +135,4 @@ class Adam(Optimizer):
         return torch.optim.Adam(parameters, betas=betas, **fields)
 
 
-_KINDS: dict[str, type[Optimizer]] = {each.kind: each for each in (SGD, Adagrad, Adam)}
-_OF_TORCH: dict[Any, type[Optimizer]] = {
-    torch.optim.SGD: SGD,
-    torch.optim.Adagrad: Adagrad,
-    torch.optim.Adam: Adam,
-}
-
-
-def described(value: object) -> Optimizer:
-    """Return the description that a model's `optimizer()` returned, or that its torch.optim class amounts to.
-
-    Accepted are a description, a class (`torch.optim.Adam`), and a class with arguments
-    (`functools.partial(torch.optim.SGD, lr=0.1)`). Raise ZooError for anything else. An optimizer object of torch is
-    refused: it holds the parameters of one process.
-    """
-    if isinstance(value, Optimizer):
-        return value
-    target, arguments = value, dict[str, Any]()
-    if isinstance(value, functools.partial) and not value.args:
-        target, arguments = value.func, dict(value.keywords)
-    kind = _OF_TORCH.get(target) if isinstance(target, type) else None
-    if kind is None:
-        raise ZooError(
-            f"optimizer() returned {value!r}",
-            f"return one of elasticdl.zoo.optimizers ({', '.join(_KINDS)}), or functools.partial of the torch.optim "
-            "class of the same name with its keyword arguments",
-        )
-    if "betas" in arguments:
-        betas = arguments.pop("betas")
-        if not isinstance(betas, list | tuple) or len(betas) != 2:
-            raise ZooError(f"optimizer(): betas is {betas!r}", "give two numbers: betas=(0.9, 0.999)")
-        arguments["beta1"], arguments["beta2"] = betas
-    try:
-        return kind(**arguments)
-    except TypeError:
-        known = [field.name for field in dataclasses.fields(kind)]
-        unknown = sorted(set(arguments) - set(known))
-        raise ZooError(
-            f"optimizer(): torch.optim.{kind.kind} with {', '.join(unknown)}, which the parameter servers do not have",
-            f"use only {', '.join(known)}",
-        ) from None
+KINDS: dict[str, type[Optimizer]] = {each.kind: each for each in (SGD, Adagrad, Adam)}

@@ -39,15 +39,6 @@ class Compressor(IntEnum):
     SNAPPY = 1
     GZIP = 2
 
-    @staticmethod
-    def named(name: str) -> Compressor:
-        """Return the compressor of a name such as `snappy`; raise InputError for another name."""
-        try:
-            return Compressor[name.upper()]
-        except KeyError:
-            known = ", ".join(each.name.lower() for each in Compressor)
-            raise InputError(f"unknown compressor {name!r}", f"known are {known}") from None
-
 
 @dataclass(frozen=True)
 class Header:

@@ -18,8 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from elasticdl.data.recordio import manifest
-from elasticdl.data.recordio.chunk import Compressor
-from elasticdl.data.recordio.writer import CHUNK_SIZE, RecordWriter
+from elasticdl.data.recordio.writer import RecordWriter
 from elasticdl.data.storage import STORE
 from elasticdl.data.writing.sources import Asked, open_source
 from elasticdl.errors import DataError, InputError
@@ -33,14 +32,10 @@ _SHARE_STEPS = 2**32
 
 @dataclass(frozen=True)
 class Options:
-    """How to write. The defaults of `records_per_shard` and `compressor` are ElasticDL's."""
+    """How to write."""
 
     records_per_shard: int = 16 * 1024
-    """Records in a file."""
-    compressor: str = "snappy"
-    """none, snappy or gzip."""
-    chunk_size: int = CHUNK_SIZE
-    """Bytes of records that are compressed together; to read one record, its chunk is read."""
+    """Records in a file. The default is ElasticDL's."""
     test_share: float | None = None
     """What part of the records goes to `test/`, from 0 to 1; None: 0.2 of a dataset with a name, 0 of an address."""
     asked: Asked = field(default_factory=Asked)
@@ -68,7 +63,6 @@ def write(source: str, out: str, options: Options) -> list[Part]:
     Raises:
         InputError: An option is wrong, the source can't be read, or something is at `out`. Nothing is left there.
     """
-    compressor = Compressor.named(options.compressor)
     if options.records_per_shard < 1:
         raise InputError(f"records_per_shard is {options.records_per_shard}", "give at least 1")
     opened = open_source(source, options.asked)
@@ -76,7 +70,9 @@ def write(source: str, out: str, options: Options) -> list[Part]:
     if not 0 <= share < 1:
         raise InputError(f"test_share is {share}", "give a number from 0 up to, but not, 1")
     with _draft(out) as draft:
-        writers = {name: _Files(draft / name, compressor, options) for name in ((TRAIN, TEST) if share else ("",))}
+        writers = {
+            name: _Files(draft / name, options.records_per_shard) for name in ((TRAIN, TEST) if share else ("",))
+        }
         for index, record in enumerate(opened.records()):
             part = "" if not share else TEST if _is_test(index, share) else TRAIN
             writers[part].write(record)
@@ -86,20 +82,19 @@ def write(source: str, out: str, options: Options) -> list[Part]:
 class _Files:
     """Files data-00000, data-00001, … of one part."""
 
-    def __init__(self, folder: Path, compressor: Compressor, options: Options) -> None:
+    def __init__(self, folder: Path, records_per_shard: int) -> None:
         self.folder = folder
         self.written: dict[str, manifest.Written] = {}
-        self._compressor = compressor
-        self._options = options
+        self._records_per_shard = records_per_shard
         self._writer: RecordWriter | None = None
         folder.mkdir(parents=True, exist_ok=True)
 
     def write(self, record: bytes) -> None:
         if self._writer is None:
             path = self.folder / f"data-{len(self.written):05}"
-            self._writer = RecordWriter(path, self._compressor, self._options.chunk_size)
+            self._writer = RecordWriter(path)
         self._writer.write(record)
-        if self._writer.records == self._options.records_per_shard:
+        if self._writer.records == self._records_per_shard:
             self.close()
 
     def close(self) -> None:
