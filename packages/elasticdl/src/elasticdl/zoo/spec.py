@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -45,20 +45,10 @@ class Batch:
     """None for prediction."""
 
 
-class Loss(Protocol):
-    """The model's loss."""
-
-    def __call__(self, labels: Any, predictions: Predictions) -> torch.Tensor:
-        """Return the loss of a minibatch as a tensor of one number."""
-        ...
-
-
-class Feed(Protocol):
-    """The model's way from records to tensors."""
-
-    def __call__(self, records: Sequence[Record], mode: Mode, metadata: Metadata) -> Batch:
-        """Return one minibatch of records as tensors."""
-        ...
+Loss = Callable[[Any, Predictions], torch.Tensor]
+"""From labels and predictions of a minibatch to a tensor of one number."""
+Feed = Callable[[Sequence[Record], Mode, Metadata], Batch]
+"""From the records of a minibatch to tensors."""
 
 
 class PredictionOutputsProcessor(abc.ABC):
