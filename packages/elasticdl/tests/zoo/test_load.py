@@ -193,7 +193,10 @@ BROKEN = {
     "optimizer-arguments": (MODEL.replace("optimizer(lr=0.1)", "optimizer(lr)"), r"optimizer\(lr\) in .* no arguments"),
     "metrics-arguments": (MODEL.replace("eval_metrics_fn()", "eval_metrics_fn(x)"), r"eval_metrics_fn\(x\) in"),
     "loss-no-function": (MODEL + "\n    loss = 3\n", r"--loss: loss in .*net\.py is 3, no function"),
-    "optimizer-of-torch": (MODEL.replace("return SGD(", "return torch.optim.SGD([torch.ones(1)], "), "returned SGD"),
+    "optimizer-of-torch": (
+        MODEL.replace("return SGD(lr=lr)", "return torch.optim.SGD"),
+        "returned <class .torch.optim",
+    ),
     "optimizer-returns": (MODEL.replace("return SGD(lr=lr)", "return 'sgd'"), r"optimizer\(\) returned 'sgd'"),
     "optimizer-fails": (MODEL.replace("return SGD(lr=lr)", "return 1 / 0"), r"ZeroDivisionError.*net\.py, line 16\)"),
     "metrics-return": (MODEL.replace('{"accuracy": Accuracy()}', "[]"), r"eval_metrics_fn in .*net\.py returned \[\]"),

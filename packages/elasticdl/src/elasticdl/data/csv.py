@@ -175,7 +175,7 @@ class CsvReader(Reader):
         return lines.offset
 
     def _rows(self, blob: Blob, lines: Lines, first: int) -> Iterator[list[str]]:
-        """Yield the rows in lines, of which the first has the index `first`; lines that are empty are none.
+        """Yield the rows in lines; the first one has the index `first`, and lines that are empty are none.
 
         After each row `lines.offset` is where the next one begins. Raise DamagedData for a row that is none.
         """
