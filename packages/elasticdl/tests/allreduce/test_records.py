@@ -28,7 +28,7 @@ class Numbers(Reader):
 
     @property
     def metadata(self) -> Metadata:
-        return Metadata(class_names=("a",))
+        return Metadata(column_names=("a",))
 
 
 @pytest.mark.parametrize("room", [0, 300, 10**6], ids=["none", "a little", "enough"])
@@ -83,4 +83,4 @@ def test_feed_learns_what_the_records_are_for() -> None:
 
     items: list[Item] = [Records(Numbers(3), Mode.EVALUATION)[index] for index in (2, 0)]
     assert fed(feed)(items) == (["file-0:4", "file-0:2"], [1])
-    assert told == [(Mode.EVALUATION, Metadata(class_names=("a",)))]
+    assert told == [(Mode.EVALUATION, Metadata(column_names=("a",)))]

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import torch
 from elasticdl.ps.placement import coalesced, server_of, split
 from hypothesis import given
@@ -12,9 +9,7 @@ from hypothesis import strategies as st
 
 
 def test_a_names_server_is_the_same_in_every_process() -> None:
-    command = "from elasticdl.ps.placement import server_of; print([server_of(f'layer.{i}', 5) for i in range(20)])"
-    other = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, check=True)
-    assert other.stdout.strip() == str([server_of(f"layer.{index}", 5) for index in range(20)])
+    assert [server_of(f"layer.{index}", 5) for index in range(10)] == [3, 2, 4, 4, 2, 4, 3, 3, 1, 1]
 
 
 def test_names_are_spread_over_all_servers() -> None:
