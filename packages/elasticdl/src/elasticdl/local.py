@@ -102,7 +102,7 @@ def work(args: JobArgs, ending: Ending) -> bool:
     tasks = LocalTasks(args, job, part, do)
     parts = Parts(
         tasks=tasks,
-        parameters=Here(step.model, part, tasks.advanced),
+        parameters=LocalParameters(step.model, part, tasks.advanced),
         step=step,
         last_step=assembly.last_step(args, spec),
         reader=assembly.readers_of(args, spec),
@@ -128,7 +128,7 @@ def _begun(args: JobArgs, fresh: Contents) -> Contents:
     return checkpoint.load_values(found, (0, 1), replace(fresh, version=version))
 
 
-class Here:
+class LocalParameters:
     """The model, in this process."""
 
     def __init__(self, model: torch.nn.Module, part: Part, advanced: Callable[[int], None]) -> None:
