@@ -130,7 +130,6 @@ def test_the_stack_has_one_worker_on_the_core_and_one_on_a_node_of_karpenters(st
     assert len(surge_nodes(stack)) == 1
     assert len(nodes(stack, WORKERS)) == 2
     assert len(on_surge_nodes(stack)) == 1
-    stack.run("pulumi preview --expect-no-changes")
 
 
 def test_two_more_workers_bring_two_nodes_and_the_first_ones_stay(stack: Checkout) -> None:
@@ -264,16 +263,26 @@ def test_in_the_maintenance_window_they_are_replaced_one_at_a_time(stack: Checko
     stack.run(f"pulumi config set nodeImageVersion {RELEASES[0]} && pulumi config set maintenanceWindow '' && {UP}")
 
 
-def test_a_finished_job_leaves_nothing_to_pay_but_the_core(stack: Checkout) -> None:
+def test_a_finished_job_of_several_processes_per_pod_leaves_nothing_to_pay_but_the_core_and_stays_finished(
+    stack: Checkout,
+) -> None:
     assert surge_instances(stack)
-    with stack.config("jobName", "short"), stack.config("trainerArgs", SHORT_TRAINING):
+    (core,) = nodes(stack, WORKERS).keys() - surge_nodes(stack).keys()
+    with stack.config("jobName", "short"), stack.config("trainerArgs", f"{SHORT_TRAINING} --processes 2"):
         stack.run(UP)
         stack.forget_outputs()
-        finished = f"elasticjob/{stack.outputs['jobName']}"
-        stack.run(f"kubectl wait -n {stack.namespace} --for=condition=Succeeded {finished} --timeout=300s")
+        job = f"elasticjob/{stack.outputs['jobName']}"
+        stack.run(f"kubectl wait -n {stack.namespace} --for=condition=Succeeded {job} --timeout=300s")
+        # The pods on Karpenter's nodes, and their logs, go with the nodes.
+        (stays,) = (pod["metadata"]["name"] for pod in stack.worker_pods() if pod["spec"]["nodeName"] == core)
+        finished = [line for line in stack.logs(stays) if line.get("event") == "finished"]
+        assert len(finished) == 2
+        assert all(float(line["accuracy"]) >= 0.97 for line in finished)
         wait_until("no surge instance", lambda: not surge_instances(stack))
         wait_for_surge_nodes(stack, set())
+        stack.run(f"{UP} --expect-no-changes")
         assert billed(stack) == ["tidewater-local-system", "tidewater-local-workers"]
+        assert not running_workers(stack)
 
 
 def test_without_workers_the_core_is_empty_too_and_the_job_waits_suspended(stack: Checkout) -> None:
