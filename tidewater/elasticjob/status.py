@@ -56,6 +56,13 @@ class ReplicaStatus:
         int | None,
         About("With podNames Successive: the lowest number that no pod of this type has had or is about to get."),
     ] = None
+    replaced_indexes: Annotated[
+        str,
+        About(
+            "With podNames Successive: numbers of the pods that were replaced and stay for their logs, as 0-2,5.",
+            pattern=indexes.PATTERN,
+        ),
+    ] = ""
 
 
 @dataclass(frozen=True, kw_only=True)

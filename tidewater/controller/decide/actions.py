@@ -102,12 +102,14 @@ def reserving(old: Status, decision: Decision) -> Status:
     """Return the old status with the numbers reserved that new pods get; the same if there are none.
 
     It must be written before the pods are created. Otherwise a pod that the status doesn't tell of yet could be lost
-    together with the controller, and another pod could get its number.
+    together with the controller, and another pod could get its number. Nor may a pod that stays be replaced twice.
     """
     new, numbers = decision.status, dict(old.replica_statuses)
     for type in {action.type for action in decision.actions if isinstance(action, CreatePod)}:
-        following = new.replica_statuses[type].next_index
-        numbers[type] = replace(numbers.get(type, ReplicaStatus()), next_index=following)
+        found = new.replica_statuses[type]
+        numbers[type] = replace(
+            numbers.get(type, ReplicaStatus()), next_index=found.next_index, replaced_indexes=found.replaced_indexes
+        )
     if numbers == old.replica_statuses or all(found.next_index is None for found in numbers.values()):
         return old
     return replace(old, replica_statuses=numbers, out_of_memory=new.out_of_memory, signals=new.signals)

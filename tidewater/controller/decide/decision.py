@@ -31,8 +31,8 @@ from tidewater.controller.decide.conditions import (
 from tidewater.controller.decide.displacement import departures
 from tidewater.controller.decide.exits import in_one_line
 from tidewater.controller.decide.finish import BY_FAILURES, Outcome, cleaning, deadline, outcome
-from tidewater.controller.decide.observed import JobView, is_finished, lost
-from tidewater.controller.decide.pods import abandon, delete_all, fill, inherited, remaining
+from tidewater.controller.decide.observed import JobView, is_finished, lost, parted
+from tidewater.controller.decide.pods import abandon, delete_all, fill, inherited, remaining, superfluous
 from tidewater.controller.decide.queue import Standing
 from tidewater.controller.decide.replica_groups import Crew, crews
 from tidewater.controller.decide.restart import REASON, following
@@ -67,6 +67,7 @@ class Fate:
 
 def decide(view: JobView, now: datetime) -> Decision:
     """Return what to do about the job now."""
+    view = parted(view)
     if view.job.deleting:
         return Decision(view.job.status)
     if is_finished(view.job.status):
@@ -141,8 +142,11 @@ def _ongoing(situation: Assessment, plan: Plan) -> Decision:
     serviceless = names.service_name(job.name) not in view.services
     service = serviceless and (plan.creates or any(crew.live for crew in left.values()))
     first: tuple[Action, ...] = (CreateService(),) if service else ()
+    kept = {pod.uid for crew in left.values() for pod in crew.replaced}
+    deletes = tuple(delete for delete in plan.deletes if delete.uid not in kept)
+    deletes += tuple(delete for crew in left.values() for delete in superfluous(crew))
     events = (*_events(situation, state), *_warnings(situation, left, status))
-    actions = (*first, *_forced(plan.deletes, view), *plan.creates, *events)
+    actions = (*first, *_forced(deletes, view), *plan.creates, *events)
     times = [time for time in (*plan.again, next_told(left, now)) if time is not None]
     return Decision(_dated(status, old, now), actions, min(times, default=None))
 
@@ -229,7 +233,7 @@ def _forced(deletes: tuple[DeletePod, ...], view: JobView) -> tuple[DeletePod, .
     """
     if not deletes:
         return deletes
-    unheard = {pod.uid: lost(pod, view.nodes) for pod in view.pods}
+    unheard = {pod.uid: lost(pod, view.nodes) for pod in (*view.pods, *view.replaced)}
     there = (delete for delete in deletes if delete.uid in unheard)
     return tuple(replace(delete, grace=0) if unheard[delete.uid] else delete for delete in there)
 
@@ -280,6 +284,7 @@ def _count(crew: Crew, creates: Iterable[CreatePod] = ()) -> ReplicaStatus:
         template_hash=crew.template_hash if ended else "",
         yielded_at=crew.yielded_at,
         next_index=max(crew.next_index, max(created, default=-1) + 1) if successive else None,
+        replaced_indexes=crew.replaced_indexes,
     )
 
 

@@ -99,6 +99,7 @@ def cleaning(job: ElasticJob, crews: Iterable[Crew], failed: bool) -> tuple[Dele
     for crew in crews:
         if policy is CleanPodPolicy.ALL:
             pods += crew.staying()
+            pods += (pod for pod in crew.replaced if not pod.terminating)
         elif policy is CleanPodPolicy.RUNNING or failed:
             pods += crew.live
             pods += (pod for pod in crew.staying() if pod.lingers)

@@ -8,11 +8,11 @@ The decision reads these views and nothing else.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum
 
-from tidewater.elasticjob import names
+from tidewater.elasticjob import indexes, names
 from tidewater.elasticjob.model import ElasticJob
 from tidewater.elasticjob.status import Status
 
@@ -115,6 +115,8 @@ class JobView:
 
     job: ElasticJob
     pods: tuple[PodView, ...] = ()
+    replaced: tuple[PodView, ...] = ()
+    """Pods that ended, were replaced under another number, and stay only for their logs; `parted` finds them."""
     nodes: Mapping[str, NodeView] = field(default_factory=dict)
     """By name. Of one that is not among them nothing is known yet, and it is not taken to be doomed: news of a pod may
     come before that of its node. A node that was deleted is among them, as one that is lost."""
@@ -131,6 +133,16 @@ class JobView:
     """What the API server said when it last refused to create a pod of this job; empty after a success."""
     service_refusal: str = ""
     """What it said when it last refused to create the job's service; empty if there is one."""
+
+
+def parted(view: JobView) -> JobView:
+    """Return the view with the pods apart that were replaced: they no longer count, whatever becomes of the job."""
+    found = view.job.status.replica_statuses.items()
+    former = {(type, index) for type, each in found for index in indexes.numbers(each.replaced_indexes)}
+    if not former:
+        return view
+    replaced = tuple(pod for pod in view.pods if (pod.type, pod.index) in former)
+    return replace(view, pods=tuple(pod for pod in view.pods if pod not in replaced), replaced=replaced)
 
 
 def is_finished(status: Status) -> bool:

@@ -8,7 +8,8 @@ the same decision, unless a sidecar of it still runs. The lowest free indices ar
 left, the others keep their indices: no pod is moved.
 
 With `podNames: Successive` a pod gets the next number that no pod has had, so it never waits for one that is being
-deleted. Whether it is a core pod depends on how many of those are left: so a core pod is replaced by a core pod.
+deleted. Whether it is a core pod depends on how many of those are left: so a core pod is replaced by a core pod. What
+is replaced needs no deletion, since its name stays its own: the last `MOST_REPLACED` such pods stay, with their logs.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from tidewater.controller.decide.exits import Verdict, due
 from tidewater.controller.decide.observed import NodeView, PodView, lost
 from tidewater.controller.decide.replica_groups import Crew, core_bound
 from tidewater.controller.decide.shrink import leaving
-from tidewater.elasticjob import names
+from tidewater.elasticjob import indexes, names
 from tidewater.elasticjob.choices import PodNames
 
 REPLACED = {
@@ -33,6 +34,9 @@ REPLACED = {
 }
 
 GIVES_WAY = "it gives way to a pod of the job's minimum"
+
+MOST_REPLACED = 10
+"""Pods of a type that stay for their logs after they were replaced: they use no node, but storage of the API server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,13 +164,26 @@ def inherited(rows: Mapping[str, int], job: str, left: Crew, creates: Iterable[C
 
 
 def remaining(crew: Crew, deletes: Iterable[DeletePod]) -> Crew:
-    """Return the pods of a type after these deletions, with their number if one gave way to a pod that is refused."""
+    """Return the pods of a type after these deletions, with their number if one gave way to a pod that is refused.
+
+    Pods with podNames Successive that were replaced are not deleted. One with a sidecar that still runs is.
+    """
     reasons = {delete.uid: delete.reason for delete in deletes}
     left = crew.without(reasons)
+    ended = [pod for pod, how in crew.ended if reasons.get(pod.uid) == REPLACED[how] and not pod.lingers]
+    if ended and crew.naming is PodNames.SUCCESSIVE:
+        replaced = (*crew.replaced, *ended)
+        left = replace(left, replaced=replaced, replaced_indexes=indexes.text(pod.index for pod in replaced))
     if not left.lacking:
         return replace(left, yielded_at=None)
     gave_way = any(reasons.get(pod.uid) == GIVES_WAY for pod in crew.live)
     return replace(left, yielded_at=left.size) if gave_way else left
+
+
+def superfluous(crew: Crew) -> tuple[DeletePod, ...]:
+    """Return the deletion of replaced pods, the first ones first, if more than enough of them stay for their logs."""
+    stay = sorted((pod for pod in crew.replaced if not pod.terminating), key=lambda pod: pod.index)
+    return delete_all(stay[:-MOST_REPLACED], f"it was replaced, and the logs of {MOST_REPLACED} later ones are kept")
 
 
 def missing(crew: Crew, goal: Goal) -> int:

@@ -40,6 +40,8 @@ class Crew:
             has since the type had its minimum.
         next_index: with podNames Successive, the lowest number that no pod has had or is about to get.
         spare: lower numbers that no pod has had either, in order.
+        replaced: pods that were replaced under another number and stay for their logs; they count as nothing else.
+        replaced_indexes: their numbers as the status has them, perhaps with those of some that are gone.
     """
 
     type: str
@@ -57,6 +59,8 @@ class Crew:
     yielded_at: int | None = None
     next_index: int = 0
     spare: tuple[int, ...] = ()
+    replaced: tuple[PodView, ...] = ()
+    replaced_indexes: str = ""
 
     @property
     def size(self) -> int:
@@ -209,6 +213,7 @@ def _crew(view: JobView, type: str) -> Crew:
         low = max(1, low)
     high = max(low, high)
     wanted = max(low, min(high, job.spec.replica_specs[type].replicas))
+    status = job.status.replica_statuses.get(type, _NOTHING)
     return Crew(
         type=type,
         low=low,
@@ -222,7 +227,9 @@ def _crew(view: JobView, type: str) -> Crew:
         permanent=[],
         ending=[],
         template_hash=view.template_hashes.get(type, ""),
-        yielded_at=job.status.replica_statuses.get(type, _NOTHING).yielded_at,
+        yielded_at=status.yielded_at,
+        replaced=tuple(pod for pod in view.replaced if pod.type == type),
+        replaced_indexes=status.replaced_indexes,
     )
 
 

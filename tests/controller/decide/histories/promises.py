@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import datetime
 
 from tidewater.controller.decide.actions import (
@@ -16,8 +16,8 @@ from tidewater.controller.decide.actions import (
     status_comes_first,
 )
 from tidewater.controller.decide.exits import Verdict, verdict
-from tidewater.controller.decide.observed import Admission, JobView, PodView, is_finished, lost
-from tidewater.controller.decide.pods import GIVES_WAY
+from tidewater.controller.decide.observed import Admission, JobView, PodView, is_finished, lost, parted
+from tidewater.controller.decide.pods import GIVES_WAY, MOST_REPLACED
 from tidewater.controller.decide.replica_groups import core_bound
 from tidewater.controller.decide.shrink import SOUND, UNPLACED, standing
 from tidewater.elasticjob import indexes, names
@@ -31,13 +31,16 @@ HEALTH = {ConditionType.READY, ConditionType.RECONCILING, ConditionType.STALLED}
 
 def check(view: JobView, decision: Decision, now: datetime) -> None:
     """Check one decision."""
+    _check_replaced(view, decision)
+    view = parted(view)
     gone = {action.uid for action in decision.actions if isinstance(action, DeletePod)}
-    left = [pod for pod in view.pods if not pod.terminating and pod.uid not in gone]
-    assert gone <= {pod.uid for pod in view.pods}, "deletes a pod that does not exist"
+    assert gone <= {pod.uid for pod in (*view.pods, *view.replaced)}, "deletes a pod that does not exist"
     assert len(gone) == sum(isinstance(action, DeletePod) for action in decision.actions), "deletes a pod twice"
     if is_finished(view.job.status) or is_finished(decision.status):
         _check_finished(view, decision, gone)
         return
+    gone |= {pod.uid for pod in parted(replace(view, job=replace(view.job, status=decision.status))).replaced}
+    left = [pod for pod in view.pods if not pod.terminating and pod.uid not in gone]
     assert decision.again is None or decision.again > now.replace(microsecond=0), "would decide again at once for ever"
     _check_numbers(view, decision, left)
     _check_creations(view, decision, gone)
@@ -56,6 +59,7 @@ def check_again(view: JobView, decision: Decision, again: Decision) -> None:
     if view.refusal:
         return  # the pod that was refused is tried again
     kinds = {type(action) for action in again.actions}
+    view = parted(view)
     anew = outdated(view) or restarting(view, decision)
     if anew:  # the pods of the old template that had no node are gone, and new ones may be made
         kinds -= {CreatePod, CreateService, Emit}
@@ -103,6 +107,15 @@ def core_workers(view: JobView, decision: Decision) -> set[str]:
         return {pod.uid for pod in workers if pod.index < low}
     made = sorted((pod.index, pod.uid) for pod in workers if pod.core and not pod.terminating and pod.uid not in leave)
     return {uid for _, uid in made[:low]}
+
+
+def _check_replaced(view: JobView, decision: Decision) -> None:
+    gone = {action.uid for action in decision.actions if isinstance(action, DeletePod)}
+    for type, found in decision.status.replica_statuses.items():
+        former = [pod for pod in view.pods if pod.type == type and pod.index in indexes.numbers(found.replaced_indexes)]
+        stay = [pod for pod in former if not pod.terminating and pod.uid not in gone]
+        assert all(pod.phase == "Failed" and not pod.lingers for pod in former), "keeps a pod that may run"
+        assert len(stay) <= MOST_REPLACED, f"keeps {len(stay)} pods that were replaced"
 
 
 def _check_finished(view: JobView, decision: Decision, gone: set[str]) -> None:

@@ -20,7 +20,7 @@ from tests.controller.decide.histories.random_worlds import disturb, random_job,
 from tests.controller.decide.histories.simulation import Simulation
 from tests.controller.decide.world import NOW
 from tidewater.controller.decide.decision import decide
-from tidewater.controller.decide.observed import NodeView, is_finished
+from tidewater.controller.decide.observed import NodeView, is_finished, parted
 from tidewater.controller.decide.replica_groups import crews
 from tidewater.controller.decide.sizes import floor
 from tidewater.elasticjob import names
@@ -72,7 +72,7 @@ def calm(cluster: Simulation) -> None:
 
 
 def check_rest(cluster: Simulation, job: ElasticJob) -> None:
-    view = cluster.observe(job.name)
+    view = parted(cluster.observe(job.name))
     sorted_, strays = crews(view)
     assert not strays
     if is_finished(job.status):
