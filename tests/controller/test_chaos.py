@@ -17,7 +17,7 @@ from tests.controller.fakes import jobs, virtual
 from tests.controller.fakes.api import WRITES, Call, Fault, Killed
 from tests.controller.fakes.world import World
 from tidewater.controller.cluster.client import Manifest
-from tidewater.elasticjob import names
+from tidewater.elasticjob import indexes, names
 from tidewater.elasticjob.names import JOBS
 from tidewater.kube.errors import Unavailable
 from tidewater.kube.kinds import PODS, SERVICES
@@ -171,7 +171,10 @@ def _pod(pod: Manifest, place: int) -> tuple[str, str, str]:
 def _lasting(job: Manifest) -> Manifest:
     status = {key: job.get("status", {}).get(key) for key in LASTING}
     counts = status["replicaStatuses"] or {}
-    status["replicaStatuses"] = {type: {**count, "nextIndex": None} for type, count in counts.items()}
+    status["replicaStatuses"] = {
+        type: {**count, "nextIndex": None, "replacedIndexes": len(indexes.numbers(count.get("replacedIndexes", "")))}
+        for type, count in counts.items()
+    }
     return status
 
 

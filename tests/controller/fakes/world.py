@@ -207,8 +207,10 @@ class World:
             self._set_status(pod["metadata"]["name"], {"conditions": [told]})
 
     def _note(self, pods: list[Manifest]) -> None:
-        """Note the largest numbers of pods that the jobs have had."""
-        found = Counter(pod["metadata"]["labels"][names.LABEL_JOB_NAME] for pod in pods)
+        """Note the largest numbers of pods that the jobs have had, without those that failed."""
+        found = Counter(
+            pod["metadata"]["labels"][names.LABEL_JOB_NAME] for pod in pods if pod["status"].get("phase") != "Failed"
+        )
         for job, count in found.items():
             self.most[job] = max(self.most[job], count)
 
