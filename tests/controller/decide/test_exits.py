@@ -156,6 +156,15 @@ def test_a_failed_job_says_how_its_last_pod_failed() -> None:
     assert condition(status, ConditionType.FAILED).message.endswith("exited with code 1: no such file: /data/train")
 
 
+def test_the_pod_without_which_a_job_fails_says_why_also_if_another_one_failed_before() -> None:
+    worker = pod(0, "Failed", exit_code=130, last_words="interrupted", finished=ago(3))
+    words = "Traceback\ntask 7 failed 4 times"
+    master = pod(0, "Failed", type="Master", exit_code=1, last_words=words, finished=ago(1))
+    of = job(1, others={"Master": ReplicaSpec(replicas=1, template={})})
+    told = condition(decide(view(of, (worker, master)), NOW).status, ConditionType.FAILED).message
+    assert told.endswith("failed for good. Pod j-master-0 exited with code 1: task 7 failed 4 times")
+
+
 def test_a_count_outlives_the_pod() -> None:
     counted = after(job(2, low=1), pod(0), pod(1, "Failed", exit_code=130))
     status = decide(view(counted, running(0)), NOW).status

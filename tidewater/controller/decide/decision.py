@@ -29,7 +29,7 @@ from tidewater.controller.decide.conditions import (
     warnings,
 )
 from tidewater.controller.decide.displacement import departures
-from tidewater.controller.decide.exits import in_one_line
+from tidewater.controller.decide.exits import failure, in_one_line
 from tidewater.controller.decide.finish import BY_FAILURES, Outcome, cleaning, deadline, outcome
 from tidewater.controller.decide.observed import JobView, is_finished, lost, parted
 from tidewater.controller.decide.pods import abandon, delete_all, fill, inherited, remaining, superfluous
@@ -179,7 +179,8 @@ def _finished(situation: Assessment, end: Outcome) -> Decision:
     state = State.SUCCEEDED if end.succeeded else State.FAILED
     message = f"ElasticJob {job.name} has {state.lower()}{f' because {end.why}' if end.why else ''}."
     if end.reason in BY_FAILURES:
-        message = f"{message} {in_one_line(situation.tally.last_failure)}".strip()
+        words = failure(end.failed) if end.failed else situation.tally.last_failure
+        message = f"{message} {in_one_line(words)}".strip()
     fate = Fate(
         state=state,
         conditions=conditions_of(job, state, message, now),

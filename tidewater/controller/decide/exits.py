@@ -138,7 +138,7 @@ def tally(status: Status, judged: Iterable[tuple[PodView, Verdict]], now: dateti
     time = now if failed else status.last_failure_time
     # Workers often fail because another one has.
     first = min(new, key=lambda pod: pod.finished or now, default=None)
-    words = status.last_failure if first is None else _failure(first)
+    words = status.last_failure if first is None else failure(first)
     return Tally(restarts, counted, time, tuple(events), exhausted, signalled, words)
 
 
@@ -190,7 +190,7 @@ def _event(pod: PodView, meaning: Verdict) -> Emit:
     return Emit("Warning", Reason.EXITED_WITH_CODE, f"Pod {pod.name} exited {_how(pod)}. {after}{words}")
 
 
-def _failure(pod: PodView) -> str:
+def failure(pod: PodView) -> str:
     """Return how a pod failed, or a container in it, and what it printed at the end."""
     code = _how(pod) if pod.phase == "Failed" else f"with code {pod.restarted_after}"
     return f"Pod {pod.name} exited {code}" + (f": {pod.last_words}" if pod.last_words else ".")

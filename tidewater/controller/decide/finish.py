@@ -38,11 +38,19 @@ BY_FAILURES = (Reason.BACKOFF_LIMIT, Reason.PERMANENT_FAILURE, Reason.TOO_FEW_WO
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a job ended. `why` is the end of a sentence that begins with "because"; empty for a success."""
+    """How a job ended.
+
+    Attributes:
+        succeeded: whether it has.
+        reason: in one word.
+        why: the end of a sentence that begins with "because"; empty for a success.
+        failed: the pod without which it can't go on; None: there is no such one.
+    """
 
     succeeded: bool
     reason: Reason
     why: str = ""
+    failed: PodView | None = None
 
 
 def outcome(situation: Assessment) -> Outcome | None:
@@ -154,9 +162,10 @@ def _too_few(situation: Assessment, crew: Crew) -> Outcome | None:
     size, lost, worker = situation.size(crew), len(crew.permanent), crew.type == names.WORKER
     if not lost or size - lost >= crew.low:
         return None
-    name = crew.permanent[0].name
+    pod = crew.permanent[0]
     if crew.low == size == 1:
-        return Outcome(False, Reason.PERMANENT_FAILURE, f"pod {name} failed for good")
+        failed = None if pod.gone else pod
+        return Outcome(False, Reason.PERMANENT_FAILURE, f"pod {pod.name} failed for good", failed)
     why = f"{lost} of {size} pods of type {crew.type} failed for good, among them {crew.permanent[-1].name}: at most"
     return Outcome(
         False,
