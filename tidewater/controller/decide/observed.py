@@ -141,7 +141,8 @@ def parted(view: JobView) -> JobView:
     former = {(type, index) for type, each in found for index in indexes.numbers(each.replaced_indexes)}
     if not former:
         return view
-    replaced = tuple(pod for pod in view.pods if (pod.type, pod.index) in former)
+    ended = (pod for pod in view.pods if pod.phase == "Failed" and not pod.lingers)
+    replaced = tuple(pod for pod in ended if (pod.type, pod.index) in former)
     return replace(view, pods=tuple(pod for pod in view.pods if pod not in replaced), replaced=replaced)
 
 
