@@ -8,6 +8,7 @@ moto's state belongs to the process: all accounts in it are the same one.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +18,8 @@ import pytest
 
 
 def moto() -> Any:
-    """Return moto's own application, without the rules of the one-machine cloud."""
+    """Return moto's own application, without the rules of the one-machine cloud and without moto's images of machines."""
+    os.environ["MOTO_EC2_LOAD_DEFAULT_AMIS"] = "false"  # they take a second after each reset
     from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 
     return DomainDispatcherApplication(create_backend_app)

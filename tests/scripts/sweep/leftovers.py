@@ -99,7 +99,7 @@ def _security_groups(ec2: Any, vpc: str, name: str, owned: dict[str, str]) -> st
 
 def _nodes(clients: Clients, name: str, stack: dict[str, str], owned: dict[str, str]) -> dict[str, str]:
     ec2 = clients("ec2")
-    image = ec2.describe_images(Owners=["amazon"])["Images"][0]["ImageId"]
+    image = ec2.register_image(Name=name)["ImageId"]
     instances = ec2.run_instances(
         ImageId=image, MinCount=1, MaxCount=1, TagSpecifications=_tagged("instance", {"eks:eks-cluster-name": name})
     )["Instances"]

@@ -25,11 +25,24 @@ def found(clients: Clients, stack: Stack) -> set[tuple[str, str]]:
     return {(thing.kind, thing.id) for thing in look(clients, stack).things}
 
 
-def test_everything_that_a_stack_has_left_is_found(clients: Clients, lacking: Lacking) -> None:
+def test_everything_that_a_stack_has_left_is_found_and_what_is_pulumis_is_told_and_left_alone(
+    clients: Clients, lacking: Lacking
+) -> None:
+    own = [{"ResourceType": "vpc", "Tags": [{"Key": key, "Value": value} for key, value in GONE.tags.items()]}]
+    vpc = clients("ec2").create_vpc(CidrBlock="10.1.0.0/16", TagSpecifications=own)["Vpc"]["VpcId"]
     left = leave_everything(clients, lacking, GONE.name)
-    assert found(clients, GONE) >= set(left.items())
-    assert {kind for kind, _ in found(clients, GONE)} == {kind.label for kind in KINDS} == set(left)
-    assert look(clients, GONE).problems == ()
+    seen = look(clients, GONE)
+    assert {(thing.kind, thing.id) for thing in seen.things} >= set(left.items())
+    assert {thing.kind for thing in seen.things} == {kind.label for kind in KINDS} == set(left)
+    assert [arn.rpartition("/")[2] for arn in seen.others] == [vpc]
+    assert seen.problems == ()
+    lacking.refused = {"backup"}  # what can't be asked for does not hide the rest
+    seen = look(clients, GONE)
+    del left["recovery point"]
+    assert {(thing.kind, thing.id) for thing in seen.things} >= set(left.items())
+    (problem,) = seen.problems
+    assert problem.startswith("recovery points can't be looked for: ")
+    assert "AccessDeniedException" in problem
 
 
 def test_an_empty_account_has_nothing_left(clients: Clients, lacking: Lacking) -> None:
@@ -39,11 +52,29 @@ def test_an_empty_account_has_nothing_left(clients: Clients, lacking: Lacking) -
 
 def test_what_is_found_can_be_deleted_and_another_stack_keeps_its_own(clients: Clients, lacking: Lacking) -> None:
     leave_everything(clients, lacking, GONE.name)
-    leave_everything(clients, lacking, OTHER.name)
+    kept = leave_everything(clients, lacking, OTHER.name)
     others = found(clients, OTHER)
     assert account.delete(clients, look(clients, GONE).things) == []
     assert found(clients, GONE) == set()
     assert found(clients, OTHER) == others
+    assert list(lacking.points) == [kept["recovery point"]]
+    assert json.loads(lacking.policy) == POLICY, "the vault's policy denies deletion again"
+
+
+def test_what_can_not_be_deleted_is_told_and_what_has_gone_meanwhile_is_no_problem(
+    clients: Clients, lacking: Lacking
+) -> None:
+    leave_everything(clients, lacking, GONE.name)
+    things = look(clients, GONE).things
+    lacking.refused = {"logs"}
+    (problem,) = account.delete(clients, things)
+    assert problem.startswith("log group /aws/eks/tidewater-gone/cluster: ")
+    lacking.refused = set()
+    assert {kind for kind, _ in found(clients, GONE)} == {"log group"}
+    fakes = ("placement group", "recovery point", "instance", "pull-through rule")
+    for _ in range(2):
+        assert account.delete(clients, [thing for thing in things if thing.kind not in fakes]) == []
+    assert found(clients, GONE) == set()
 
 
 def test_what_is_in_use_is_left_alone(clients: Clients, lacking: Lacking) -> None:
@@ -95,50 +126,6 @@ def test_profiles_and_roles_of_a_stack_of_that_name_in_another_region_stay(clien
 def test_a_role_that_names_no_cluster_is_where_it_was_used(used: dict[str, str], here: bool) -> None:
     role = {"AssumeRolePolicyDocument": {"Statement": []}, "RoleLastUsed": used}
     assert ("us-west-2" in places(role, GONE.name, "us-west-2")) is here
-
-
-def test_the_vaults_policy_denies_deletion_again_afterwards(clients: Clients, lacking: Lacking) -> None:
-    leave_everything(clients, lacking, GONE.name)
-    account.delete(clients, look(clients, GONE).things)
-    assert lacking.points == {}
-    assert json.loads(lacking.policy) == POLICY
-
-
-def test_what_can_not_be_asked_for_does_not_hide_the_rest(clients: Clients, lacking: Lacking) -> None:
-    left = leave_everything(clients, lacking, GONE.name)
-    lacking.refused = {"backup"}
-    assert found(clients, GONE) >= set(left.items()) - {("recovery point", left["recovery point"])}
-    (problem,) = look(clients, GONE).problems
-    assert problem.startswith("recovery points can't be looked for: ")
-    assert "AccessDeniedException" in problem
-
-
-def test_what_can_not_be_deleted_is_told_and_the_rest_is_deleted(clients: Clients, lacking: Lacking) -> None:
-    leave_everything(clients, lacking, GONE.name)
-    things = look(clients, GONE).things
-    lacking.refused = {"logs"}
-    (problem,) = account.delete(clients, things)
-    assert problem.startswith("log group /aws/eks/tidewater-gone/cluster: ")
-    lacking.refused = set()
-    assert {kind for kind, _ in found(clients, GONE)} == {"log group"}
-
-
-def test_what_has_gone_meanwhile_is_not_a_problem(clients: Clients, lacking: Lacking) -> None:
-    leave_everything(clients, lacking, GONE.name)
-    things = [thing for thing in look(clients, GONE).things if thing.kind not in ("placement group", "recovery point")]
-    served_by_moto = [thing for thing in things if thing.kind not in ("instance", "pull-through rule")]
-    assert account.delete(clients, served_by_moto) == []
-    assert account.delete(clients, served_by_moto) == []
-
-
-def test_resources_of_pulumis_are_told_and_left_alone(clients: Clients, lacking: Lacking) -> None:
-    tags = [{"Key": key, "Value": value} for key, value in GONE.tags.items()]
-    vpc = clients("ec2").create_vpc(CidrBlock="10.1.0.0/16", TagSpecifications=[{"ResourceType": "vpc", "Tags": tags}])[
-        "Vpc"
-    ]["VpcId"]
-    leave_everything(clients, lacking, GONE.name)
-    left_alone = look(clients, GONE).others
-    assert [arn.rpartition("/")[2] for arn in left_alone] == [vpc]
 
 
 def test_what_others_have_in_the_stacks_vpc_is_named(clients: Clients, lacking: Lacking) -> None:

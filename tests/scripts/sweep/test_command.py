@@ -12,13 +12,13 @@ from scripts.sweep.__main__ import agreed, main
 from scripts.sweep.account import look
 from scripts.sweep.model import Clients, Leftover, Stack
 from tests.scripts.sweep.conftest import Lacking
-from tests.scripts.sweep.leftovers import leave_everything
+from tests.scripts.sweep.leftovers import leave_everything, make_bucket
 
 GONE = Stack("tidewater", "gone")
 
 
-def test_nothing_is_deleted_unless_it_is_asked_for(
-    clients: Clients, lacking: Lacking, capsys: pytest.CaptureFixture[str]
+def test_nothing_is_deleted_until_it_is_asked_for_and_agreed_to(
+    clients: Clients, lacking: Lacking, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     left = leave_everything(clients, lacking, GONE.name)
     before = look(clients, GONE)
@@ -27,36 +27,19 @@ def test_nothing_is_deleted_unless_it_is_asked_for(
     assert "account 123456789012, region us-west-2, stack gone" in said
     assert all(id_ in said for id_ in left.values())
     assert "Nothing was deleted." in said
+    monkeypatch.setattr("sys.stdin", io.StringIO("no\n"))
+    assert main(["gone", "--delete"]) == 1
     assert look(clients, GONE) == before
+    monkeypatch.setattr("sys.stdin", io.StringIO("yes\n"))
+    assert main(["gone", "--delete"]) == 0
+    assert "nothing is left" in capsys.readouterr().out
+    assert look(clients, GONE).things == ()
 
 
 @pytest.mark.parametrize("answer", ["no\n", "\n", ""], ids=["no", "only Enter", "no terminal"])
 def test_only_yes_is_a_yes(answer: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO(answer))
     assert not agreed([Leftover("volume", "vol-1")])
-
-
-def test_without_a_yes_nothing_is_deleted(clients: Clients, lacking: Lacking, monkeypatch: pytest.MonkeyPatch) -> None:
-    leave_everything(clients, lacking, GONE.name)
-    before = look(clients, GONE)
-    monkeypatch.setattr("sys.stdin", io.StringIO("no\n"))
-    assert main(["gone", "--delete"]) == 1
-    assert look(clients, GONE) == before
-
-
-@pytest.mark.parametrize("arguments", [["--delete"], ["--yes"]], ids=["after a question", "without one"])
-def test_what_is_agreed_to_is_deleted(
-    arguments: list[str],
-    clients: Clients,
-    lacking: Lacking,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    leave_everything(clients, lacking, GONE.name)
-    monkeypatch.setattr("sys.stdin", io.StringIO("yes\n"))
-    assert main(["gone", *arguments]) == 0
-    assert "nothing is left" in capsys.readouterr().out
-    assert look(clients, GONE).things == ()
 
 
 def test_a_clean_account_is_success(clients: Clients, capsys: pytest.CaptureFixture[str]) -> None:
@@ -67,17 +50,17 @@ def test_a_clean_account_is_success(clients: Clients, capsys: pytest.CaptureFixt
 def test_a_stack_that_exists_is_left_alone(
     clients: Clients, lacking: Lacking, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    leave_everything(clients, lacking, GONE.name)
+    make_bucket(clients("s3"), f"{GONE.name}-1a2b3c4")
     subnets = [each["SubnetId"] for each in clients("ec2").describe_subnets()["Subnets"][:2]]
     role = "arn:aws:iam::123456789012:role/eks"
     clients("eks").create_cluster(name=GONE.name, roleArn=role, resourcesVpcConfig={"subnetIds": subnets})
-    before = look(clients, GONE).things
+    (before,) = look(clients, GONE).things
     assert main(["gone", "--yes"]) == 1
     assert "run `pulumi destroy --stack gone` first" in capsys.readouterr().out
-    assert look(clients, GONE).things == before
+    assert look(clients, GONE).things == (before,)
 
 
-def test_a_failed_deletion_is_told_and_is_no_success(
+def test_yes_asks_no_question_and_a_failed_deletion_is_told_and_is_no_success(
     clients: Clients, lacking: Lacking, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     left = leave_everything(clients, lacking, GONE.name)

@@ -31,10 +31,12 @@ from localcloud.supervise import Supervisor
 log = logging.getLogger(__name__)
 
 STATUS_PATH = "/_localcloud/status"
-# moto reads these when it is imported: managed policies for roles, and errors for unknown instance types.
+# For moto: managed policies for roles, errors for unknown instance types, and no images but those of `eks_images`: its
+# own, of other times and purposes, take a second at the first call of EC2 in each region.
 MOTO_SETTINGS = {
     "MOTO_IAM_LOAD_MANAGED_POLICIES": "true",
     "MOTO_EC2_ENABLE_INSTANCE_TYPE_VALIDATION": "true",
+    "MOTO_EC2_LOAD_DEFAULT_AMIS": "false",
 }
 
 # What launches, ends or changes instances at once. What else does, such as Auto Scaling, is seen some seconds later.
