@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections import defaultdict
@@ -49,6 +50,13 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Order the tests. What takes long comes first of the end-to-end tests, or it would be alone at the end."""
     items.sort(key=lambda item: (item.get_closest_marker("e2e") is not None, STACKS not in item.path.parents))
+
+
+def pytest_collection_finish() -> None:
+    """Spare the garbage collector what the modules have brought: 850,000 objects, which took a quarter of the tests' time."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
