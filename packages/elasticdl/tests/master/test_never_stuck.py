@@ -226,7 +226,7 @@ class World:
             self.master.tick()
 
 
-BLOCKS = [*range(4), *(pytest.param(block, marks=pytest.mark.soak) for block in range(4, 30))]
+BLOCKS = [*range(2), *(pytest.param(block, marks=pytest.mark.soak) for block in range(2, 30))]
 
 
 @pytest.mark.parametrize("block", BLOCKS)

@@ -13,6 +13,7 @@ from typing import Self
 
 import grpc
 from elasticdl.job import JobArgs
+from elasticdl.ps.__main__ import beginning
 from elasticdl.ps.client import PsClient
 from elasticdl.ps.model.policy import Policy
 from elasticdl.ps.service import Identity, ParameterServer, serve
@@ -23,15 +24,20 @@ def quiet(text: str) -> None:
 
 
 @contextmanager
-def servers(count: int, policy: Policy | None = None) -> Iterator[list[str]]:
-    """Run servers in this process; yield their addresses."""
+def servers(
+    count: int, policy: Policy | None = None, args: JobArgs | None = None, *, port: int = 0
+) -> Iterator[list[str]]:
+    """Run servers in this process, which begin as those of the job do; yield their addresses."""
     with ExitStack() as stack:
         addresses = []
         for index in range(count):
-            service = ParameterServer(Identity(index, count), policy or Policy(), say=quiet)
-            server, port = serve(service, "127.0.0.1:0")
+            restored, init_from = beginning(args, (index, count), quiet) if args else (None, None)
+            service = ParameterServer(
+                Identity(index, count), policy or Policy(), restored=restored, init_from=init_from, say=quiet
+            )
+            server, bound = serve(service, f"127.0.0.1:{port}")
             stack.callback(stop, server)
-            addresses.append(f"127.0.0.1:{port}")
+            addresses.append(f"127.0.0.1:{bound}")
         yield addresses
 
 
