@@ -78,6 +78,11 @@ class Api:
         self._news = asyncio.Event()
         self._epoch = 0
 
+    async def change_after(self, version: int) -> None:
+        """Wait until something has changed since that version."""
+        while self._version == version:
+            await self._news.wait()
+
     def client(self, fault: Fault = lambda call, moment: None) -> Client:
         """Return the connection of one process."""
         return Client(self, fault)

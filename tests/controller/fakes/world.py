@@ -183,9 +183,8 @@ class World:
         """Bind, start and end pods, for ever."""
         seen = 0
         while True:
-            await asyncio.sleep(STEP_SECONDS)
-            if self.api.version == seen:
-                continue
+            await self.api.change_after(seen)
+            await asyncio.sleep(STEP_SECONDS - virtual.seconds() % STEP_SECONDS)
             seen = self.api.version
             pods = self.api.all(PODS)
             for pod in [each for each in pods if "deletionTimestamp" in each["metadata"]]:
