@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -61,6 +62,8 @@ def test_a_failed_check_does_not_stop_the_others_and_fails_the_command(
     missing = command.Check("missing", ("no_such_module",), 30, needs_etcd=False)
     endless = command.Check("endless", ("one_rank", "peer", "restarted", "1"), 0.2, needs_etcd=False)
     monkeypatch.setattr(command, "CHECKS", (missing, endless))
+    seen = {"device": {"device": "cpu"}, "versions": {"torch": "2"}}
+    monkeypatch.setattr(command, "look", lambda kind: (0, json.dumps(seen)))
     monkeypatch.setattr(command, "etcd", lambda: None)
     out = tmp_path / "rows.jsonl"
     assert command.main(["--device", "cpu", "--out", str(out)]) == 1

@@ -32,6 +32,8 @@ TOTAL = 53
 CPU = torch.device("cpu")
 BEGINNING = Cursor()
 REPOSITORY = Path(__file__).parents[3]
+EXAMPLES = 40 if settings.default.derandomize else 120
+"""`make soak`, which looks for new ones, has more."""
 
 
 class Numbers(Dataset[Any]):
@@ -98,7 +100,7 @@ def at(
 
 
 @given(memberships=memberships, batch_size=st.integers(1, 30), cut=st.booleans(), ahead=st.booleans())
-@settings(max_examples=120, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@settings(max_examples=EXAMPLES, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 def test_every_step_has_its_planned_samples_for_any_sequence_of_memberships(
     lasting: Loader, memberships: list[tuple[int, int, int]], batch_size: int, cut: bool, ahead: bool
 ) -> None:
