@@ -18,7 +18,7 @@ import pytest
 
 
 def moto() -> Any:
-    """Return moto's own application, without the rules of the one-machine cloud and without moto's images of machines."""
+    """Return moto's own application, without the rules of the one-machine cloud and without images of machines."""
     os.environ["MOTO_EC2_LOAD_DEFAULT_AMIS"] = "false"  # they take a second after each reset
     from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 

@@ -29,6 +29,12 @@ def production() -> graph.Graph:
     return graph.production()
 
 
+@pytest.fixture(scope="module")
+def tuned() -> graph.Graph:
+    """The production example with other disks, near one another, with scratch on the instances' own disks."""
+    return graph.production(diskGib=500, diskIops=6000, diskThroughput=750, placementGroup=True, instanceStore=True)
+
+
 def test_with_karpenter_the_worker_group_is_the_core(production: graph.Graph) -> None:
     group = production.one(GROUP, "workers").inputs
     assert group["scalingConfig"] == {"desiredSize": 1, "minSize": 1, "maxSize": 1}
@@ -84,12 +90,13 @@ def test_only_pods_that_tolerate_the_taint_run_on_worker_nodes(production: graph
     assert "taints" not in production.one(GROUP, "system").inputs
 
 
-def test_the_workers_disks_are_as_large_and_as_fast_as_the_settings_say(production: graph.Graph) -> None:
-    fast = graph.production(diskGib=500, diskIops=6000, diskThroughput=750)
-    assert _disk(fast, "workers") == (500, 6000, 750)
-    assert _disk(fast, "system") == _disk(production, "system") == (60, 3000, 125)
+def test_the_workers_disks_are_as_large_and_as_fast_as_the_settings_say(
+    production: graph.Graph, tuned: graph.Graph
+) -> None:
+    assert _disk(tuned, "workers") == (500, 6000, 750)
+    assert _disk(tuned, "system") == _disk(production, "system") == (60, 3000, 125)
     assert _disk(production, "workers") == (100, 3000, 125)
-    (mapping,) = fast.one(NODE_CLASS).inputs["spec"]["blockDeviceMappings"]
+    (mapping,) = tuned.one(NODE_CLASS).inputs["spec"]["blockDeviceMappings"]
     ebs = mapping["ebs"]
     assert (ebs["volumeSize"], ebs["iops"], ebs["throughput"]) == ("500Gi", 6000, 750)
 
@@ -99,29 +106,29 @@ def _disk(deployed: graph.Graph, group: str) -> tuple[int, int, int]:
     return mapping["ebs"]["volumeSize"], mapping["ebs"]["iops"], mapping["ebs"]["throughput"]
 
 
-def test_workers_are_in_a_placement_group_if_the_settings_say_so(production: graph.Graph) -> None:
-    near = graph.production(placementGroup=True)
-    group = near.one("aws:ec2/placementGroup:PlacementGroup")
+def test_workers_are_in_a_placement_group_if_the_settings_say_so(production: graph.Graph, tuned: graph.Graph) -> None:
+    group = tuned.one("aws:ec2/placementGroup:PlacementGroup")
     assert group.inputs["strategy"] == "cluster"
-    assert near.one(TEMPLATE, "workers").inputs["placement"] == {"groupName": f"name of {group.name}"}
-    node_class = near.one(NODE_CLASS)
+    assert tuned.one(TEMPLATE, "workers").inputs["placement"] == {"groupName": f"name of {group.name}"}
+    node_class = tuned.one(NODE_CLASS)
     assert node_class.inputs["spec"]["placementGroupSelector"] == {"name": f"name of {group.name}"}
-    for nodes in (near.one(GROUP, "workers"), node_class):
-        assert near.needs(nodes, group), "a group with instances can't be deleted"
-    assert "placement" not in near.one(TEMPLATE, "system").inputs
+    for nodes in (tuned.one(GROUP, "workers"), node_class):
+        assert tuned.needs(nodes, group), "a group with instances can't be deleted"
+    assert "placement" not in tuned.one(TEMPLATE, "system").inputs
     assert not production.all("aws:ec2/placementGroup:PlacementGroup")
     assert "placement" not in production.one(TEMPLATE, "workers").inputs
 
 
-def test_scratch_is_on_the_instances_own_disks_if_the_settings_say_so(production: graph.Graph) -> None:
-    local = graph.production(instanceStore=True)
-    message = email.message_from_bytes(base64.b64decode(local.one(TEMPLATE, "workers").inputs["userData"]))
+def test_scratch_is_on_the_instances_own_disks_if_the_settings_say_so(
+    production: graph.Graph, tuned: graph.Graph
+) -> None:
+    message = email.message_from_bytes(base64.b64decode(tuned.one(TEMPLATE, "workers").inputs["userData"]))
     parts = {part.get_content_type(): part.get_payload(decode=True) for part in message.walk()}
     config = parts["application/node.eks.aws"]
     assert isinstance(config, bytes)
     assert json.loads(config)["spec"] == {"instance": {"localStorage": {"strategy": "RAID0"}}}
-    assert local.one(NODE_CLASS).inputs["spec"]["instanceStorePolicy"] == "RAID0"
-    assert "userData" not in local.one(TEMPLATE, "system").inputs
+    assert tuned.one(NODE_CLASS).inputs["spec"]["instanceStorePolicy"] == "RAID0"
+    assert "userData" not in tuned.one(TEMPLATE, "system").inputs
     assert "userData" not in production.one(TEMPLATE, "workers").inputs
     assert "instanceStorePolicy" not in production.one(NODE_CLASS).inputs["spec"]
 

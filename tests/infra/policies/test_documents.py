@@ -66,10 +66,10 @@ def test_the_pods_list_only_their_prefixes(checkpoints: str | None, prefixes: li
 
 @pytest.mark.parametrize(("where", "allowed"), [("efs", False), ("s3", True), ("both", True)])
 def test_the_role_fits_the_places_of_the_checkpoints(where: str, allowed: bool) -> None:
-    deployed = graph.deploy({**graph.stack_config("Pulumi.local.yaml"), "checkpoints": where, "jobName": "mine"})
+    deployed = graph.deploy({**graph.stack_config("Pulumi.local.yaml"), "checkpoints": where})
     text = deployed.one("aws:iam/rolePolicy:RolePolicy", "trainer").inputs["policy"]
-    assert (":::tidewater-local/checkpoints/mine/*" in text) is allowed
-    assert allows(json.loads(text), "s3:PutObject", "arn:aws:mock:::tidewater-local/checkpoints/mine/1") is allowed
+    assert (":::tidewater-local/checkpoints/digits/*" in text) is allowed
+    assert allows(json.loads(text), "s3:PutObject", "arn:aws:mock:::tidewater-local/checkpoints/digits/1") is allowed
 
 
 def test_a_dataset_in_s3_may_be_read_and_no_other_object() -> None:
