@@ -56,7 +56,7 @@ def pytest_collection_finish() -> None:
     """Spare the garbage collector what the modules have brought: 850,000 objects took a quarter of the tests' time."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(20_000, 20, 20)
+    gc.set_threshold(20_000)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
