@@ -32,7 +32,7 @@ TOTAL = 53
 CPU = torch.device("cpu")
 BEGINNING = Cursor()
 REPOSITORY = Path(__file__).parents[3]
-EXAMPLES = 40 if settings.default.derandomize else 120
+EXAMPLES = 40 if settings().derandomize else 120
 """`make soak`, which looks for new ones, has more."""
 
 
