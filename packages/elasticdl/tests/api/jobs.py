@@ -49,6 +49,10 @@ class Process:
     def text(self) -> str:
         return self._log.read_text()
 
+    def came_late(self) -> bool:
+        """Return whether it has ended since the job had: it can't store a model that has had no update."""
+        return "the job has ended with a model of" in self.text()
+
     def poll(self) -> int | None:
         return self._process.poll()
 
@@ -138,8 +142,8 @@ class Job:
         """Wait until something holds; fail with all logs if it does not in time, or if a worker has failed."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while not condition():
-            failed = [worker for worker in self.workers if worker.poll() not in (None, 0, KILLED, exit_codes.LEFT)]
-            if failed or time.monotonic() > deadline:
+            ended = [worker for worker in self.workers if worker.poll() not in (None, 0, KILLED, exit_codes.LEFT)]
+            if any(not worker.came_late() for worker in ended) or time.monotonic() > deadline:
                 raise AssertionError(self.told())
             time.sleep(0.02)
 

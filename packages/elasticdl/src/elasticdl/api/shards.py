@@ -157,7 +157,8 @@ class ShardService:
         if job.version > version and job.generation <= generation:
             raise ElasticDLError(
                 f"the job has ended with a model of {job.version} updates, and this worker begins with {version}",
-                "All workers with the trained model were lost before they ended: submit the job again.",
+                "Nothing is left to train. If the workers with this model were lost before they stored it, submit the "
+                "job again.",
             )
 
     def end_early(self, *, everyone: bool) -> None:
