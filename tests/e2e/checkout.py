@@ -19,11 +19,12 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
+from tests.e2e.inventory import client_of
 from tests.e2e.kubectl.kubeconfig import with_token
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -83,8 +84,10 @@ class Checkout:
     """A working copy at `path`; its cloud's state lives in `path/.localcloud`."""
 
     path: Path
-    _shells: dict[str, dict[str, str]] = field(default_factory=dict, init=False, repr=False, compare=False)
-    """The environments of activated shells, by the cloud that they were activated for."""
+    _shells: ClassVar[dict[tuple[Path, str], dict[str, str]]] = {}
+    """The environments of activated shells, by checkout and cloud. A job of `elasticjob` has its checkout's."""
+    _clients: ClassVar[dict[tuple[Path, str, str], Any]] = {}
+    """Clients of AWS, by checkout, cloud and service."""
 
     @classmethod
     def copy_to(cls, path: Path) -> Checkout:
@@ -121,11 +124,15 @@ class Checkout:
         dropped = ("LOCALCLOUD_", "PULUMI_", "AWS_", "KUBECONFIG", "PYTHONPATH")
         return {k: v for k, v in os.environ.items() if not k.startswith(dropped)}
 
+    def _known_cloud(self) -> str:
+        """Return what tells the cloud that was started last from all others; empty before the first one."""
+        known = self.state / "instance.json"
+        return known.read_text() if known.exists() else ""
+
     def activated(self) -> dict[str, str]:
         """Return the environment of a shell after `. ./activate`; run it once for each cloud."""
-        known = self.state / "instance.json"
-        cloud = known.read_text() if known.exists() else ""
-        if cloud not in self._shells:
+        key = self.path, self._known_cloud()
+        if key not in self._shells:
             print_it = [sys.executable, "-c", "import json, os; print(json.dumps(dict(os.environ)))"]
             made = subprocess.run(
                 ["bash", "-c", f". ./activate >/dev/null && exec {shlex.join(print_it)}"],
@@ -137,8 +144,8 @@ class Checkout:
                 stdout=subprocess.PIPE,
                 check=True,
             )
-            self._shells[cloud] = json.loads(made.stdout)
-        return self._shells[cloud]
+            self._shells[key] = json.loads(made.stdout)
+        return self._shells[key]
 
     def start(self, command: str, **more: Any) -> subprocess.Popen[str]:
         """Start `command` in an activated shell, in its own process group."""
@@ -233,6 +240,13 @@ class Checkout:
     def aws(self, command: str) -> Any:
         """Return the output of `aws COMMAND`."""
         return self.json(f"aws --output json {command}")
+
+    def client(self, service: str) -> Any:
+        """Return a client for what is asked again and again: each `aws` command takes more than a second of a core."""
+        key = self.path, self._known_cloud(), service
+        if key not in self._clients:
+            self._clients[key] = client_of(self.cloud(), service)
+        return self._clients[key]
 
     def cloud(self) -> dict[str, str]:
         """Return the variables that clients of the cloud need, including its operator's keys."""

@@ -20,7 +20,8 @@ from localcloud.host import cgroups
 Inventory = dict[str, frozenset[str]]
 
 
-def _client(cloud: Mapping[str, str], service: str) -> Any:
+def client_of(cloud: Mapping[str, str], service: str) -> Any:
+    """Return a client of a service, with the keys of the cloud's operator."""
     connect: Any = boto3.client  # its type lists every service by name
     return connect(
         service,
@@ -67,7 +68,7 @@ def aws_inventory(cloud: Mapping[str, str]) -> Inventory:
     for a while.
     """
     ec2, iam, efs, eks, s3, kms, logs, sqs, events = (
-        _client(cloud, name) for name in ("ec2", "iam", "efs", "eks", "s3", "kms", "logs", "sqs", "events")
+        client_of(cloud, name) for name in ("ec2", "iam", "efs", "eks", "s3", "kms", "logs", "sqs", "events")
     )
     listings: dict[str, Callable[[], frozenset[str]]] = {
         "vpcs": lambda: _ids(ec2, "describe_vpcs", "Vpcs", "VpcId"),

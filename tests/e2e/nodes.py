@@ -1,4 +1,4 @@
-"""Nodes that Karpenter brings, as kubectl and the aws command line show them, and what EC2 may do to them.
+"""Nodes that Karpenter brings, as kubectl and EC2 show them, and what EC2 may do to them.
 
 nodes = surge_nodes(checkout)             # {"ip-10-0-…": "i-0…"}
 interrupt(checkout, nodes["ip-10-0-…"])   # the notice of a Spot interruption: two minutes later the instance ends
@@ -54,17 +54,18 @@ def draining(claim: Object) -> bool:
     return "deletionTimestamp" in claim["metadata"] and not ending
 
 
-def instances(checkout: Checkout, *filters: str) -> dict[str, Object]:
-    """Return the instances of the account that EC2 bills, by id."""
-    live = "Name=instance-state-name,Values=pending,running"
-    found = checkout.aws(f"ec2 describe-instances --no-paginate --filters {' '.join([live, *filters])}")
+def instances(checkout: Checkout, **filtered: str) -> dict[str, Object]:
+    """Return the instances of the account that EC2 bills, by id: those that its filters find, with _ for -."""
+    wanted = {"instance-state-name": ["pending", "running"], **{k.replace("_", "-"): [v] for k, v in filtered.items()}}
+    filters = [{"Name": name, "Values": values} for name, values in wanted.items()]
+    found = checkout.client("ec2").describe_instances(Filters=filters)
     listed = [instance for reservation in found["Reservations"] for instance in reservation["Instances"]]
     return {instance["InstanceId"]: instance for instance in listed}
 
 
 def surge_instances(checkout: Checkout) -> dict[str, Object]:
     """Return the instances that Karpenter has started and EC2 bills, by id."""
-    return instances(checkout, "Name=tag-key,Values=karpenter.sh/nodepool")
+    return instances(checkout, tag_key="karpenter.sh/nodepool")
 
 
 def instance_of(checkout: Checkout, pod: str) -> str:

@@ -91,8 +91,9 @@ def test_a_job_with_checkpoints_in_s3_may_access_only_its_own_checkpoints(checko
 
 def _checkpoints_in_s3(checkout: Checkout) -> list[int]:
     """Return the steps of the job's complete checkpoints in the bucket, in order."""
-    place = f"--bucket {checkout.outputs['bucket']} --prefix checkpoints/bucketed/step-"
-    keys = [each["Key"] for each in checkout.aws(f"s3api list-objects-v2 --no-paginate {place}").get("Contents", [])]
+    place = {"Bucket": checkout.outputs["bucket"], "Prefix": "checkpoints/bucketed/step-"}
+    pages = checkout.client("s3").get_paginator("list_objects_v2").paginate(**place)
+    keys = [each["Key"] for page in pages for each in page.get("Contents", ())]
     return sorted(int(key.split("/")[2].split("-")[1]) for key in keys if key.endswith("/manifest.json"))
 
 

@@ -23,6 +23,13 @@ from tests.e2e.elasticjob import Job
 HERE = Path(__file__).parent
 SPACE = "training"
 _HANDLE = re.compile(r"^tidewater://\S+$", re.MULTILINE)
+_OF_JOB = {"RUNNING": "Running", "SUCCEEDED": "Succeeded", "FAILED": "Failed", "CANCELLED": "Suspended"}
+"""TorchX's state → that of the ElasticJob."""
+
+
+def _state(said: str) -> str:
+    (state,) = re.findall(r"State: (\w+)", said)
+    return str(state)
 
 
 @dataclass(frozen=True)
@@ -74,13 +81,20 @@ class Session:
 
     def state(self, app: App) -> str:
         """Return the state in what `torchx status` prints."""
-        (state,) = re.findall(r"State: (\w+)", self.status(app))
-        return str(state)
+        return _state(self.status(app))
 
     def wait_for(self, app: App, state: str) -> str:
-        """Wait until `torchx status` says this; return all that it prints."""
-        wait_until(f"{app.id} to be {state}", lambda: self.state(app) == state)
-        return self.status(app)
+        """Wait until `torchx status` says this; return all that it prints.
+
+        It is asked only when the job is so far: each command of TorchX takes seconds of a core.
+        """
+        wait_until(f"{app.id} to be {_OF_JOB[state]}", lambda: app.job.status().get("state") == _OF_JOB[state])
+
+        def said() -> str:
+            text = self.status(app)
+            return text if _state(text) == state else ""
+
+        return wait_until(f"TorchX to say that {app.id} is {state}", said)
 
     def log(self, app: App, more: str = "", options: str = "") -> list[str]:
         """Return what `torchx log` prints of an application, or of a role or replica (`/role/0`), without colours."""
