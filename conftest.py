@@ -38,6 +38,7 @@ def pytest_configure(config: pytest.Config) -> None:
     computes with one thread, since the other core is another's: threads of torch that wait for each other would keep
     both cores busy.
     """
+    gc.disable()  # until everything is collected: nothing of that is garbage
     os.environ["OMP_NUM_THREADS"] = "1"
     os.environ["PYTHONPATH"] = os.pathsep.join(map(str, config.getini("pythonpath")))
     os.umask(0o022)
@@ -54,9 +55,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_collection_finish() -> None:
     """Spare the garbage collector what the modules have brought: 850,000 objects took a quarter of the tests' time."""
-    gc.collect()
     gc.freeze()
     gc.set_threshold(20_000)
+    gc.enable()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
