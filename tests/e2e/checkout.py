@@ -26,6 +26,11 @@ from typing import Any, ClassVar, TypeVar
 
 from tests.e2e.inventory import client_of
 from tests.e2e.kubectl.kubeconfig import with_token
+from tidewater.kube.cluster import LogOptions, Selection
+from tidewater.kube.errors import ClusterError
+from tidewater.kube.kinds import PODS, Kind
+from tidewater.kube.kubeconfig import Access
+from tidewater.kube.server import Server, connect
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND_TIMEOUT_SECONDS = 900
@@ -88,6 +93,8 @@ class Checkout:
     """The environments of activated shells, by checkout and cloud. A job of `elasticjob` has its checkout's."""
     _clients: ClassVar[dict[tuple[Path, str, str], Any]] = {}
     """Clients of AWS, by checkout, cloud and service."""
+    _servers: ClassVar[dict[tuple[Path, float], Server]] = {}
+    """API servers, by kubeconfig and when it was written."""
 
     @classmethod
     def copy_to(cls, path: Path) -> Checkout:
@@ -248,6 +255,25 @@ class Checkout:
             self._clients[key] = client_of(self.cloud(), service)
         return self._clients[key]
 
+    def cluster(self) -> Server:
+        """Return the API server, for what is asked again and again: each `kubectl` takes a tenth of a second of a core.
+
+        What a person does with kubectl is a command of `run`.
+        """
+        file = with_token(self.state / "kubeconfig", self.activated())
+        key = file, file.stat().st_mtime
+        if key not in self._servers:
+            self._servers[key] = connect(Access(kubeconfig=str(file)))
+        return self._servers[key]
+
+    def objects(self, kind: Kind, namespace: str = "", labels: str = "") -> list[dict[str, Any]]:
+        """Return objects from the API server, oldest first."""
+        try:
+            found = self.cluster().list(kind, Selection(namespace, labels)).items
+        except ClusterError as error:
+            raise CommandFailedError(f"{kind.plural} in {namespace or 'the cluster'}: {error}") from None
+        return sorted(found, key=lambda each: str(each["metadata"]["creationTimestamp"]))
+
     def cloud(self) -> dict[str, str]:
         """Return the variables that clients of the cloud need, including its operator's keys."""
         variables: dict[str, str] = self.json("localcloud env --json")
@@ -270,16 +296,15 @@ class Checkout:
 
     def worker_pods(self) -> list[dict[str, Any]]:
         """Return the worker pods from the API server, oldest first."""
-        selector = self.outputs["workerSelector"]
-        pods = self.json(f"kubectl get pods -n {self.namespace} -l '{selector}' -o json")["items"]
-        return sorted(pods, key=lambda pod: pod["metadata"]["creationTimestamp"])
+        return self.objects(PODS, self.namespace, str(self.outputs["workerSelector"]))
 
     def logs(self, pod: str) -> list[dict[str, str]]:
         """Return the logfmt lines that a worker has printed so far, in order, without other lines."""
-        output = self.run(f"kubectl logs -n {self.namespace} {pod} --tail=-1", expect=None)
-        if output.status != 0:
+        try:
+            lines = list(self.cluster().log(pod, LogOptions(), self.namespace))
+        except ClusterError:
             return []
-        return [fields for line in output.text.splitlines() if (fields := parse_logfmt(line))]
+        return [fields for line in lines if (fields := parse_logfmt(line))]
 
     @contextmanager
     def followed(self, pods: Iterable[str]) -> Iterator[Callable[[str], list[dict[str, str]]]]:

@@ -16,8 +16,11 @@ from typing import Any
 
 import yaml
 
-from tests.e2e.checkout import LONG_TRAINING, PATIENCE_SECONDS, ROOT, Checkout, wait_until
+from tests.e2e.checkout import LONG_TRAINING, PATIENCE_SECONDS, ROOT, Checkout, CommandFailedError, wait_until
 from tidewater.contract.code import runtime
+from tidewater.elasticjob.names import JOBS
+from tidewater.kube.errors import ClusterError
+from tidewater.kube.kinds import NODES, PODS
 
 NAMESPACE = "elastic-job"
 EXAMPLES = ROOT / "examples" / "elasticjob"
@@ -67,13 +70,14 @@ class Job(Checkout):
     def pods(self, more: str = "") -> list[Object]:
         """Return the job's pods, oldest first."""
         selector = ",".join(filter(None, ["group-name=elastic.pytorch.org", f"job-name={self.name}", more]))
-        found = self.json(f"kubectl get pods -n {self.space} -l '{selector}' -o json")["items"]
-        return sorted(found, key=lambda pod: pod["metadata"]["creationTimestamp"])
+        return self.objects(PODS, self.space, selector)
 
     def read(self) -> Object:
         """Return the job as the API server has it."""
-        found: Object = self.json(f"kubectl get {self.named} -o json")
-        return found
+        try:
+            return self.cluster().get(JOBS, self.name, self.space)
+        except ClusterError as error:
+            raise CommandFailedError(f"job {self.name}: {error}") from None
 
     def status(self) -> Object:
         """Return the job's status; {} before the controller has seen the job."""
@@ -227,7 +231,7 @@ def scale_nodes(checkout: Checkout, count: int) -> None:
 def _ready_nodes(checkout: Checkout) -> list[str]:
     """Return the names of the worker nodes; [] while one of them isn't ready, or is being drained."""
     selector = ",".join(f"{key}={value}" for key, value in WORKER_NODES.items())
-    nodes = checkout.json(f"kubectl get nodes -l {selector} -o json")["items"]
+    nodes = checkout.objects(NODES, labels=selector)
     ready = [
         any(
             each["type"] == "Ready" and each["status"] == "True"

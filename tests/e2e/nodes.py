@@ -1,4 +1,4 @@
-"""Nodes that Karpenter brings, as kubectl and EC2 show them, and what EC2 may do to them.
+"""Nodes that Karpenter brings, as Kubernetes and EC2 show them, and what EC2 may do to them.
 
 nodes = surge_nodes(checkout)             # {"ip-10-0-…": "i-0…"}
 interrupt(checkout, nodes["ip-10-0-…"])   # the notice of a Spot interruption: two minutes later the instance ends
@@ -14,16 +14,18 @@ from typing import Any
 
 from tests.e2e.checkout import PATIENCE_SECONDS, Checkout, wait_until
 from tests.e2e.training import node_of
+from tidewater.kube.kinds import NODES, Kind
 
 SURGE = "tidewater.dev/nodes=surge"
 WORKERS = "tidewater.dev/node-role=worker"
+NODE_CLAIMS = Kind("karpenter.sh/v1", "NodeClaim", "nodeclaims", namespaced=False)
 
 Object = dict[str, Any]
 
 
 def nodes(checkout: Checkout, selector: str) -> dict[str, str]:
     """Map the names of the nodes that a selector finds to the ids of their instances."""
-    found = checkout.json(f"kubectl get nodes -l {selector} -o json")["items"]
+    found = checkout.objects(NODES, labels=selector)
     return {node["metadata"]["name"]: str(node["spec"].get("providerID", "")).rpartition("/")[2] for node in found}
 
 
@@ -34,8 +36,7 @@ def surge_nodes(checkout: Checkout) -> dict[str, str]:
 
 def claims(checkout: Checkout) -> list[Object]:
     """Return Karpenter's NodeClaims, oldest first."""
-    found: list[Object] = checkout.json("kubectl get nodeclaims -o json")["items"]
-    return sorted(found, key=lambda claim: claim["metadata"]["creationTimestamp"])
+    return checkout.objects(NODE_CLAIMS)
 
 
 def drifted(claim: Object) -> bool:

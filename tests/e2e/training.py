@@ -1,4 +1,4 @@
-"""What the end-to-end tests read from a running training job, with kubectl only."""
+"""What the end-to-end tests read from a running training job, from the API server only."""
 
 from __future__ import annotations
 
