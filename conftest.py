@@ -6,6 +6,7 @@ import gc
 import os
 import signal
 from collections import defaultdict
+from collections.abc import Generator
 from pathlib import Path
 
 import hypothesis
@@ -38,7 +39,6 @@ def pytest_configure(config: pytest.Config) -> None:
     computes with one thread, since the other core is another's: threads of torch that wait for each other would keep
     both cores busy.
     """
-    gc.disable()  # until everything is collected: nothing of that is garbage
     os.environ["OMP_NUM_THREADS"] = "1"
     os.environ["PYTHONPATH"] = os.pathsep.join(map(str, config.getini("pythonpath")))
     os.umask(0o022)
@@ -53,11 +53,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: (item.get_closest_marker("e2e") is not None, STACKS not in item.path.parents))
 
 
-def pytest_collection_finish() -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
     """Spare the garbage collector what the modules have brought: 850,000 objects took a quarter of the tests' time."""
-    gc.freeze()
-    gc.set_threshold(20_000)
-    gc.enable()
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.set_threshold(20_000)
+        gc.enable()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

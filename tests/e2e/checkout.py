@@ -132,7 +132,7 @@ class Checkout:
         return {k: v for k, v in os.environ.items() if not k.startswith(dropped)}
 
     def _known_cloud(self) -> str:
-        """Return what tells the cloud that was started last from all others; empty before the first one."""
+        """Return what identifies the cloud that was started last; empty before the first one."""
         known = self.state / "instance.json"
         return known.read_text() if known.exists() else ""
 
@@ -266,12 +266,16 @@ class Checkout:
             self._servers[key] = connect(Access(kubeconfig=str(file)))
         return self._servers[key]
 
+    def asked(self, ask: Callable[[Server], T]) -> T:
+        """Return what the API server answers. Raise CommandFailedError, as a `kubectl` would, if it refuses."""
+        try:
+            return ask(self.cluster())
+        except ClusterError as error:
+            raise CommandFailedError(str(error)) from None
+
     def objects(self, kind: Kind, namespace: str = "", labels: str = "") -> list[dict[str, Any]]:
         """Return objects from the API server, oldest first."""
-        try:
-            found = self.cluster().list(kind, Selection(namespace, labels)).items
-        except ClusterError as error:
-            raise CommandFailedError(f"{kind.plural} in {namespace or 'the cluster'}: {error}") from None
+        found = self.asked(lambda server: server.list(kind, Selection(namespace, labels)).items)
         return sorted(found, key=lambda each: str(each["metadata"]["creationTimestamp"]))
 
     def cloud(self) -> dict[str, str]:

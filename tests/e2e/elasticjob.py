@@ -16,10 +16,9 @@ from typing import Any
 
 import yaml
 
-from tests.e2e.checkout import LONG_TRAINING, PATIENCE_SECONDS, ROOT, Checkout, CommandFailedError, wait_until
+from tests.e2e.checkout import LONG_TRAINING, PATIENCE_SECONDS, ROOT, Checkout, wait_until
 from tidewater.contract.code import runtime
 from tidewater.elasticjob.names import JOBS
-from tidewater.kube.errors import ClusterError
 from tidewater.kube.kinds import NODES, PODS
 
 NAMESPACE = "elastic-job"
@@ -74,10 +73,7 @@ class Job(Checkout):
 
     def read(self) -> Object:
         """Return the job as the API server has it."""
-        try:
-            return self.cluster().get(JOBS, self.name, self.space)
-        except ClusterError as error:
-            raise CommandFailedError(f"job {self.name}: {error}") from None
+        return self.asked(lambda server: server.get(JOBS, self.name, self.space))
 
     def status(self) -> Object:
         """Return the job's status; {} before the controller has seen the job."""

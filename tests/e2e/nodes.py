@@ -14,11 +14,11 @@ from typing import Any
 
 from tests.e2e.checkout import PATIENCE_SECONDS, Checkout, wait_until
 from tests.e2e.training import node_of
-from tidewater.kube.kinds import NODES, Kind
+from tidewater.controller.cluster.client import NODE_CLAIMS
+from tidewater.kube.kinds import NODES
 
 SURGE = "tidewater.dev/nodes=surge"
 WORKERS = "tidewater.dev/node-role=worker"
-NODE_CLAIMS = Kind("karpenter.sh/v1", "NodeClaim", "nodeclaims", namespaced=False)
 
 Object = dict[str, Any]
 
@@ -55,18 +55,18 @@ def draining(claim: Object) -> bool:
     return "deletionTimestamp" in claim["metadata"] and not ending
 
 
-def instances(checkout: Checkout, **filtered: str) -> dict[str, Object]:
-    """Return the instances of the account that EC2 bills, by id: those that its filters find, with _ for -."""
-    wanted = {"instance-state-name": ["pending", "running"], **{k.replace("_", "-"): [v] for k, v in filtered.items()}}
-    filters = [{"Name": name, "Values": values} for name, values in wanted.items()]
-    found = checkout.client("ec2").describe_instances(Filters=filters)
+def instances(checkout: Checkout, *filters: tuple[str, str]) -> dict[str, Object]:
+    """Return the instances of the account that EC2 bills, by id; of these only those that match the filters."""
+    live = {"Name": "instance-state-name", "Values": ["pending", "running"]}
+    wanted = [live, *({"Name": name, "Values": [value]} for name, value in filters)]
+    found = checkout.client("ec2").describe_instances(Filters=wanted)
     listed = [instance for reservation in found["Reservations"] for instance in reservation["Instances"]]
     return {instance["InstanceId"]: instance for instance in listed}
 
 
 def surge_instances(checkout: Checkout) -> dict[str, Object]:
     """Return the instances that Karpenter has started and EC2 bills, by id."""
-    return instances(checkout, tag_key="karpenter.sh/nodepool")
+    return instances(checkout, ("tag-key", "karpenter.sh/nodepool"))
 
 
 def instance_of(checkout: Checkout, pod: str) -> str:

@@ -161,8 +161,8 @@ def test_the_pod_without_which_a_job_fails_says_why_also_if_another_one_failed_b
     words = "Traceback\ntask 7 failed 4 times"
     master = pod(0, "Failed", type="Master", exit_code=1, last_words=words, finished=ago(1))
     of = job(1, others={"Master": ReplicaSpec(replicas=1, template={})})
-    told = condition(decide(view(of, (worker, master)), NOW).status, ConditionType.FAILED).message
-    assert told.endswith("failed for good. Pod j-master-0 exited with code 1: task 7 failed 4 times")
+    message = condition(decide(view(of, (worker, master)), NOW).status, ConditionType.FAILED).message
+    assert message.endswith("failed for good. Pod j-master-0 exited with code 1: task 7 failed 4 times")
 
 
 def test_a_count_outlives_the_pod() -> None:

@@ -274,14 +274,15 @@ def test_a_finished_job_of_several_processes_per_pod_leaves_nothing_to_pay_but_t
         job = f"elasticjob/{stack.outputs['jobName']}"
         stack.run(f"kubectl wait -n {stack.namespace} --for=condition=Succeeded {job} --timeout=300s")
         # The pods on Karpenter's nodes, and their logs, go with the nodes.
-        (stays,) = (pod["metadata"]["name"] for pod in stack.worker_pods() if pod["spec"]["nodeName"] == core)
-        finished = [line for line in stack.logs(stays) if line.get("event") == "finished"]
+        (stays,) = (pod["metadata"] for pod in stack.worker_pods() if pod["spec"]["nodeName"] == core)
+        finished = [line for line in stack.logs(stays["name"]) if line.get("event") == "finished"]
         assert len(finished) == 2
         assert all(float(line["accuracy"]) >= 0.97 for line in finished)
         wait_until("no surge instance", lambda: not surge_instances(stack))
         wait_for_surge_nodes(stack, set())
         stack.run(f"{UP} --expect-no-changes")
         assert billed(stack) == ["tidewater-local-system", "tidewater-local-workers"]
+        assert stays["uid"] in {pod["metadata"]["uid"] for pod in stack.worker_pods()}
         assert not running_workers(stack)
 
 

@@ -161,7 +161,7 @@ def test_each_zone_has_a_system_node_with_a_member_of_etcd(production: Checkout)
 def test_the_core_is_on_demand_and_what_karpenter_brings_is_spot(production: Checkout) -> None:
     workers, brought = set(nodes(production, WORKERS).values()), set(surge_nodes(production).values())
     assert (len(workers), len(brought)) == (3, 2)
-    assert instances(production, instance_lifecycle="spot").keys() == brought < workers
+    assert instances(production, ("instance-lifecycle", "spot")).keys() == brought < workers
     found = instances(production)
     assert {found[id]["InstanceType"].partition(".")[0] for id in workers} == {"g5"}
 

@@ -25,7 +25,7 @@ def found(clients: Clients, stack: Stack) -> set[tuple[str, str]]:
     return {(thing.kind, thing.id) for thing in look(clients, stack).things}
 
 
-def test_everything_that_a_stack_has_left_is_found_and_what_is_pulumis_is_told_and_left_alone(
+def test_everything_that_a_stack_has_left_is_found_and_what_is_pulumis_is_reported_and_left_alone(
     clients: Clients, lacking: Lacking
 ) -> None:
     own = [{"ResourceType": "vpc", "Tags": [{"Key": key, "Value": value} for key, value in GONE.tags.items()]}]
@@ -61,7 +61,7 @@ def test_what_is_found_can_be_deleted_and_another_stack_keeps_its_own(clients: C
     assert json.loads(lacking.policy) == POLICY, "the vault's policy denies deletion again"
 
 
-def test_what_can_not_be_deleted_is_told_and_what_has_gone_meanwhile_is_no_problem(
+def test_what_can_not_be_deleted_is_reported_and_what_has_gone_meanwhile_is_no_problem(
     clients: Clients, lacking: Lacking
 ) -> None:
     leave_everything(clients, lacking, GONE.name)

@@ -60,7 +60,7 @@ def test_a_stack_that_exists_is_left_alone(
     assert look(clients, GONE).things == (before,)
 
 
-def test_yes_asks_no_question_and_a_failed_deletion_is_told_and_is_no_success(
+def test_yes_asks_no_question_and_a_failed_deletion_is_reported_and_is_no_success(
     clients: Clients, lacking: Lacking, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     left = leave_everything(clients, lacking, GONE.name)

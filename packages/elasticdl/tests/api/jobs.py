@@ -50,7 +50,7 @@ class Process:
         return self._log.read_text()
 
     def came_late(self) -> bool:
-        """Return whether it has ended since the job had: it can't store a model that has had no update."""
+        """Return whether it came after the end of the job. It ends with an error: it has no trained model to store."""
         return "the job has ended with a model of" in self.text()
 
     def poll(self) -> int | None:
