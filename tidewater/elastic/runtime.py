@@ -170,7 +170,7 @@ class _Script:
 
     def hooked(self, config: Config, device: torch.device) -> Training:
         """Build the training. Its hooks draw the same random numbers in all workers, and their requests are noted."""
-        from tidewater.elastic.data.seeds import drawn_alike
+        from tidewater.elastic.data.seeds import seed_alike
         from tidewater.elastic.session.worker import Requests
 
         training, requests = self._observed(self._build(config), config), Requests()
@@ -178,8 +178,8 @@ class _Script:
         def called(name: str, hook: Callable[[Any], None]) -> Callable[[Any], None]:
             def call(report: Report | Evaluated) -> None:
                 try:
-                    with drawn_alike(config.seed, name, report.step, device):
-                        hook(report)
+                    seed_alike(config.seed, name, report.step, device)
+                    hook(report)
                 except Stop as stop:
                     requests.stop = requests.stop or str(stop) or "no reason was given"
 

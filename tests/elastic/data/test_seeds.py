@@ -13,6 +13,7 @@ from tidewater.elastic.data.seeds import (
     GENERATORS,
     Generator,
     generators_kept,
+    seed_alike,
     seed_generators,
     seed_model,
     seed_script,
@@ -91,14 +92,22 @@ def test_a_split_of_the_data_by_any_global_generator_depends_on_the_seed_alone(n
     assert torch.equal(mine, torch.rand(3))
 
 
-def test_another_kind_of_numpys_global_generator_is_left_alone() -> None:
-    modern = np.random.PCG64(7)
+@pytest.mark.parametrize("kind", [np.random.PCG64, np.random.Philox, np.random.SFC64])
+def test_another_kind_of_numpys_global_generator_is_seeded_too(kind: type[np.random.BitGenerator]) -> None:
     replaced = np.random.get_bit_generator()  # type: ignore[attr-defined]
-    np.random.set_bit_generator(modern)  # type: ignore[attr-defined]
+    np.random.set_bit_generator(kind(7))  # type: ignore[attr-defined]
+    places: list[Callable[[], None]] = [
+        lambda: seed_model(0, 1, 2, 3, torch.device("cpu")),
+        lambda: seed_alike(0, "on_step", 1, torch.device("cpu")),
+        lambda: seed_script(0),
+    ]
     try:
-        state = modern.state
-        seed_model(0, 1, 2, 3, torch.device("cpu"))
-        seed_script(0)
-        assert modern.state == state
+        for seed in places:
+            seed()
+            first = np.random.rand()
+            np.random.rand(3)  # as after any other history
+            seed()
+            assert np.random.rand() == first
+        assert isinstance(np.random.get_bit_generator(), kind)  # type: ignore[attr-defined]
     finally:
         np.random.set_bit_generator(replaced)  # type: ignore[attr-defined]

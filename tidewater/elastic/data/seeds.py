@@ -55,13 +55,24 @@ def _numpy_restore(state: bytes) -> None:
     ctypes.memmove(_numpy_address(), state, _MERSENNE_TWISTER_BYTES)
 
 
+def _numpy_seed(number: int) -> None:
+    # numpy uses 32 bits and torch the lower 32 of 64: with the same ones both would draw the same.
+    number >>= _WORD_BITS
+    current = _numpy_random.get_bit_generator()
+    if isinstance(current, np.random.MT19937):
+        np.random.seed(number)
+    elif type(current).__module__.startswith("numpy."):  # set_bit_generator: numpy can seed no other kind
+        current.state = type(current)(number).state
+
+
 def _python_state() -> tuple[bytes, float | None]:
-    # random.getstate creates 625 Python integers, which is ten times slower. RandomObject: Modules/_randommodule.c
+    # getstate and setstate convert 625 integers, which is ten times slower. RandomObject: Modules/_randommodule.c
     return ctypes.string_at(_PYTHON_ADDRESS, _MERSENNE_TWISTER_BYTES), _python_random.gauss_next
 
 
 def _python_restore(state: tuple[bytes, float | None]) -> None:
-    random.setstate(_as_getstate_has_it(state))
+    ctypes.memmove(_PYTHON_ADDRESS, state[0], _MERSENNE_TWISTER_BYTES)
+    _python_random.gauss_next = state[1]
 
 
 def _as_getstate_has_it(state: tuple[bytes, float | None]) -> tuple[Any, ...]:
@@ -82,8 +93,7 @@ GENERATORS = (
     Generator("random", random.seed, _python_state, _python_restore)
     if _as_getstate_has_it(_python_state()) == random.getstate()
     else Generator("random", random.seed, random.getstate, random.setstate),
-    # numpy uses 32 bits and torch the lower 32 of 64: give them different ones, or both would draw the same.
-    Generator("numpy", lambda number: np.random.seed(number >> _WORD_BITS), _numpy_state, _numpy_restore),
+    Generator("numpy", _numpy_seed, _numpy_state, _numpy_restore),
     # Not torch.manual_seed, which would also seed the GPU's generator; that one belongs to the model.
     Generator("torch", lambda number: torch.default_generator.manual_seed(number >> 1), _torch_state, _torch_restore),
 )
@@ -96,8 +106,7 @@ def seed_script(seed: int) -> None:
     """Seed all generators for what a script builds: its model, and a split of its data."""
     torch.manual_seed(seed)
     random.seed(seed)
-    if _numpy_is_seedable():
-        np.random.seed(seed % 2**_WORD_BITS)
+    _numpy_seed(seed % 2**_WORD_BITS << _WORD_BITS)
 
 
 def seed_generators(seed: int, epoch: int, sample: int, which: Sequence[Generator] = GENERATORS) -> None:
@@ -110,21 +119,22 @@ def seed_generators(seed: int, epoch: int, sample: int, which: Sequence[Generato
 def seed_model(seed: int, step: int, rank: int, micro: int, device: torch.device) -> None:
     """Seed all generators for a forward pass: that of micro-batch ``micro`` of a rank's part of a step.
 
-    It does so always, because the model may draw at any time; it takes 10 us. numpy's generator is seeded only if it is
-    of the usual kind.
+    It does so always, because the model may draw at any time; it takes 10 us.
     """
     _seed_all(_number(f"{seed}/model/{step}/{rank}/{micro}"), device)
 
 
+def seed_alike(seed: int, what: str, step: int, device: torch.device) -> None:
+    """Seed all generators for what every rank must do alike in a step: an optimizer that adds noise, for example."""
+    _seed_all(_number(f"{seed}/{what}/{step}"), device)
+
+
 @contextmanager
 def drawn_alike(seed: int, what: str, step: int, device: torch.device) -> Iterator[None]:
-    """Seed all generators for what every rank must do alike in a step: an optimizer that adds noise, for example.
-
-    They are restored at the end, for a script that draws by itself between the steps.
-    """
+    """Do the same, and restore the generators at the end, for a script that draws by itself between the steps."""
     gpu = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
     with generators_kept():
-        _seed_all(_number(f"{seed}/{what}/{step}"), device)
+        seed_alike(seed, what, step, device)
         try:
             yield
         finally:
@@ -134,14 +144,9 @@ def drawn_alike(seed: int, what: str, step: int, device: torch.device) -> Iterat
 
 def _seed_all(number: int, device: torch.device) -> None:
     for generator in GENERATORS:
-        if generator.name != "numpy" or _numpy_is_seedable():
-            generator.seed(number)
+        generator.seed(number)
     if device.type == "cuda":
         torch.cuda.default_generators[device.index or 0].manual_seed(number >> 1)
-
-
-def _numpy_is_seedable() -> bool:
-    return isinstance(_numpy_random.get_bit_generator(), np.random.MT19937)
 
 
 def _number(text: str) -> int:

@@ -16,7 +16,7 @@ from typing import Any
 from torch.utils.data import Dataset
 
 from tidewater.elastic.data.reading import DATASET, HELD_OUT, NAMES, Readings
-from tidewater.elastic.data.sample_errors import is_of_the_sample, naming
+from tidewater.elastic.data.sample_errors import Naming, is_of_the_sample
 from tidewater.elastic.data.seeds import Generator, States, seed_generators, seedable_numpy_generator, states
 from tidewater.elastic.errors import BadSamples, ConfigError, DataStuck, TrainerError
 from tidewater.elastic.launch.lifeline import bound_to
@@ -93,7 +93,7 @@ class Source(Dataset[Answer]):
                 if self._used:
                     seed_generators(self._seed, request.epoch, sample, self._used)
                 try:
-                    with naming((sample,), data), self._readings.of(sample, kind):
+                    with Naming((sample,), data), self._readings.of(sample, kind):
                         items.append(dataset[sample])
                 except Exception as error:
                     if not self._skips or request.validation or not is_of_the_sample(error):
@@ -101,7 +101,7 @@ class Source(Dataset[Answer]):
                     bad[sample] = f"{type(error).__name__}: {error}"
             if bad:
                 raise BadSamples(bad)
-            with naming(request.samples, data), self._readings.of(request.samples[0], kind):
+            with Naming(request.samples, data), self._readings.of(request.samples[0], kind):
                 batch = self._collate(items)
             moved = [generator for generator, state in unused if generator.state() != state]
             if not moved:

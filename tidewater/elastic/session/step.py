@@ -29,7 +29,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from tidewater.elastic.buffers.agreement import Buffers
 from tidewater.elastic.buffers.slots import Value
 from tidewater.elastic.data.device import onto
-from tidewater.elastic.data.seeds import drawn_alike, seed_model
+from tidewater.elastic.data.seeds import seed_alike, seed_model
 from tidewater.elastic.errors import ConfigError, Diverged, GroupBroken
 from tidewater.elastic.group.group import Group, await_all
 from tidewater.elastic.group.reducer import Reducer
@@ -138,8 +138,9 @@ class Stepper:
             gradients = [parameter.grad for parameter in self._parameters if parameter.grad is not None]
             if gradients:
                 torch._foreach_mul_(gradients, outcome.gradient_factor)
-        alike = drawn_alike(self._seed, "update", self._state.step + 1, self._group.device)
-        with memory.enough_for_the_optimizer(), alike:
+        # Not restored: whatever draws next is seeded, too.
+        seed_alike(self._seed, "update", self._state.step + 1, self._group.device)
+        with memory.enough_for_the_optimizer():
             return self._state.optimizers.step(factor)
 
     def precision(self) -> contextlib.AbstractContextManager[Any]:
