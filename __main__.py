@@ -80,7 +80,7 @@ def main() -> None:
     dataset = Dataset(training.dataset.name, DatasetArgs(training, code.uri, name, stack.region), pods_need)
     controller = Controller(
         "controller",
-        ControllerArgs(training.images.controller, namespace.priorities.controller),
+        ControllerArgs(training.images.controller, namespace.priorities.controller, fixed_nodes=stack.surge is None),
         platform.options(namespace),
     )
     if stack.machines.efa:

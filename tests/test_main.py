@@ -48,10 +48,17 @@ def test_the_same_resources_depend_on_each_other_on_aws_and_on_one_machine() -> 
             assert ours == needs[each.type, each.name], each.name
 
 
-def test_who_brings_the_nodes_changes_nothing_but_the_nodes_and_the_job() -> None:
+def test_who_brings_the_nodes_changes_nothing_but_the_nodes_the_job_and_a_flag_of_the_controller() -> None:
     config = graph.stack_config("Pulumi.local.yaml")
     with_karpenter, without = (graph.deploy({**config, "surgeNodes": value}) for value in ("karpenter", "nodegroup"))
     assert resources(without) < resources(with_karpenter)
     theirs = {(each.type, each.name): each.inputs for each in with_karpenter.resources}
     differing = {each.name for each in without.resources if theirs[each.type, each.name] != each.inputs}
-    assert differing == {"tidewater-local-workers", "elasticjob"}
+    controller = "deployment-tidewater-controller"
+    assert differing == {"tidewater-local-workers", "elasticjob", controller}
+    assert [
+        made.one("kubernetes:apps/v1:Deployment", controller)
+        .inputs["spec"]["template"]["spec"]["containers"][0]
+        .get("args")
+        for made in (with_karpenter, without)
+    ] == [None, ["--fixed-nodes"]]

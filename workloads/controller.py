@@ -21,10 +21,11 @@ ROOT = Path(__file__).resolve().parents[1]
 
 @dataclass(frozen=True)
 class ControllerArgs:
-    """The image that runs it, with Python; and the priority of its pods."""
+    """The image that runs it, with Python; the priority of its pods; and whether no nodes come for pods that wait."""
 
     image: str
     priority_class: str
+    fixed_nodes: bool
 
 
 def installation(args: ControllerArgs) -> install.Installation:
@@ -34,6 +35,7 @@ def installation(args: ControllerArgs) -> install.Installation:
         image=args.image,
         node_selector=SYSTEM_NODES,
         priority_class=args.priority_class,
+        fixed_nodes=args.fixed_nodes,
     )
 
 

@@ -18,13 +18,13 @@ def test_install_prints_the_crd_first_and_needs_no_cluster(run: Run) -> None:
 
 
 def test_flags_reach_the_deployment(run: Run) -> None:
-    result = run("install", "-n", "own", "--replicas", "1", "--image", "registry/controller:1")
+    result = run("install", "-n", "own", "--replicas", "1", "--image", "registry/controller:1", "--fixed-nodes")
     documents = list(yaml.safe_load_all(result.stdout))
     (deployment,) = [each for each in documents if each["kind"] == "Deployment"]
     assert deployment["metadata"]["namespace"] == "own"
     assert deployment["spec"]["replicas"] == 1
     containers = deployment["spec"]["template"]["spec"]["containers"]
-    assert [each["image"] for each in containers] == ["registry/controller:1"]
+    assert [(each["image"], each["args"]) for each in containers] == [("registry/controller:1", ["--fixed-nodes"])]
 
 
 def test_the_crd_can_be_printed_alone(run: Run) -> None:

@@ -11,6 +11,7 @@ from tests.controller.fakes import jobs, virtual
 from tests.controller.fakes.api import WRITES, Api, Fault
 from tests.controller.fakes.world import World
 from tidewater.controller.cluster.lease import LeaseName
+from tidewater.controller.loop import Options
 from tidewater.controller.main import METRICS_PORT, Process, flags_of
 from tidewater.controller.observe.log import Log
 from tidewater.controller.observe.metrics import Metrics
@@ -28,9 +29,12 @@ def test_without_flags_it_looks_after_all_namespaces_and_elects_in_its_own() -> 
 
 
 def test_every_flag_is_used() -> None:
-    text = "--namespace a --workers 3 --cluster-domain d --lease-namespace b --lease-name c --metrics-port 0"
+    text = (
+        "--namespace a --workers 3 --cluster-domain d --lease-namespace b --lease-name c --metrics-port 0 --fixed-nodes"
+    )
     flags = flags_of([*text.split(), "--log-level", "debug"], "x")
-    assert (flags.options.namespace, flags.options.workers, flags.options.domain) == ("a", 3, "d")
+    assert flags.options == Options("a", 3, "d", fixed_nodes=True)
+    assert not FLAGS.options.fixed_nodes
     assert flags.lease == LeaseName("b", "c")
     assert (flags.metrics_port, flags.log_level) == (0, "debug")
 

@@ -9,6 +9,9 @@ from tests.controller.fakes import jobs, virtual
 from tidewater.controller.cluster.mirror import Key
 from tidewater.controller.decide.observed import Admission
 from tidewater.controller.queues import FRESH, Queues
+from tidewater.controller.room.packing import Held, Room
+from tidewater.controller.room.placement import Node
+from tidewater.controller.room.watch import RoomWatch
 from tidewater.elasticjob.model import ElasticJob
 
 NOW = virtual.BEGINNING
@@ -109,3 +112,52 @@ def test_the_end_of_a_turn_of_which_nobody_else_has_use_is_not_asked_for_again_a
     desk.due.clear()
     assert desk.admission("a", 0.5) is Admission.HEAD
     assert desk.due == []
+
+
+class Rooms(RoomWatch):
+    """The room that a test says there is."""
+
+    def __init__(self, pods: int, taken: int = 0) -> None:
+        self.pods = pods
+        self.taken = taken
+        self.wanted: list[bool] = []
+
+    def want(self, wanted: bool) -> None:
+        self.wanted.append(wanted)
+
+    def room(self) -> Room:
+        held = Held("n", {"pods": 1000}, "someone", "", 0, ending=False, fixed=False)
+        return Room({"n": Node(True, {"pods": self.pods * 1000}, {})}, (held,) * self.taken)
+
+
+def test_on_fixed_nodes_a_job_waits_for_room_and_all_queues_are_asked_again_when_there_is_some() -> None:
+    desk, rooms = Desk(), Rooms(pods=2, taken=1)
+    desk.queues = Queues(lambda key, seconds: desk.due.append(key.name), rooms)
+    small = replace(jobs.job("small", replicas=1, schedulingPolicy={"queue": "research"}), created=NOW)
+    desk.put(replace(jobs.job("big", low=2, schedulingPolicy={"queue": "research", "priority": 1}), created=NOW))
+    desk.put(small)
+    assert desk.admission("big") is Admission.ROOM
+    assert desk.admission("small") is Admission.BACKFILL
+    rooms.taken = 0
+    desk.due.clear()
+    desk.queues.room_changed()
+    assert desk.due == ["big"]
+    assert desk.admission("big") is Admission.HEAD
+    assert desk.due == ["big", "small"]
+
+
+def test_heads_of_two_queues_do_not_get_the_same_room() -> None:
+    desk, rooms = Desk(), Rooms(pods=3)
+    desk.queues = Queues(lambda key, seconds: desk.due.append(key.name), rooms)
+    for name in ("a", "b"):
+        desk.put(replace(jobs.job(name, low=2, schedulingPolicy={"queue": f"queue-{name}"}), created=NOW))
+    assert desk.admission("a") is Admission.HEAD
+    assert desk.admission("b") is Admission.ROOM
+
+
+def test_the_room_is_wanted_while_a_job_is_short() -> None:
+    desk, rooms = Desk(), Rooms(pods=1)
+    desk.queues = Queues(lambda key, seconds: None, rooms)
+    for each in (queued("a", queue=None), queued("a"), queued("a", whole_since=NOW)):
+        desk.put(each)
+    assert rooms.wanted == [False, True, False]

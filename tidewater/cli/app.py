@@ -98,6 +98,10 @@ def install(
         ),
     ] = "",
     replicas: Annotated[int, typer.Option(min=1, help="Copies of the controller; one leads, the others wait.")] = 2,
+    fixed_nodes: Annotated[
+        bool,
+        typer.Option("--fixed-nodes", help="No nodes come for pods that wait: jobs of a queue wait until they fit."),
+    ] = False,
     crd_only: Annotated[bool, typer.Option("--crd-only", help="Print the CRD and nothing else.")] = False,
 ) -> None:
     """Print CRD, rights and Deployment of the controller: tidewater install | kubectl apply -f -"""
@@ -109,7 +113,9 @@ def install(
         program = Program.read()
     except FileNotFoundError as error:
         raise UsageError(f"the controller can't be packed: {error}", "Install tidewater from its repository.") from None
-    wanted = Installation(program=program, namespace=namespace, image=image or IMAGE, replicas=replicas)
+    wanted = Installation(
+        program=program, namespace=namespace, image=image or IMAGE, replicas=replicas, fixed_nodes=fixed_nodes
+    )
     typer.echo(rendered(manifests(wanted)))
 
 

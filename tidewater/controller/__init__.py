@@ -16,6 +16,7 @@ objects       the pods and the service of a job, as pure functions
 store         what is known: jobs, pods, services, nodes
 views         what the decision reads of a pod or a node
 queues        which job of a queue may have pods
+room/         whether pods have room on the nodes that are there
 work          the queue of jobs that are due
 provisioning/ why no node comes for a pod, in Karpenter's words
 cluster/      the door to the Kubernetes API: requests, mirrors, leader election

@@ -52,11 +52,13 @@ class Options:
         namespace: Of the jobs; None: all namespaces.
         workers: Jobs that are reconciled at the same time.
         domain: The cluster's DNS domain.
+        fixed_nodes: Whether no node comes for a pod that waits.
     """
 
     namespace: str | None = None
     workers: int = 16
     domain: str = objects.CLUSTER_DOMAIN
+    fixed_nodes: bool = False
 
 
 class Controller:
@@ -82,7 +84,7 @@ class Controller:
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self.work = WorkQueue()
-        self.store = Store(cluster, options.namespace, self._due, self._watch_ended)
+        self.store = Store(cluster, options.namespace, self._due, self._watch_ended, fixed_nodes=options.fixed_nodes)
         self._options = options
         self._recorder = recorder
         self._log = log

@@ -29,6 +29,7 @@ from tidewater.controller.decide.observed import JobView, NodeView, PodView
 from tidewater.controller.decide.replica_groups import core_bound
 from tidewater.controller.provisioning.event_watch import EventWatch
 from tidewater.controller.queues import Queues
+from tidewater.controller.room.watch import RoomWatch
 from tidewater.controller.views import node_view, pod_view, type_keys
 from tidewater.elasticjob import codec, indexes, names
 from tidewater.elasticjob.model import ElasticJob, PodNames
@@ -101,10 +102,17 @@ class Store:
         namespace: Of the jobs; None: all namespaces.
         due: Called for each job that something has changed for.
         report: Called when a watch has ended.
+        fixed_nodes: Whether no node comes for a pod that waits.
     """
 
     def __init__(
-        self, cluster: Cluster, namespace: str | None, due: Due, report: Report = lambda plural, error: None
+        self,
+        cluster: Cluster,
+        namespace: str | None,
+        due: Due,
+        report: Report = lambda plural, error: None,
+        *,
+        fixed_nodes: bool = False,
     ) -> None:
         self._due = due
         self._keys: dict[str, Key] = {}
@@ -118,7 +126,8 @@ class Store:
         self.service_refusals: dict[str, str] = {}
         self._unused: dict[str, set[tuple[str, int]]] = {}
         self._decoded: OrderedDict[tuple[str, int], tuple[ElasticJob, Mapping[str, str]]] = OrderedDict()
-        self._queues = Queues(due)
+        self._rooms = RoomWatch(cluster, lambda: self._queues.room_changed(), report) if fixed_nodes else None
+        self._queues = Queues(due, self._rooms)
         self._hearing = EventWatch(cluster, namespace, self._provisioning_changed, report)
         self.jobs = Mirror(cluster, Source(JOBS, namespace), read_job, self._job_changed, report)
         self.pods = Mirror(cluster, Source(PODS, namespace, SELECTOR), read_pod, self._pod_changed, report)
@@ -143,6 +152,8 @@ class Store:
         async with asyncio.TaskGroup() as tasks:
             for run in (self.jobs.run, self.pods.run, self.services.run, self.nodes.run, self._hearing.run):
                 tasks.create_task(run())
+            if self._rooms is not None:
+                tasks.create_task(self._rooms.run())
 
     def job(self, key: Key) -> Manifest | None:
         """Return a job as the API server has it; None if there is no such job."""

@@ -153,7 +153,11 @@ class Status:
         datetime | None, About("Since when a job of a queue has had room for all of its minimum.")
     ] = None
     queued_since: Annotated[
-        datetime | None, About("Since when the job waits in the queue; if it missed a turn, since the end of the last.")
+        datetime | None,
+        About(
+            "Since when the job waits in the queue; if it missed a turn, since the end of the last. With wholeSince:"
+            " the job went ahead of its turn, and may have to give its pods back."
+        ),
     ] = None
     turn_since: Annotated[
         datetime | None, About("Since when it is the job's turn in the queue, while its minimum has no room.")

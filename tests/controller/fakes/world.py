@@ -36,7 +36,7 @@ NODE = "node-0"
 class Replica:
     """A process that runs the controller and is the leader."""
 
-    def __init__(self, api: Api, fault: Fault = lambda call, moment: None) -> None:
+    def __init__(self, api: Api, fault: Fault = lambda call, moment: None, options: Options | None = None) -> None:
         self.client = api.client(fault)
         self.fence = Fence(virtual.seconds)
         self.fence.open_until(float("inf"))
@@ -44,7 +44,7 @@ class Replica:
         cluster = Fenced(self.client, self.fence)
         self.controller = Controller(
             cluster,
-            Options(),
+            options or Options(),
             recorder=Recorder(cluster, "controller-0", now=virtual.now),
             log=Log("controller-0", level="debug", stream=self.output),
             metrics=Metrics(),
@@ -63,11 +63,13 @@ class World:
 
     Args:
         rooms: Pods that can run at the same time.
+        fixed_nodes: Whether the controller knows that no nodes come.
     """
 
-    def __init__(self, rooms: int = 100) -> None:
+    def __init__(self, rooms: int = 100, *, fixed_nodes: bool = False) -> None:
         self.api = Api()
         self.rooms = rooms
+        self.options = Options(fixed_nodes=fixed_nodes)
         self.most: Counter[str] = Counter()
         self.add_node(NODE)
         self._nodes = asyncio.create_task(self._run_nodes())
@@ -83,12 +85,12 @@ class World:
 
     def start(self, fault: Fault = lambda call, moment: None) -> Replica:
         """Start a replica of the controller that leads."""
-        return Replica(self.api, fault)
+        return Replica(self.api, fault, self.options)
 
     def add_node(self, name: str) -> None:
         """Add a node that is ready."""
-        ready = {"type": "Ready", "status": "True"}
-        self.api.create(NODES, {"metadata": {"name": name}, "spec": {}, "status": {"conditions": [ready]}})
+        status = {"conditions": [{"type": "Ready", "status": "True"}], "allocatable": {"pods": str(self.rooms)}}
+        self.api.create(NODES, {"metadata": {"name": name}, "spec": {}, "status": status})
 
     def apply(self, manifest: Manifest) -> None:
         """Create a job."""

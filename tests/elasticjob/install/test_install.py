@@ -126,6 +126,7 @@ def test_only_the_pods_mount_the_accounts_token() -> None:
         pytest.param("delete", "pods", id="deletes-pods"),
         pytest.param("create", "services", id="makes-the-service"),
         pytest.param("watch", "nodes", id="sees-doomed-nodes"),
+        pytest.param("watch", "priorityclasses", id="sees-which-pods-displace-others"),
         pytest.param("create", "events", id="writes-events"),
         pytest.param("watch", "events", id="hears-why-no-node-comes"),
         pytest.param("watch", "nodeclaims", id="hears-why-the-cloud-gives-no-instance"),
@@ -174,6 +175,12 @@ def test_settings_of_the_pods_are_left_out_where_they_have_no_value() -> None:
     chosen = install.Installation(program=PROGRAM, node_selector={"a": "b"}, priority_class="high")
     assert pods.pod_spec(chosen)["nodeSelector"] == {"a": "b"}
     assert pods.pod_spec(chosen)["priorityClassName"] == "high"
+
+
+def test_fixed_nodes_are_a_flag_of_the_controller() -> None:
+    fixed = install.Installation(program=PROGRAM, fixed_nodes=True)
+    assert "args" not in pods.container(WANTED)
+    assert pods.container(fixed)["args"] == ["--fixed-nodes"]
 
 
 def test_it_is_json_and_the_same_every_time() -> None:

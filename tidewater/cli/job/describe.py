@@ -94,7 +94,7 @@ def _head(view: View, now: datetime) -> Iterator[Text]:
         yield _line("Started:", f"{since(status['startTime'], now)} ago")
     if status.get("completionTime"):
         yield _line("Completed:", f"{since(status['completionTime'], now)} ago")
-    if status.get("queuedSince"):
+    if status.get("queuedSince") and not status.get("wholeSince"):
         yield _line("Queued:", f"for {since(status['queuedSince'], now)}")
 
 

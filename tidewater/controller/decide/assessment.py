@@ -202,7 +202,7 @@ def _goal(job: ElasticJob, crew: Crew, size: int, standing: Standing) -> Goal:
     """Return how many pods of a type, shrunk to `size`, the job may have now."""
     if standing.admission is Admission.FREE:
         return Goal(size)
-    least = need(job, crew) if standing.admission is Admission.HEAD else crew.low
+    least = need(job, crew.type) if standing.admission is Admission.HEAD else crew.low
     return Goal(size, max(0, least - crew.placed))
 
 

@@ -14,17 +14,19 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from tidewater.controller.decide.assessment import Assessment
 from tidewater.controller.decide.exits import in_one_line
-from tidewater.controller.decide.observed import STARTING, PodView
+from tidewater.controller.decide.observed import STARTING, Admission, PodView
+from tidewater.controller.decide.queue import demand
 from tidewater.controller.decide.replica_groups import Crew
 from tidewater.elasticjob import names
 from tidewater.elasticjob.choices import State
 from tidewater.elasticjob.model import ElasticJob
 from tidewater.elasticjob.names import NODE_STARTING, ConditionType, Reason
-from tidewater.elasticjob.status import Condition, ReplicaStatus
+from tidewater.elasticjob.status import Condition, ReplicaStatus, Status
 
 PATIENCE = timedelta(seconds=5)
 """So long a pod without room counts as one that starts, unless Karpenter says something of it. Karpenter collects pods
@@ -96,7 +98,8 @@ def sentence(situation: Assessment, state: State, crews: Mapping[str, Crew]) -> 
         return f"ElasticJob {job} is suspended."
     short = shortfall(situation, crews)
     if state is State.RUNNING:
-        return f"ElasticJob {job} is running.{short}"
+        early = " It runs ahead of its turn in its queue." if situation.standing.queued_since else ""
+        return f"ElasticJob {job} is running.{early}{short}"
     if state is State.RESTARTING and (time := situation.restart.time) is not None:
         return f"ElasticJob {job} is restarting: all pods are made anew at {time:%H:%M:%S} UTC."
     if state is State.RESTARTING:
@@ -104,10 +107,25 @@ def sentence(situation: Assessment, state: State, crews: Mapping[str, Crew]) -> 
     if state is State.QUEUED:
         queue, missed = situation.job.spec.scheduling_policy.queue, situation.standing.turns_missed
         turns = f" It found no room in {missed} turns." if missed else ""
+        turns += f" {room}" if (room := no_room(situation)) else ""
+        if situation.view.admission is Admission.BACKFILL:
+            return f"ElasticJob {job} waits in queue {queue}, and starts ahead of its turn.{turns}{short}"
         if situation.standing.turn_since is None:
             return f"ElasticJob {job} waits in queue {queue}.{turns}"
         return f"ElasticJob {job} is the first of queue {queue} and waits for room for its minimum.{turns}{short}"
     return f"ElasticJob {job} is starting.{short}"
+
+
+def no_room(situation: Assessment) -> str:
+    """Return a sentence on what a job that waits in its queue must have room for; empty if it only waits its turn."""
+    admission = situation.view.admission
+    if not situation.waits or admission not in (Admission.ROOM, Admission.MISFIT):
+        return ""
+    # Of the whole minimum, so that the sentence doesn't change with each pod that has done its work.
+    pods = ", ".join(map(str, demand(replace(situation.job, status=Status())) or ()))
+    if admission is Admission.ROOM:
+        return f"It starts when all of its minimum has room at once: {pods}."
+    return f"Its minimum has no room even if the nodes are empty, so other jobs go first: {pods}."
 
 
 def shortfall(situation: Assessment, crews: Mapping[str, Crew]) -> str:
@@ -136,6 +154,8 @@ def waiting(situation: Assessment, crews: Mapping[str, Crew]) -> str:
         return ""
     if situation.view.refusal:
         return Reason.FAILED_CREATE_POD.value
+    if no_room(situation):
+        return Reason.UNSCHEDULABLE.value
     short = [crew for crew in crews.values() if len(crew.active) + len(crew.done) < situation.size(crew)]
     words = [pod.stuck for crew in short for pod in _stuck(crew, situation.now)]
     roomless = [pod for crew in short for pod in _roomless(crew, situation.now)]
@@ -151,6 +171,8 @@ def warnings(situation: Assessment, crews: Mapping[str, Crew]) -> dict[Reason, s
     is on its way.
     """
     found: defaultdict[Reason, list[str]] = defaultdict(list)
+    if room := no_room(situation):
+        found[Reason.UNSCHEDULABLE].append(room)
     for crew in crews.values():
         if len(crew.active) + len(crew.done) >= min(crew.wanted, situation.size(crew)):
             continue

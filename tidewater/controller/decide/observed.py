@@ -28,6 +28,10 @@ class Admission(Enum):
     HEAD = "the first job that waits: may have its minimum, and nothing above it"
     WAIT = "may have no pods"
     YIELD = "had its turn and found no room: gives its pods up and goes behind the others"
+    ROOM = "the first job that waits, on fixed nodes: may have no pods until all of its minimum has room"
+    BACKFILL = "goes ahead of its turn: may have its minimum until the head would fit without it"
+    GIVE_BACK = "went ahead of its turn: gives its pods up for the head, and keeps its place"
+    MISFIT = "may have no pods: its minimum has no room even on empty nodes, so the others come first"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

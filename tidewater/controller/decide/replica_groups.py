@@ -206,13 +206,18 @@ def _numbered(crew: Crew, view: JobView) -> Crew:
     return replace(crew, next_index=following, spare=tuple(sorted(unused)))
 
 
-def _crew(view: JobView, type: str) -> Crew:
-    job = view.job
+def limits(job: ElasticJob, type: str) -> tuple[int, int, int]:
+    """Return the fewest, the most and the wanted number of pods of a type."""
     low, high = job.bounds(type)
     if type == names.WORKER:
         low = max(1, low)
     high = max(low, high)
-    wanted = max(low, min(high, job.spec.replica_specs[type].replicas))
+    return low, high, max(low, min(high, job.spec.replica_specs[type].replicas))
+
+
+def _crew(view: JobView, type: str) -> Crew:
+    job = view.job
+    low, high, wanted = limits(job, type)
     status = job.status.replica_statuses.get(type, _NOTHING)
     return Crew(
         type=type,

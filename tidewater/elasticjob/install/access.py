@@ -28,6 +28,8 @@ CLUSTER_RULES: tuple[Manifest, ...] = (
     {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch", "create", "delete"]},
     {"apiGroups": [""], "resources": ["services"], "verbs": ["get", "list", "watch", "create"]},
     {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch"]},
+    # With fixed nodes: which pods displace others.
+    {"apiGroups": ["scheduling.k8s.io"], "resources": ["priorityclasses"], "verbs": ["list", "watch"]},
     # `watch` is for those of Karpenter, which say why a pod gets no node.
     {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch", "watch"]},
     # Their conditions say so where there is no event. A cluster without Karpenter has no such kinds.

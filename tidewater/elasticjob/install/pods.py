@@ -37,6 +37,8 @@ class Installation:
     replicas: int = 2
     node_selector: Mapping[str, str] = field(default_factory=dict)
     priority_class: str | None = None
+    fixed_nodes: bool = False
+    """Whether no program makes nodes for pods that wait."""
 
     @property
     def labels(self) -> dict[str, str]:
@@ -160,6 +162,7 @@ def container(wanted: Installation) -> Manifest:
         "name": "controller",
         "image": wanted.image,
         "command": ["python3", f"{PROGRAM_DIRECTORY}/{PROGRAM_FILE}"],
+        **({"args": ["--fixed-nodes"]} if wanted.fixed_nodes else {}),
         "env": [
             *_environment(),
             {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},

@@ -26,6 +26,7 @@ from tidewater.elasticjob.names import ConditionType
 from tidewater.elasticjob.status import Status
 
 ENDED = ("Succeeded", "Failed")
+GIVES_UP = (Admission.WAIT, Admission.YIELD, Admission.ROOM, Admission.MISFIT, Admission.GIVE_BACK)
 HEALTH = {ConditionType.READY, ConditionType.RECONCILING, ConditionType.STALLED}
 
 
@@ -183,7 +184,7 @@ def _check_core(view: JobView, decision: Decision, gone: set[str], left: list[Po
     """No core worker is deleted while a surge worker could go, unless all of them go, or because of its node."""
     if not any(pod.type == names.WORKER for pod in left):
         return
-    if view.job.spec.suspend or outdated(view) or view.admission in (Admission.WAIT, Admission.YIELD):
+    if view.job.spec.suspend or outdated(view) or view.admission in GIVES_UP:
         return
     core = core_workers(view, decision)
     live = (pod for pod in left if pod.phase not in ENDED)

@@ -26,7 +26,9 @@ from tidewater.controller.decide.actions import (
 )
 from tidewater.controller.decide.decision import decide
 from tidewater.controller.decide.observed import Admission, JobView, NodeView, PodView, is_finished
-from tidewater.controller.decide.queue import admit
+from tidewater.controller.decide.queue import Site, admit, demand
+from tidewater.controller.room.packing import Held, Room
+from tidewater.controller.room.placement import Node
 from tidewater.elasticjob.choices import PodNames
 from tidewater.elasticjob.model import ElasticJob
 from tidewater.elasticjob.status import Status
@@ -54,6 +56,8 @@ class Simulation:
     now: datetime = NOW
     made: int = 0
     checked: bool = True
+    fixed: bool = False
+    """Whether the controller knows that no node comes for pods that wait."""
 
     @classmethod
     def of(cls, jobs: Iterable[ElasticJob], rooms: Mapping[str, int]) -> Simulation:
@@ -206,7 +210,28 @@ class Simulation:
         self.now += timedelta(seconds=seconds)
 
     def ask_queue(self) -> None:
-        self.admissions = admit(self.jobs.values(), self.now)
+        self.admissions = admit(self.jobs.values(), self.now, self.site() if self.fixed else None)
+
+    def site(self) -> Site:
+        """Return the nodes as the controller sees them; a pod takes nothing of them but its place."""
+        nodes = {
+            name: Node(not self.nodes[name].doomed, {"pods": room * 1000}, {}) for name, room in self.rooms.items()
+        }
+        held = (
+            Held(
+                pod.node,
+                {"pods": 1000},
+                self.jobs[name].uid if name in self.jobs else "",
+                pod.type.lower(),
+                0,
+                ending=pod.terminating,
+                fixed=False,
+            )
+            for name, pod in self.every_pod()
+            if pod.node is not None and pod.phase not in ENDED
+        )
+        demands = {(job.namespace, job.name): demand(job) for job in self.jobs.values()}
+        return Site(Room(nodes, tuple(held)), demands)
 
     def turn(self) -> list[datetime]:
         """Let everybody act once; return the times at which jobs are to be decided about again."""

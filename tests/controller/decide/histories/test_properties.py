@@ -52,6 +52,7 @@ def check_history(config: int, happenings: Iterable[int]) -> None:
     queue = random.choice((None, None, "q"))
     jobs = [random_job(random, name, queue) for name in "ab"[: random.randint(1, 2)]]
     cluster = Simulation.of(jobs, {f"node-{number}": random.randint(1, 4) for number in range(random.randint(1, 4))})
+    cluster.fixed = random.random() < 0.5
     for seed in happenings:
         disturb(cluster, Random(seed))
     calm(cluster)
@@ -95,6 +96,7 @@ def check_rest(cluster: Simulation, job: ElasticJob) -> None:
 
 @settings(max_examples=1500)
 @given(SEEDS)
+@example(9467)
 @example(93603)
 @example(95341)
 @example(197681)
