@@ -29,7 +29,7 @@ from tidewater.controller.store import SELECTOR
 from tidewater.elasticjob import names
 from tidewater.elasticjob.install import access
 from tidewater.elasticjob.names import JOBS
-from tidewater.kube.kinds import EVENTS, PODS, SERVICE_ACCOUNTS, SERVICES
+from tidewater.kube.kinds import EVENTS, NODES, PODS, SERVICE_ACCOUNTS, SERVICES
 
 pytestmark = pytest.mark.e2e
 
@@ -231,9 +231,9 @@ def definitions(plane: Plane) -> Iterator[None]:
     plane.kubectl("delete", "-f", "-", stdin=rendered)
 
 
-def test_with_its_own_rights_alone_it_reads_in_karpenters_objects_why_no_node_comes(
-    plane: Plane, definitions: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture(scope="module")
+def least(plane: Plane) -> str:
+    """Return the kubeconfig of an account with the controller's rights."""
     account, role = "least", {"apiGroup": access.RBAC, "kind": "ClusterRole", "name": "least"}
     subjects = [{"apiGroup": access.RBAC, "kind": "User", "name": account}]
     shared = {"apiVersion": f"{access.RBAC}/v1", "metadata": {"name": account}}
@@ -241,7 +241,12 @@ def test_with_its_own_rights_alone_it_reads_in_karpenters_objects_why_no_node_co
         shared | {"kind": "ClusterRole", "rules": list(access.CLUSTER_RULES)},
         shared | {"kind": "ClusterRoleBinding", "roleRef": role, "subjects": subjects},
     )
+    return str(plane.kubeconfig(account, with_rights=False))
 
+
+def test_with_its_own_rights_alone_it_reads_in_karpenters_objects_why_no_node_comes(
+    plane: Plane, definitions: None, least: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def main() -> None:
         async with cloud() as found:
             for kind, made in karpenter.broken():
@@ -249,7 +254,7 @@ def test_with_its_own_rights_alone_it_reads_in_karpenters_objects_why_no_node_co
                 await found.server.patch(
                     Ref(kind, None, made["metadata"]["name"]), {"status": made["status"]}, "status"
                 )
-            monkeypatch.setenv("KUBECONFIG", str(plane.kubeconfig(account, with_rights=False)))
+            monkeypatch.setenv("KUBECONFIG", least)
             async with controller():
                 await found.server.create(JOBS, jobs.manifest())
                 await until(lambda: found.settled("imagenet", 2))
@@ -262,6 +267,36 @@ def test_with_its_own_rights_alone_it_reads_in_karpenters_objects_why_no_node_co
                 for kind in (NODE_CLASSES, NODE_POOLS):
                     await found.server.patch(Ref(kind, None, "workers"), ready, "status")
                 await until(lambda: found.waits("imagenet", "Unschedulable"))
+
+    asyncio.run(main())
+
+
+def test_with_its_own_rights_alone_it_sees_when_a_job_has_room_on_fixed_nodes(
+    plane: Plane, least: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    label = {"for": "this-test"}
+    ready = {"conditions": [{"type": "Ready", "status": "True"}], "allocatable": {"pods": "2"}}
+    node = {"metadata": {"name": "fixed", "labels": label}, "status": ready}
+    template = jobs.template(nodeSelector=label)
+    other = {
+        "metadata": {"name": "other", "namespace": jobs.NAMESPACE},
+        "spec": {**template["spec"], "nodeName": "fixed"},
+    }
+    job = jobs.manifest("queued", low=2, replicaSpecs=jobs.workers(template=template), schedulingPolicy={"queue": "q"})
+
+    async def main() -> None:
+        async with cloud() as found:
+            await found.server.create(NODES, {"apiVersion": "v1", "kind": "Node", **node})
+            # The API server taints each new node; the controller manager that would take that away doesn't run here.
+            await found.server.patch(Ref(NODES, None, "fixed"), {"spec": {"taints": None}})
+            made = await found.server.create(PODS, {"apiVersion": "v1", "kind": "Pod", **other})
+            monkeypatch.setenv("KUBECONFIG", least)
+            async with controller(fixed_nodes=True):
+                await found.server.create(JOBS, job)
+                await until(lambda: found.waits("queued", "Unschedulable"))
+                assert not [name for name in await found.names(PODS) if name.startswith("queued")]
+                await found.server.delete(Ref(PODS, jobs.NAMESPACE, "other"), uid=made["metadata"]["uid"], grace=0)
+                await until(lambda: found.settled("queued", 2))
 
     asyncio.run(main())
 
