@@ -105,16 +105,19 @@ class Free:
             if each.node in self._left:
                 _take(self._left[each.node], each.amounts.items(), 1)
 
-    def place(self, demand: Demand) -> bool:
-        """Take the room for all pods of the demand if all have room at once; return whether that is so."""
+    def place(self, demand: Demand, *, keep: bool = True) -> bool:
+        """Return whether all pods of the demand have room at once; if so, take it, unless `keep` is False."""
         taken: list[tuple[str, Part, int]] = []
+        fits = True
         for each in sorted(demand, key=self._size, reverse=True) if len(demand) > 1 else demand:
             taken += self._placed(each)
             if sum(count for _, of, count in taken if of is each) < each.count:
-                for node, of, count in taken:
-                    _take(self._left[node], of.amounts, -count)
-                return False
-        return True
+                fits = False
+                break
+        if not (fits and keep):
+            for node, of, count in taken:
+                _take(self._left[node], of.amounts, -count)
+        return fits
 
     def reserve(self, demand: Demand) -> None:
         """Take the room for those pods of the demand that have some."""
@@ -187,9 +190,13 @@ class Room:
     def never(self, demand: Demand) -> bool:
         """Return whether the demand would have no room if the nodes were in order, and without other jobs' pods."""
         if demand not in self._nevers:
-            nodes = {name: in_order(node) for name, node in self.nodes.items()}
-            self._nevers[demand] = not Free(nodes, (each for each in self.held if each.fixed)).place(demand)
+            self._nevers[demand] = not self._empty.place(demand, keep=False)
         return self._nevers[demand]
+
+    @cached_property
+    def _empty(self) -> Free:
+        nodes = {name: in_order(node) for name, node in self.nodes.items()}
+        return Free(nodes, (each for each in self.held if each.fixed))
 
     @cached_property
     def _placed(self) -> Mapping[str, Counter[str]]:
