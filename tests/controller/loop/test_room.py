@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import Any
 
+import pytest
+
 from tests.controller.fakes import jobs
-from tests.controller.fakes.world import World
+from tests.controller.fakes.api import WRITES, Call, Killed
+from tests.controller.fakes.world import Replica, World
 from tidewater.kube.kinds import PODS
 
 
@@ -18,21 +22,21 @@ def states(world: World) -> dict[str, str]:
     return {name: world.status(name)["state"] for name in ("big", "small")}
 
 
-async def crowded() -> World:
+async def crowded() -> tuple[World, Replica]:
     """Return a cluster where a job waits for the room that another one has, and a small one went ahead."""
     world = World(rooms=4, fixed_nodes=True)
     world.apply(jobs.manifest("first", replicas=2, low=2, high=2))
-    world.start()
+    replica = world.start()
     await world.settle()
     world.apply(queued("big", 4, priority=1))
     await world.settle()
     world.apply(queued("small", 2))
     await world.settle()
-    return world
+    return world, replica
 
 
 async def test_a_job_without_room_gets_no_pods_and_a_small_one_goes_ahead() -> None:
-    world = await crowded()
+    world, _ = await crowded()
     assert states(world) == {"big": "Queued", "small": "Running"}
     assert not any(name.startswith("big") for name in world.api.added(PODS))
     assert world.status("big")["waiting"] == "Unschedulable"
@@ -44,7 +48,7 @@ async def test_a_job_without_room_gets_no_pods_and_a_small_one_goes_ahead() -> N
 
 
 async def test_the_job_ahead_gives_its_room_back_once_that_helps_and_comes_next() -> None:
-    world = await crowded()
+    world, _ = await crowded()
     since = world.status("small")["queuedSince"]
     world.delete("first")
     await world.settle()
@@ -60,18 +64,26 @@ async def test_the_job_ahead_gives_its_room_back_once_that_helps_and_comes_next(
     assert "queuedSince" not in world.status("small")
 
 
-async def test_another_controller_decides_the_same() -> None:
-    world = World(rooms=4, fixed_nodes=True)
-    world.apply(jobs.manifest("first", replicas=2, low=2, high=2))
-    for manifest in (queued("big", 4, priority=1), queued("small", 2)):
-        replica = world.start()
-        world.apply(manifest)
-        await world.settle()
-        await replica.stop()
+@pytest.mark.parametrize("number", range(12))
+async def test_wherever_it_is_killed_the_next_controller_decides_the_same(number: int) -> None:
+    writes = count()
+
+    def kill(call: Call, moment: str) -> None:
+        if call.verb in WRITES and moment == "after" and next(writes) == number:
+            raise Killed
+
+    world, before = await crowded()
+    since = world.status("small")["queuedSince"]
+    await before.stop()
     world.delete("first")
+    replica = world.start(kill)
+    await world.settle(5)
+    await replica.stop()
     world.start()
     await world.settle()
+    assert next(writes) > number
     assert states(world) == {"big": "Running", "small": "Queued"}
+    assert (world.status("small")["queuedSince"], world.status("small")["turnsMissed"]) == (since, 0)
 
 
 async def test_a_job_that_finds_room_starts_at_once() -> None:
