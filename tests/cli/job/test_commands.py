@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -125,6 +126,13 @@ def test_describe_shows_the_tier_that_a_successor_has(run: Run, cluster: FakeClu
 def test_describe_says_what_the_job_waits_for(run: Run, cluster: FakeCluster) -> None:
     cluster.put(JOBS, job("digits", **running(), waiting="VcpuLimitExceeded"))
     assert "Waiting:          VcpuLimitExceeded\n" in run("job", "describe", "digits").stdout
+
+
+def test_describe_says_that_a_job_is_queued_until_it_starts(run: Run, cluster: FakeCluster) -> None:
+    since: dict[str, Any] = {"queuedSince": "2026-01-01T00:00:00Z"}
+    for status, shown in ((since, True), ({**since, "wholeSince": "2026-01-02T00:00:00Z"}, False)):
+        cluster.put(JOBS, job("digits", **status))
+        assert ("Queued:" in run("job", "describe", "digits").stdout) is shown
 
 
 def test_describe_says_which_part_may_not_be_read(run: Run, cluster: FakeCluster) -> None:
