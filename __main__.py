@@ -43,12 +43,12 @@ from workloads.training import Training, TrainingArgs
 def main() -> None:
     """Read the settings, check them against what AWS has, make the AWS side and what runs on it, export the outputs."""
     wanted = settings.load()
-    account = connect(wanted, place.keep(wanted))
+    account = connect(wanted, kept := place.keep(wanted))
     stack = image_cache.through(preflight.check(wanted, account), account)
     name, training, space, caches = stack.name, stack.training, stack.training.namespace, stack.image_cache is not None
 
-    zones = NetworkArgs(account.region, stack.network, stack.instance_types, stack.machines)
-    network = Network(name, zones, account.options())
+    site = NetworkArgs(account.region, stack.network, stack.instance_types, stack.machines, kept.first_zones)
+    network = Network(name, site, account.options())
     key = Encryption(name, EncryptionArgs(account), account.options())
     bucket = Bucket(name, BucketArgs(key.arn, protect=stack.protect), account.options())
     identity = Identity(name, IdentityArgs(account, training, bucket.arn, key.arn, caches), account.options())

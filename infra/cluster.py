@@ -81,8 +81,8 @@ class Cluster(pulumi.ComponentResource):
             name=name,
             version=wanted.version,
             vpc_id=args.network.vpc_id,
-            private_subnet_ids=args.network.private_subnet_ids,
-            node_subnet_ids=args.network.private_subnet_ids,
+            private_subnet_ids=args.network.first_subnet_ids,
+            node_subnet_ids=args.network.first_subnet_ids,
             skip_default_node_group=True,
             # pulumi-eks's default groups open port 443 of the control plane's interfaces to every address. The group
             # that EKS makes itself allows traffic between nodes and control plane only.

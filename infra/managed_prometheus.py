@@ -63,7 +63,7 @@ class ManagedPrometheus(pulumi.ComponentResource):
             source=aws.amp.ScraperSourceArgs(
                 eks=aws.amp.ScraperSourceEksArgs(
                     cluster_arn=cluster_arn,
-                    subnet_ids=args.network.private_subnet_ids,
+                    subnet_ids=args.network.first_subnet_ids,
                     security_group_ids=[args.security_group_id],
                 )
             ),

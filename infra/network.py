@@ -1,11 +1,12 @@
 """The VPC: public and private subnets over several zones, NAT, an S3 endpoint, a locked default security group.
 
-    args = NetworkArgs(account.region, stack.network, stack.instance_types, stack.machines)
+    args = NetworkArgs(account.region, stack.network, stack.instance_types, stack.machines, kept.first_zones)
     network = Network(name, args, account.options())
     network.private_subnet_ids
 
-Nodes, mount targets and the control plane's interfaces are in the private subnets. The public subnets hold NAT
-gateways, and load balancers if a workload asks for one.
+Nodes, mount targets and the control plane's interfaces are in the private subnets; the control plane and the system
+nodes only in those of the first update's zones. The public subnets hold NAT gateways, and load balancers if a workload
+asks for one.
 """
 
 from __future__ import annotations
@@ -111,6 +112,8 @@ class NetworkArgs:
     network: settings.Network
     instance_types: Mapping[str, Sequence[str]]
     machines: settings.Machines
+    first_zones: int
+    """How many zones the stack had at its first update: a control plane stays in its zones."""
 
 
 class Network(pulumi.ComponentResource):
@@ -122,6 +125,8 @@ class Network(pulumi.ComponentResource):
     vpc_id: pulumi.Output[str]
     public_subnet_ids: list[pulumi.Output[str]]
     private_subnet_ids: list[pulumi.Output[str]]
+    first_subnet_ids: list[pulumi.Output[str]]
+    """Those of the private subnets that the stack had at its first update. What can't be moved stays in them."""
     worker_subnet_ids: list[pulumi.Output[str]]
     """Those of the private subnets in which the workers' nodes are."""
     placement_group: pulumi.Output[str] | None
@@ -156,6 +161,7 @@ class Network(pulumi.ComponentResource):
         private = self._subnets("private", plan.private, zones)
         self.public_subnet_ids = [subnet.id for subnet in public]
         self.private_subnet_ids = [subnet.id for subnet in private]
+        self.first_subnet_ids = self.private_subnet_ids[: args.first_zones]
         self.worker_subnet_ids = self._of_workers(private, offered, args)
         self.placement_group = self._placement_group() if args.machines.placement_group else None
         tables = self._route(public, private, per_zone=wanted.nat_per_zone)

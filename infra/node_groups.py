@@ -73,7 +73,7 @@ def system_group(stack: settings.Settings, account: Account, network: Network, i
     return NodeGroupArgs(
         cluster_name=stack.name,
         role_arn=identity.node_role_arn,
-        subnet_ids=network.private_subnet_ids,
+        subnet_ids=network.first_subnet_ids,
         kubernetes_version=stack.cluster.version,
         image=image_of(stack, stack.system, account),
         nodes=stack.system,

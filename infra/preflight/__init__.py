@@ -5,7 +5,7 @@
 All mistakes are reported at once, in the form of those that `settings` finds. The settings that come back have the
 sizes of their instance types. There is no table of them here, so a type works on the day on which it comes out.
 
-place     refuses to move a stack that exists to another region, name or namespace
+place     refuses another region, network, name or namespace for a stack that exists
 region    what AWS says of the region and of the account, as plain data
 lookup    asks for it: a few calls at the same time, by the provider's data sources
 fit       whether zones and instance types fit the settings; pure

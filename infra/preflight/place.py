@@ -1,17 +1,20 @@
-"""A stack stays where its first update put it: in its region, under its name, in its Kubernetes namespace.
+"""A stack stays where its first update put it: in its region, VPC and zones, under its name, in its namespace.
 
     account = connect(wanted, place.keep(wanted))       # before the provider: a refused update leaves it as it is
 
-Another region, cluster name or namespace would replace what holds the data, under the same resource names. Such an
-update ends in the middle: two members of etcd use the same files, and a name in AWS is taken. When the setting is then
-set back, Pulumi creates the old objects again, finds that they exist, and deletes them in the end, because the state
-lists them as objects to delete.
+Another region, cluster name, range of the VPC or namespace would replace what holds the data, under the same resource
+names. Such an update ends in the middle: two members of etcd use the same files, and a name in AWS is taken. When the
+setting is then set back, Pulumi creates the old objects again, finds that they exist, and deletes them in the end,
+because the state lists them as objects to delete.
+
+A control plane stays in the zones that it was made in, and EKS refuses subnets of others. Nodes can be in further ones:
+https://docs.aws.amazon.com/eks/latest/userguide/network-reqs.html#network-requirements-subnets
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import pulumi
@@ -24,21 +27,52 @@ import settings
 
 @dataclass(frozen=True)
 class Place:
-    """Where a stack is: the region, the stack's name, from which the cluster has its name, and the namespace."""
+    """Where a stack is."""
 
     region: str
     stack: str
+    """The stack's name, from which the cluster has its name."""
     namespace: str
+    cidr: str
+    """The range of the VPC."""
+    zones: str
+    """As in the setting: a count, or names with commas between them."""
+
+    @classmethod
+    def of(cls, wanted: settings.Settings) -> Place:
+        """Return the place that the settings name."""
+        zones = wanted.network.zones
+        named = str(zones) if isinstance(zones, int) else ",".join(zones)
+        return cls(wanted.region, wanted.stack, wanted.training.namespace, wanted.network.cidr, named)
+
+    @property
+    def zone_count(self) -> int:
+        """Return the number of zones."""
+        return int(self.zones) if self.zones.isdigit() else len(self.zones.split(","))
+
+    def begins_with_zones_of(self, first: Place) -> bool:
+        """Return whether the zones are those of `first`, in the same order, perhaps with others after them."""
+        if self.zones.isdigit() and first.zones.isdigit():
+            return self.zone_count >= first.zone_count
+        return self.zones.split(",")[: first.zone_count] == first.zones.split(",")
+
+
+NETWORK = ("cidr", "zones")
+"""What earlier versions did not record: they have a record of their own, since one that exists never changes."""
 
 
 class KeptPlace(pulumi.ComponentResource):
     """The record of the place at the first update. Give it a name without a setting in it; delete it last."""
 
-    recorded: pulumi.Output[Mapping[str, Any]]
+    records: tuple[pulumi.Output[Mapping[str, Any]], ...]
+    first_zones: int
+    """The number of zones at the first update; set by `keep`."""
 
     def __init__(self, name: str, place: Place, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("tidewater:infra:KeptPlace", name, None, opts)
-        self.recorded = first_value(name, asdict(place), self)
+        values = asdict(place)
+        network = {key: values.pop(key) for key in NETWORK}
+        self.records = (first_value(name, values, self), first_value(f"{name}-network", network, self))
         self.register_outputs({})
 
 
@@ -57,35 +91,47 @@ def keep(wanted: settings.Settings) -> KeptPlace:
     Raises:
         settings.ConfigurationError: an earlier update has recorded another place.
     """
-    place = Place(wanted.region, wanted.stack, wanted.training.namespace)
+    place = Place.of(wanted)
     kept = KeptPlace("place", place)
-    if found := mistakes(place, _sync_await(_known(kept.recorded))):
+    first = first_place(place, _sync_await(_known(kept)))
+    if found := mistakes(place, first):
         raise settings.ConfigurationError(found)
+    kept.first_zones = first.zone_count
     return kept
 
 
-async def _known(recorded: pulumi.Output[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Return the record; nothing in a preview of the first update."""
-    return await recorded.future() or {}
+async def _known(kept: KeptPlace) -> Mapping[str, Any]:
+    """Return what is recorded; in a preview, what earlier updates have recorded."""
+    return {key: value for record in kept.records for key, value in (await record.future() or {}).items()}
 
 
-def mistakes(place: Place, recorded: Mapping[str, Any]) -> list[str]:
-    """Return what the settings would move. A key that `recorded` lacks is not known, and so not compared."""
-    where = Place(**{**asdict(place), **recorded})
+def first_place(place: Place, recorded: Mapping[str, Any]) -> Place:
+    """Return the place at the first update. What is not recorded yet is as it is in `place`."""
+    return replace(place, **recorded)
+
+
+def mistakes(place: Place, first: Place) -> list[str]:
+    """Return what the settings would move or replace."""
+    again = "or destroy the stack first (`pulumi destroy`), or make another stack (`pulumi stack init`)"
     found = []
-    if place.region != where.region:
+    if place.region != first.region:
+        found.append(f"region = {place.region}: the stack is in {first.region}; set it back, {again}")
+    if place.stack != first.stack:
         found.append(
-            f"region = {place.region}: the stack is in {where.region}; set it back, or destroy the stack first "
-            "(`pulumi destroy`), or make another stack for that region (`pulumi stack init`)"
+            f"the stack's name {place.stack!r}: its cluster has its name from {first.stack!r}; name the stack so again "
+            f"(`pulumi stack rename {first.stack}`), {again}"
         )
-    if place.stack != where.stack:
+    if place.namespace != first.namespace:
         found.append(
-            f"the stack's name {place.stack!r}: its cluster has its name from {where.stack!r}; name the stack so again "
-            f"(`pulumi stack rename {where.stack}`), or destroy it first (`pulumi destroy`)"
+            f"namespace = {place.namespace}: the stack's etcd, data and job are in {first.namespace}; set it back, "
+            f"{again}"
         )
-    if place.namespace != where.namespace:
+    if place.cidr != first.cidr:
+        found.append(f"vpcCidr = {place.cidr}: the stack's VPC has {first.cidr}; set it back, {again}")
+    if not place.begins_with_zones_of(first):
+        more = "raise the number" if first.zones.isdigit() else "add names after these"
         found.append(
-            f"namespace = {place.namespace}: the stack's etcd, data and job are in {where.namespace}; set it back, or "
-            "destroy the stack first (`pulumi destroy`)"
+            f"availabilityZones = {place.zones}: the stack began with {first.zones}, and EKS leaves the control plane "
+            f"in its zones; set it back, {again}. To have workers in further zones, {more}"
         )
     return found

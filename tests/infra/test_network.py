@@ -22,7 +22,7 @@ STASH = "pulumi:index:Stash"
 def network_of_the_stack() -> None:
     stack = settings.load()
     account = connect(stack)
-    args = network.NetworkArgs(account.region, stack.network, stack.instance_types, stack.machines)
+    args = network.NetworkArgs(account.region, stack.network, stack.instance_types, stack.machines, 2)
     network.Network(stack.name, args, account.options())
 
 

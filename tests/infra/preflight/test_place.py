@@ -1,4 +1,4 @@
-"""A stack that exists stays in its region, under its name and in its namespace."""
+"""A stack that exists stays in its region and network, under its name and in its namespace."""
 
 from __future__ import annotations
 
@@ -11,39 +11,104 @@ from infra.preflight import place
 from tests import graph
 
 HERE = {"region": "us-west-2", "stack": "local", "namespace": "training"}
+NETWORK = {"cidr": "10.0.0.0/16", "zones": "2"}
+NAMED = {**NETWORK, "zones": "us-west-2b,us-west-2a"}
+
+
+def update(monkeypatch: pytest.MonkeyPatch, recorded: dict[str, Any], **changes: Any) -> graph.Graph:
+    """Run the program on a stack with these records; return all that was registered."""
+    monkeypatch.setattr(graph, "STASHED", recorded)
+    return graph.run(graph.program, {**graph.defaults(), **changes})
 
 
 @pytest.mark.parametrize(
-    ("recorded", "mistake"),
+    ("recorded", "changes", "mistake"),
     [
-        pytest.param({**HERE, "region": "eu-west-1"}, "region = us-west-2: the stack is in eu-west-1;", id="region"),
         pytest.param(
-            {**HERE, "stack": "dev"}, "the stack's name 'local': its cluster has its name from 'dev';", id="renamed"
+            {"place": {**HERE, "region": "eu-west-1"}}, {}, "region = us-west-2: the stack is in eu-west-1", id="region"
         ),
         pytest.param(
-            {**HERE, "namespace": "b"}, "namespace = training: the stack's etcd, data and job are in b;", id="namespace"
+            {"place": {**HERE, "stack": "dev"}}, {}, "the stack's name 'local': its cluster has its name", id="renamed"
+        ),
+        pytest.param(
+            {"place": {**HERE, "namespace": "b"}}, {}, "namespace = training: the stack's etcd, data", id="namespace"
+        ),
+        pytest.param(
+            {"place": HERE, "place-network": NETWORK},
+            {"vpcCidr": "10.1.0.0/16"},
+            "vpcCidr = 10.1.0.0/16: the stack's VPC has 10.0.0.0/16;",
+            id="range",
+        ),
+        pytest.param(
+            {"place": HERE, "place-network": {**NETWORK, "zones": "3"}},
+            {"availabilityZones": "2"},
+            "availabilityZones = 2: the stack began with 3,",
+            id="fewer zones",
+        ),
+        pytest.param(
+            {"place": HERE, "place-network": NAMED},
+            {"availabilityZones": "us-west-2b, us-west-2c"},
+            "availabilityZones = us-west-2b,us-west-2c: the stack began with us-west-2b,us-west-2a,",
+            id="other zones",
+        ),
+        pytest.param(
+            {"place": HERE, "place-network": NAMED},
+            {"availabilityZones": "us-west-2a,us-west-2b"},
+            "availabilityZones = us-west-2a,us-west-2b: the stack began with us-west-2b,us-west-2a,",
+            id="zones in another order",
+        ),
+        pytest.param(
+            {"place": HERE, "place-network": NETWORK},
+            {"availabilityZones": "us-west-2a,us-west-2b,us-west-2c"},
+            "availabilityZones = us-west-2a,us-west-2b,us-west-2c: the stack began with 2,",
+            id="names instead of a count",
         ),
     ],
 )
 def test_a_stack_that_would_move_is_refused_before_anything_else_is_registered(
-    recorded: dict[str, str], mistake: str, monkeypatch: pytest.MonkeyPatch
+    recorded: dict[str, Any], changes: dict[str, Any], mistake: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(graph, "STASHED", {"place": recorded})
+    monkeypatch.setattr(graph, "STASHED", recorded)
     registered = graph.Graph()
-    with pytest.raises(settings.ConfigurationError, match="destroy") as error:
-        graph.run(graph.program, graph.defaults(), graph=registered)
+    with pytest.raises(settings.ConfigurationError, match="pulumi stack init") as error:
+        graph.run(graph.program, {**graph.defaults(), **changes}, graph=registered)
     assert [each.startswith(mistake) for each in error.value.mistakes] == [True]
-    assert [each.type for each in registered.resources] == ["tidewater:infra:KeptPlace", "pulumi:index:Stash"]
+    assert {each.type for each in registered.resources} == {"tidewater:infra:KeptPlace", "pulumi:index:Stash"}
 
 
-@pytest.mark.parametrize("recorded", [HERE, {}], ids=["nothing moved", "a preview of a new stack"])
+@pytest.mark.parametrize(
+    "recorded", [{**HERE, **NETWORK}, HERE, {}], ids=["nothing moved", "an earlier version", "a preview of a new stack"]
+)
 def test_a_stack_that_stays_is_deployed(recorded: dict[str, Any]) -> None:
-    assert place.mistakes(place.Place(**HERE), recorded) == []
+    here = place.Place(**HERE, **NETWORK)
+    assert place.mistakes(here, place.first_place(here, recorded)) == []
+
+
+@pytest.mark.parametrize(
+    ("first", "now"),
+    [("2", "3"), ("us-west-2b,us-west-2a", "us-west-2b,us-west-2a,us-west-2c")],
+    ids=["count", "names"],
+)
+def test_zones_may_be_added_for_workers_while_what_cant_be_moved_stays_in_its_zones(
+    first: str, now: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorded = {"place": HERE, "place-network": {**NETWORK, "zones": first}}
+    grown = update(monkeypatch, recorded, availabilityZones=now, workerZones="3", monitoring="managed")
+    subnets = [f"tidewater-local-private-{index}-id" for index in range(3)]
+    assert len(grown.all("aws:ec2/subnet:Subnet")) == 6
+    assert len(grown.all("aws:efs/mountTarget:MountTarget")) == 3
+    cluster = grown.one("eks:index:Cluster").inputs
+    scraper = grown.one("aws:amp/scraper:Scraper").inputs["source"]["eks"]
+    system = grown.one("aws:eks/nodeGroup:NodeGroup", "system").inputs
+    assert cluster["privateSubnetIds"] == scraper["subnetIds"] == system["subnetIds"] == subnets[:2]
+    assert grown.one("aws:eks/nodeGroup:NodeGroup", "workers").inputs["subnetIds"] == subnets
 
 
 def test_the_place_is_recorded_once_and_forgotten_last() -> None:
     deployed = graph.deploy(graph.stack_config("Pulumi.local.yaml"))
-    record = deployed.one("pulumi:index:Stash", "place")
-    assert (record.inputs["input"], record.ignored) == (HERE, ("input",))
+    records = {each.name: each for each in deployed.all("pulumi:index:Stash")}
     others = [each for each in deployed.resources if each.type.startswith(("aws:", "kubernetes:")) and each.id]
-    assert all(deployed.needs(each, record) for each in others)
+    for name, value in (("place", HERE), ("place-network", NETWORK)):
+        record = records[name]
+        assert (record.inputs["input"], record.ignored) == (value, ("input",))
+        assert all(deployed.needs(each, record) for each in others)
