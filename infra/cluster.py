@@ -30,9 +30,8 @@ ADMIN_POLICY = "eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy"
 """https://docs.aws.amazon.com/eks/latest/userguide/access-policy-permissions.html"""
 
 PRIVATE_API = (
-    "publicAccessCidrs is empty: only machines in the stack's VPC, or connected to it, reach the Kubernetes API. In a "
-    "VPC that is still to be made there are none, and `pulumi up` fails after a quarter of an hour, at the first "
-    "Kubernetes object. Unless pulumi runs inside, set your address: "
+    "publicAccessCidrs is empty: only machines in the stack's VPC, or connected to it, reach the Kubernetes API. "
+    "Elsewhere `pulumi up` fails at the first Kubernetes object. Unless pulumi runs inside, set your address: "
     "pulumi config set --path 'tidewater:publicAccessCidrs[0]' A.B.C.D/32"
 )
 """https://docs.aws.amazon.com/eks/latest/userguide/cluster-endpoint.html#private-access"""

@@ -314,4 +314,9 @@ class Settings:
     @property
     def all_tags(self) -> dict[str, str]:
         """Return the tags of every AWS resource."""
-        return {**self.tags, "Project": PROJECT, "Stack": self.stack, "ManagedBy": "pulumi"}
+        return {**self.tags, **self.own_tags}
+
+    @property
+    def own_tags(self) -> dict[str, str]:
+        """Return the tags that the program sets, which tell the stack's resources from others."""
+        return {"Project": PROJECT, "Stack": self.stack, "ManagedBy": "pulumi"}

@@ -47,6 +47,15 @@ _TAKEN_TAGS = r"Project|Stack|ManagedBy|aws:.*|eks:.*|kubernetes\.io/cluster/.*|
 _DOCKER_HUB_SECRET = r"arn:aws[a-z-]*:secretsmanager:[a-z0-9-]+:\d{12}:secret:ecr-pullthroughcache/[\w+=.@/-]+"
 """ECR uses no secret of another name.
 https://docs.aws.amazon.com/AmazonECR/latest/userguide/pull-through-cache-creating-rule.html"""
+_SPECIAL_RANGES = {
+    "private": ("10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16"),
+    "documentation": ("192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24"),
+    "reserved": ("0.0.0.0/8", "192.0.0.0/24", "224.0.0.0/4", "240.0.0.0/4"),
+}
+"""From these no request reaches EKS over the internet, and it refuses them. 198.18.0.0/15 is left out: only networks
+under test use it, and the one-machine cloud.
+https://docs.aws.amazon.com/eks/latest/userguide/cluster-endpoint.html
+https://www.iana.org/assignments/iana-ipv4-special-registry/iana-ipv4-special-registry.xhtml"""
 _ADMIN_ARN = r"arn:aws[a-z-]*:iam::\d{12}:(role|user)/[\w+=,.@/-]+"
 
 
@@ -151,6 +160,10 @@ def _cluster(read: Reader) -> Cluster:
             "0.0.0.0/0",
             "opens the Kubernetes API to everyone; name your own addresses, or set publicAccessFromAnywhere to true",
         )
+    for cidr in (each for each in cidrs if each != "0.0.0.0/0"):
+        if kind := _special(ipaddress.IPv4Network(cidr)):
+            remedy = "set your network's own on the internet: `curl -s https://checkip.amazonaws.com` prints it"
+            read.wrong("publicAccessCidrs", cidr, f"has {kind} addresses; {remedy}")
     read.boolean("publicAccessFromAnywhere")
     version = read.choice("kubernetesVersion", tuple(versions.KUBERNETES))
     return Cluster(
@@ -160,6 +173,14 @@ def _cluster(read: Reader) -> Cluster:
         admin_arns=read.texts("adminArns", _ADMIN_ARN, "the ARN of an IAM role or user"),
         log_retention_days=read.choice_of_integers("logRetentionDays", hardware.LOG_RETENTION_DAYS),
     )
+
+
+def _special(cidr: ipaddress.IPv4Network) -> str | None:
+    """Return what kind of addresses a range has that are not of the internet, if it has some."""
+    for kind, ranges in _SPECIAL_RANGES.items():
+        if any(cidr.overlaps(ipaddress.IPv4Network(each)) for each in ranges):
+            return kind
+    return None
 
 
 def _training(read: Reader) -> Training:

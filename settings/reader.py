@@ -135,7 +135,7 @@ class Reader:
 
     def cidrs(self, key: str) -> tuple[str, ...]:
         """Return a list of different IPv4 ranges."""
-        texts = self.texts(key, r"[\s\S]*", "an IPv4 range such as 203.0.113.7/32")
+        texts = self.texts(key, r"[\s\S]*", "an IPv4 range such as A.B.C.D/32")
         return tuple(str(found) for text in texts if (found := self._range(key, text)) is not None)
 
     def _range(self, key: str, value: object) -> ipaddress.IPv4Network | None:

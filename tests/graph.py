@@ -39,6 +39,8 @@ REGION = "us-west-2"
 ZONES = [f"{REGION}{letter}" for letter in "cabd"]
 STASHED: dict[str, Any] = {}
 """What an earlier update has stashed, by the name of the Stash."""
+ADDRESS = "8.8.4.4/32"
+"""A person's own, in the place of the one for documentation that an example has."""
 QUOTA = 100_000.0
 """vCPUs of each quota of the account."""
 NODES_SECURITY_GROUP = "sg-of-the-cluster"
@@ -200,6 +202,8 @@ def answer(token: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         return {"instanceTypes": [name for name, _ in pairs], "locations": [zone for _, zone in pairs]}
     if token == "aws:ec2/getInstanceType:getInstanceType":
         return instance_types.outputs(INSTANCE_TYPES[arguments["instanceType"]])
+    if token == "aws:ec2/getVpcs:getVpcs":
+        return {"ids": ["vpc-of-the-stack"]}
     if token == "aws:servicequotas/getServiceQuota:getServiceQuota":
         return {"value": QUOTA}
     if token == "aws:ssm/getParameter:getParameter":
@@ -258,10 +262,11 @@ def parsed(**changes: Any) -> settings.Settings:
 
 
 def stack_config(name: str) -> dict[str, Any]:
-    """Return the config of a stack file, with the defaults filled in."""
+    """Return the config of a stack file, with the defaults filled in, and in an example a person's address."""
     stack = yaml.safe_load((ROOT / name).read_text())
     own = {key.removeprefix("tidewater:"): value for key, value in stack["config"].items()}
-    return {**defaults(), **own}
+    filled_in = {"publicAccessCidrs": [ADDRESS]} if name.endswith(".example") else {}
+    return {**defaults(), **own, **filled_in}
 
 
 def deploy(config: Mapping[str, Any], stack: str = "local") -> Graph:

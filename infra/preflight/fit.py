@@ -1,4 +1,4 @@
-"""Whether the region's zones and instance types fit the settings. Pure: each function returns its mistakes."""
+"""Whether what AWS has fits the settings. Pure: each function returns its mistakes."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ X86 = "x86_64"
 
 
 def mistakes(stack: settings.Settings, region: Region) -> list[str]:
-    """Return what doesn't fit: zones first, then types, in the order in which a person would correct them."""
+    """Return what doesn't fit: access and zones, then types, in the order in which a person would correct them."""
     return [
+        *_access(stack, region),
         *_zones(stack, region),
         *_offerings(stack, region),
         *_sizes(stack, region),
@@ -30,6 +31,17 @@ def mistakes(stack: settings.Settings, region: Region) -> list[str]:
         *_models(stack, region),
         *_disks(stack, region),
         *_adapters(stack, region),
+    ]
+
+
+def _access(stack: settings.Settings, region: Region) -> list[str]:
+    """Return a mistake if the Kubernetes API would be private in a VPC that is still to be made."""
+    if stack.cluster.public_access_cidrs or region.vpcs:
+        return []
+    return [
+        "publicAccessCidrs = []: only machines in the stack's VPC, or connected to it, would reach the Kubernetes API, "
+        "and there is no VPC yet; set the address of the machine that runs pulumi: pulumi config set --path "
+        "'tidewater:publicAccessCidrs[0]' \"$(curl -s https://checkip.amazonaws.com)/32\""
     ]
 
 

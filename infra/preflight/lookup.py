@@ -28,6 +28,7 @@ from settings.hardware import InstanceType
 ZONES = "aws:index/getAvailabilityZones:getAvailabilityZones"
 OFFERINGS = "aws:ec2/getInstanceTypeOfferings:getInstanceTypeOfferings"
 TYPE = "aws:ec2/getInstanceType:getInstanceType"
+VPCS = "aws:ec2/getVpcs:getVpcs"
 QUOTA = "aws:servicequotas/getServiceQuota:getServiceQuota"
 NVIDIA = "NVIDIA"
 
@@ -38,15 +39,16 @@ def look_up(stack: settings.Settings, account: Account) -> Region:
     Raises:
         Exception: AWS refused a question, other than that for a quota.
     """
-    names = sorted({name for types in stack.instance_types.values() for name in types})
-    return _sync_await(_look_up(stack.region, names, quotas.codes(stack), account.provider))
+    return _sync_await(_look_up(stack, account.provider))
 
 
-async def _look_up(region: str, names: list[str], codes: list[str], provider: aws.Provider) -> Region:
+async def _look_up(stack: settings.Settings, provider: aws.Provider) -> Region:
     def ask(token: str, arguments: Mapping[str, Any], kind: type) -> Any:
         # Options of its own for each call: the SDK changes them.
         return pulumi.runtime.invoke_async(token, dict(arguments), pulumi.InvokeOptions(provider=provider), kind)
 
+    names = sorted({name for types in stack.instance_types.values() for name in types})
+    codes, private = quotas.codes(stack), not stack.cluster.public_access_cidrs
     answers = await asyncio.gather(
         ask(ZONES, _zones_that_eks_can_use(), aws.GetAvailabilityZonesResult),
         ask(OFFERINGS, _families(names), aws.ec2.GetInstanceTypeOfferingsResult),
@@ -55,6 +57,7 @@ async def _look_up(region: str, names: list[str], codes: list[str], provider: aw
             ask(QUOTA, {"serviceCode": "ec2", "quotaCode": code}, aws.servicequotas.GetServiceQuotaResult)
             for code in codes
         ),
+        *([ask(VPCS, {"tags": stack.own_tags}, aws.ec2.GetVpcsResult)] if private else []),
         return_exceptions=True,
     )
     zones, offerings = (_answer(each) for each in answers[:2])
@@ -62,14 +65,15 @@ async def _look_up(region: str, names: list[str], codes: list[str], provider: aw
     there = {name for name, _ in offered}
     # AWS's answer for a type that doesn't exist is an error too.
     types = {name: _answer(each) for name, each in zip(names, answers[2:], strict=False) if name in there}
-    limits = dict(zip(codes, answers[2 + len(names) :], strict=True))
+    limits = dict(zip(codes, answers[2 + len(names) :], strict=False))
     return Region(
-        name=region,
+        name=stack.region,
         zones=tuple(sorted(zones.names)),
         offered=offered,
         types={name: instance_type(found) for name, found in types.items()},
         quotas={code: found.value for code, found in limits.items() if not isinstance(found, BaseException)},
         unread={code: str(found) for code, found in limits.items() if isinstance(found, BaseException)},
+        vpcs=tuple(_answer(answers[-1]).ids) if private else (),
     )
 
 

@@ -18,6 +18,7 @@ class Region:
             their families.
         types: what AWS says of the types that the settings name, by name; only those that the region has.
         quotas: vCPUs by the quota's code.
+        vpcs: the VPCs of the stack; not asked for if its Kubernetes API can be reached over the internet.
         unread: why a quota could not be read, by its code.
     """
 
@@ -27,6 +28,7 @@ class Region:
     types: Mapping[str, InstanceType]
     quotas: Mapping[str, float] = field(default_factory=dict)
     unread: Mapping[str, str] = field(default_factory=dict)
+    vpcs: tuple[str, ...] = ()
 
     def zones_with(self, type_: str) -> list[str]:
         """Return the zones that have an instance type."""

@@ -126,7 +126,7 @@ def test_an_api_that_nobody_may_reach_is_a_warning_with_the_remedy(caplog: pytes
 
 
 def test_an_api_with_an_address_is_no_warning(caplog: pytest.LogCaptureFixture) -> None:
-    assert warnings_of(caplog, "203.0.113.7/32") == []
+    assert warnings_of(caplog, graph.ADDRESS) == []
 
 
 def test_every_aws_resource_gets_the_stacks_tags() -> None:

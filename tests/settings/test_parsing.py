@@ -27,7 +27,15 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "CIDR of the internet": ({"vpcCidr": "8.8.0.0/16"}, "must be a private range"),
     "CIDR of the services": ({"vpcCidr": "172.20.0.0/16"}, "overlaps 172.20.0.0/16"),
     "bad public CIDR": ({"publicAccessCidrs": ["300.1.1.1/32"]}, "publicAccessCidrs = 300.1.1.1/32"),
-    "public CIDR twice": ({"publicAccessCidrs": ["10.1.0.0/16"] * 2}, "publicAccessCidrs = 10.1.0.0/16: is listed"),
+    "public CIDR twice": ({"publicAccessCidrs": ["8.8.4.0/24"] * 2}, "publicAccessCidrs = 8.8.4.0/24: is listed"),
+    "private address": ({"publicAccessCidrs": ["192.168.1.7/32"]}, "192.168.1.7/32: has private addresses; set your"),
+    "address of a provider's NAT": ({"publicAccessCidrs": ["100.64.0.9/32"]}, "100.64.0.9/32: has private addresses;"),
+    "address of an example": (
+        {"publicAccessCidrs": ["203.0.113.7/32"]},
+        "203.0.113.7/32: has documentation addr",
+    ),
+    "reserved address": ({"publicAccessCidrs": ["240.0.0.0/8"]}, "240.0.0.0/8: has reserved addresses;"),
+    "range with private addresses": ({"publicAccessCidrs": ["8.0.0.0/6"]}, "8.0.0.0/6: has private addresses;"),
     "instance type in capitals": (
         {"instanceTypes": ["G5.xlarge"]},
         "instanceTypes = G5.xlarge: must be an EC2 instance",
@@ -100,9 +108,23 @@ def test_a_stack_name_that_aws_would_refuse_is_refused(stack: str) -> None:
         settings.parse(graph.defaults(), stack=stack)
 
 
+def yaml_of(file: str) -> dict[str, Any]:
+    """Return the keys of a file as it is."""
+    config = yaml.safe_load((graph.ROOT / file).read_text())["config"]
+    return {key.removeprefix("tidewater:"): value for key, value in config.items()}
+
+
 @pytest.mark.parametrize("file", ["Pulumi.local.yaml", "Pulumi.aws-dev.yaml.example", "Pulumi.aws.yaml.example"])
 def test_the_stacks_that_come_with_the_project_are_valid(file: str) -> None:
     settings.parse(graph.stack_config(file), stack="dev")
+
+
+@pytest.mark.parametrize("file", ["Pulumi.aws-dev.yaml.example", "Pulumi.aws.yaml.example"])
+def test_an_example_is_refused_until_it_has_the_address_of_a_person(file: str) -> None:
+    copied = {**graph.stack_config(file), **yaml_of(file)}
+    with pytest.raises(settings.ConfigurationError) as refused:
+        settings.parse(copied, stack="dev")
+    assert [each.partition(" = ")[0] for each in refused.value.mistakes] == ["publicAccessCidrs"]
 
 
 def test_text_and_values_mean_the_same() -> None:

@@ -23,8 +23,8 @@ from tests.aws import moto_server
 from tests.aws.moto_server import KEYS, REGION
 
 STANDARD, G, G_SPOT = "L-1216C47A", "L-DB2E81BA", "L-3819A6DF"
-REACHED = {"publicAccessCidrs": ["198.51.100.7/32"]}
-"""Without an address outside the VPC there is one more warning."""
+REACHED = {"publicAccessCidrs": [graph.ADDRESS]}
+"""Without an address outside the VPC a new stack is refused."""
 SERVICES = ("ec2", "sts", "servicequotas", "iam", "ssm")
 
 
@@ -83,7 +83,7 @@ def refused(new_account: str) -> Refuse:
         registered = graph.Graph()
         ask = provider(new_account, **KEYS)
         with pytest.raises(settings.ConfigurationError) as error:
-            graph.run(graph.program, {**graph.defaults(), **changes}, ask=ask, graph=registered)
+            graph.run(graph.program, {**graph.defaults(), **REACHED, **changes}, ask=ask, graph=registered)
         assert {each.name for each in registered.resources} == {"place", "place-network", "tidewater-local"}
         return list(error.value.mistakes)
 
@@ -127,6 +127,22 @@ def test_a_type_that_no_zone_of_the_stack_has_is_refused_with_those_that_have_it
     found = refused(instanceTypes=["g5.xlarge"], availabilityZones=f"{REGION}d,{REGION}e")
     wanted = f"instanceTypes = g5.xlarge: none of the zones {REGION}d, {REGION}e has it; it is in {REGION}a, {REGION}b"
     assert any(each.startswith(wanted) for each in found)
+
+
+def test_a_new_stack_needs_an_address_from_which_its_api_can_be_reached(refused: Refuse) -> None:
+    (mistake, *_) = refused(publicAccessCidrs=[])
+    assert mistake.startswith("publicAccessCidrs = []: only machines in the stack's VPC, or connected to it,")
+    assert "https://checkip.amazonaws.com" in mistake
+
+
+def test_a_stack_that_has_a_vpc_can_be_private(account: str, warned: list[str]) -> None:
+    tags = [{"Key": key, "Value": value} for key, value in graph.parsed().own_tags.items() if key != "Stack"]
+    tags.append({"Key": "Stack", "Value": "local"})
+    ec2 = moto_server.client("ec2", account)
+    ec2.create_vpc(CidrBlock="10.0.0.0/16", TagSpecifications=[{"ResourceType": "vpc", "Tags": tags}])
+    made = graph.run(graph.program, graph.defaults(), ask=provider(account, **KEYS))
+    assert made.one("eks:index:Cluster").inputs["endpointPublicAccess"] is False
+    assert [each for each in warned if "Unless pulumi runs inside, set your address" in each]
 
 
 def test_after_the_quotas_are_raised_the_program_registers_everything(warned: list[str]) -> None:
@@ -175,7 +191,7 @@ def test_the_facts_about_a_type_are_those_of_aws(account: str) -> None:
         found.append(preflight.check(wanted, connect(wanted)))
 
     names = ["p4d.24xlarge", "p5.48xlarge"]
-    config = {**graph.defaults(), "instanceTypes": names, "mixedGpuModels": True, "maxWorkers": 2}
+    config = {**graph.defaults(), **REACHED, "instanceTypes": names, "mixedGpuModels": True, "maxWorkers": 2}
     graph.run(program, config, ask=provider(account, **KEYS))
     assert found[0].workers.nodes.hardware == tuple(facts.instance_type(name) for name in names)
     assert [(kind.gpus, kind.efa, kind.has_instance_store) for kind in found[0].workers.nodes.hardware] == [
@@ -197,4 +213,4 @@ def test_the_questions_are_asked_at_the_same_time() -> None:
         wanted = settings.load()
         preflight.check(wanted, connect(wanted))
 
-    graph.run(program, graph.defaults(), ask=ask)
+    graph.run(program, {**graph.defaults(), **REACHED}, ask=ask)

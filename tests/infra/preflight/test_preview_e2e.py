@@ -40,8 +40,9 @@ def test_a_new_account_is_told_all_that_it_lacks_before_anything_is_made(tmp_pat
     stack.pulumi("config", "set", "--path", "tidewater:instanceTypes[0]", "g5.xlarge")
     stack.pulumi("config", "set", "--path", "tidewater:systemInstanceTypes[0]", "m5.xlrge")
     refused = stack.pulumi("preview", fails=True)
-    assert "the configuration has 2 mistakes; nothing was changed" in refused
+    assert "the configuration has 3 mistakes; nothing was changed" in refused
     assert "systemInstanceTypes = m5.xlrge: us-west-2 has no such instance type; similar ones are m5.xlarge" in refused
+    assert "publicAccessCidrs = []: only machines in the stack's VPC" in refused
     assert f"instanceTypes: 2 nodes need 8 vCPUs of the quota {G} (" in refused
     assert "Traceback" not in refused
     assert "Vpc" not in stack.pulumi("up", "--yes", "--skip-preview", fails=True)
@@ -49,6 +50,7 @@ def test_a_new_account_is_told_all_that_it_lacks_before_anything_is_made(tmp_pat
     assert [vpc for vpc in ec2.describe_vpcs()["Vpcs"] if not vpc["IsDefault"]] == []
 
     stack.pulumi("config", "set", "--path", "tidewater:systemInstanceTypes[0]", "m5.large")
+    stack.pulumi("config", "set", "--path", "tidewater:publicAccessCidrs[0]", graph.ADDRESS)
     quotas = moto_server.client("service-quotas", endpoint)
     quotas.request_service_quota_increase(ServiceCode="ec2", QuotaCode=G, DesiredValue=8)
     allowed = stack.pulumi("preview")

@@ -29,4 +29,5 @@ def region(wanted: settings.Settings, limits: Mapping[str, float] | None = None)
         offered=offered,
         types={name: facts.instance_type(name) for name in names & there},
         quotas=dict.fromkeys(quotas.codes(wanted), ENOUGH) | dict(limits or {}),
+        vpcs=("vpc-of-the-stack",),
     )

@@ -54,6 +54,15 @@ def test_an_instance_type_is_described_as_ec2_describes_it(engine: Engine) -> No
         engine.invoke(token, instanceType="m5.tiny")
 
 
+def test_vpcs_are_found_by_their_tags(engine: Engine) -> None:
+    for name, more in (("one", {}), ("other", {"Project": "tidewater"})):
+        engine.create("aws:ec2/vpc:Vpc", name, {"cidrBlock": "10.0.0.0/16", "tags": {"Stack": "by-tags", **more}})
+    token = "aws:ec2/getVpcs:getVpcs"
+    assert len(engine.invoke(token, tags={"Stack": "by-tags"})["ids"]) == 2
+    assert len(engine.invoke(token, tags={"Stack": "by-tags", "Project": "tidewater"})["ids"]) == 1
+    assert engine.invoke(token, tags={"Stack": "none"})["ids"] == []
+
+
 def test_a_quota_has_its_default_and_the_value_that_the_account_has(engine: Engine) -> None:
     token = "aws:servicequotas/getServiceQuota:getServiceQuota"
     by_code = engine.invoke(token, serviceCode="ec2", quotaCode="L-DB2E81BA")
@@ -75,6 +84,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "aws:index/getAvailabilityZones:getAvailabilityZones": {},
     "aws:ec2/getInstanceTypeOfferings:getInstanceTypeOfferings": {},
     "aws:ec2/getInstanceType:getInstanceType": {"instanceType": "g5.xlarge"},
+    "aws:ec2/getVpcs:getVpcs": {},
     "aws:servicequotas/getServiceQuota:getServiceQuota": {"serviceCode": "ec2", "quotaCode": "L-DB2E81BA"},
     "aws:eks/getAddonVersion:getAddonVersion": {"addonName": "vpc-cni", "kubernetesVersion": "1.34"},
     "aws:ssm/getParameter:getParameter": {

@@ -135,6 +135,15 @@ def _service_quota(call: Call) -> Tree:
     }
 
 
+def _vpcs(call: Call) -> Tree:
+    tags = call.inputs.get("tags") or {}
+    wanted = [*_filters(call), *({"Name": f"tag:{key}", "Values": [value]} for key, value in tags.items())]
+    pages = call.client("ec2").get_paginator("describe_vpcs").paginate(Filters=wanted)
+    ids = [vpc["VpcId"] for page in pages for vpc in page["Vpcs"]]
+    given = {name: value for name, value in call.inputs.items() if name != "region"}
+    return {"id": call.region, "region": call.region, "ids": ids, "tags": tags, **given}
+
+
 def _addon_version(call: Call) -> Tree:
     inputs = call.inputs
     names = {"addonName": inputs["addonName"], "kubernetesVersion": inputs["kubernetesVersion"]}
@@ -178,6 +187,7 @@ FUNCTIONS: Final = {
     ),
     "aws:ec2/getInstanceTypeOfferings:getInstanceTypeOfferings": Function(words("filters locationType"), _offerings),
     "aws:ec2/getInstanceType:getInstanceType": Function(words("instanceType"), _instance_type),
+    "aws:ec2/getVpcs:getVpcs": Function(words("filters tags"), _vpcs),
     "aws:servicequotas/getServiceQuota:getServiceQuota": Function(
         words("quotaCode quotaName serviceCode"), _service_quota
     ),
