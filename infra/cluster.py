@@ -11,6 +11,7 @@ not used, so a mistake in it cannot lock everyone out.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -88,7 +89,9 @@ class Cluster(pulumi.ComponentResource):
             skip_default_security_groups=True,
             create_oidc_provider=False,  # pod identity does not need one
             authentication_mode=eks.AuthenticationMode.API,
-            access_entries={_label(arn): _administrator(arn, args.account.partition) for arn in wanted.admin_arns},
+            access_entries={
+                label: _administrator(arn, args.account.partition) for label, arn in labelled(wanted.admin_arns).items()
+            },
             endpoint_private_access=True,
             endpoint_public_access=bool(wanted.public_access_cidrs),
             public_access_cidrs=list(wanted.public_access_cidrs) or None,
@@ -174,8 +177,16 @@ def addon(
     )
 
 
-def _label(arn: str) -> str:
-    return arn.split(":", 4)[-1].replace(":", "-").replace("/", "-")
+def labelled(arns: Sequence[str]) -> dict[str, str]:
+    """Return the ARNs by names for their access entries. Of two with the same signs, only the first has a plain name.
+
+    Another name would replace an entry that exists, and EKS refuses a second one for its principal.
+    """
+    found: dict[str, str] = {}
+    for arn in arns:
+        label = arn.split(":", 4)[-1].replace(":", "-").replace("/", "-")
+        found[label if label not in found else f"{label}-{hashlib.sha256(arn.encode()).hexdigest()[:8]}"] = arn
+    return found
 
 
 def _administrator(arn: str, partition: pulumi.Input[str]) -> eks.AccessEntryArgs:

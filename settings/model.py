@@ -238,6 +238,8 @@ class Training:
     script: Path | None
     """The user's own training script; None for the one that comes with the project."""
     trainer_args: tuple[str, ...]
+    secret_args: bool
+    """Whether `trainer_args` are encrypted in Pulumi's state; pods show them to those who may read these."""
     checkpoints: Checkpoints
     images: Images
 

@@ -7,9 +7,10 @@ All mistakes are reported at once, each with its key, its value and what is expe
 from __future__ import annotations
 
 import ipaddress
+import itertools
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -37,13 +38,21 @@ from settings.reader import Reader
 from tidewater.contract import devices, metrics
 from tidewater.elasticjob.install.pods import NAMESPACE
 
+AWS = "aws:"
+"""With it begin keys of Pulumi's default provider of AWS, which the program does not use."""
 _DNS_LABEL = r"[a-z]([-a-z0-9]*[a-z0-9])?"
 _REGION = r"[a-z]{2}(-[a-z]+)+-\d"
+TAKEN_JOB_NAMES = ("etcd", "etcd-peers")
+"""The names of the services in the training namespace. The ElasticJob controller makes one with the job's name."""
 _FOLDER = r"s3://[a-z0-9.-]{3,63}/([\w.=-]+/)+"
 """Its name is part of a policy, where `*` and `?` would stand for other folders, and of a mount option."""
 _ARCHIVE = r"(s3://[a-z0-9.-]{3,63}|https://[^/\s]+)/\S+\.(zip|tar\.gz|tgz)"
-_TAKEN_TAGS = r"Project|Stack|ManagedBy|aws:.*|eks:.*|kubernetes\.io/cluster/.*|karpenter\.(sh|k8s\.aws)/.*"
-"""The program's own, AWS's, and those that an EC2NodeClass refuses: https://karpenter.sh/docs/concepts/nodeclasses/#spectags"""
+_TAKEN_TAGS = r"(?i)Project|Stack|ManagedBy|aws:.*|eks:.*|kubernetes\.io/cluster/.*|karpenter\.(sh|k8s\.aws)/.*"
+"""The program's own, AWS's, and those that an EC2NodeClass refuses: https://karpenter.sh/docs/concepts/nodeclasses/#spectags
+IAM takes no two keys that differ in case only: https://docs.aws.amazon.com/IAM/latest/UserGuide/id_tags.html"""
+_TAG_KEY, _TAG_VALUE = r"[\w .:/=+@-]{1,128}", r"[\w .:/=+@-]{0,256}"
+"""What IAM, the strictest of the services, takes: letters, digits, spaces and some signs.
+https://docs.aws.amazon.com/IAM/latest/APIReference/API_Tag.html"""
 _DOCKER_HUB_SECRET = r"arn:aws[a-z-]*:secretsmanager:[a-z0-9-]+:\d{12}:secret:ecr-pullthroughcache/[\w+=.@/-]+"
 """ECR uses no secret of another name.
 https://docs.aws.amazon.com/AmazonECR/latest/userguide/pull-through-cache-creating-rule.html"""
@@ -67,31 +76,31 @@ def load() -> Settings:
     """
     prefix = f"{PROJECT}:"
     given = {**pulumi.runtime.config.get_config_env(), **pulumi.runtime.config.CONFIG.get()}
-    ours = {key.removeprefix(prefix): value for key, value in given.items() if key.startswith(prefix)}
-    return parse(ours, stack=pulumi.get_stack())
+    ours = {key.removeprefix(prefix): value for key, value in given.items() if key.startswith((prefix, AWS))}
+    secret = pulumi.runtime.config.is_config_secret
+    secrets = [key for key in ours if secret(key if key.startswith(AWS) else f"{prefix}{key}")]
+    return parse(ours, stack=pulumi.get_stack(), secrets=secrets)
 
 
-def parse(config: Mapping[str, Any], *, stack: str) -> Settings:
+def parse(config: Mapping[str, Any], *, stack: str, secrets: Collection[str] = ()) -> Settings:
     """Return the settings for `config`: keys without the project's prefix; values, or text as Pulumi stores it.
+
+    Args:
+        stack: the stack's name.
+        secrets: the keys with values that no message may show.
 
     Raises:
         ConfigurationError: with every mistake at once.
     """
-    read = Reader(config)
+    read = Reader(config, secrets)
     if not re.fullmatch(_DNS_LABEL, stack) or len(f"{PROJECT}-{stack}") > MAX_NAME_LENGTH:
         longest = MAX_NAME_LENGTH - len(PROJECT) - 1
         read.mistake(f"the stack's name {stack!r}: must be lower-case letters, digits and hyphens, {longest} at most")
-    tags = read.text_map("tags")
-    for key in (each for each in tags if re.fullmatch(_TAKEN_TAGS, each)):
-        read.wrong("tags", key, "this tag is set by the program, or kept for AWS and Karpenter; use another name")
-    if len(tags) > MAX_TAGS:
-        remedy = f"{MAX_TAGS} at most: S3 allows 10 on an object, and the program sets 3; remove {len(tags) - MAX_TAGS}"
-        read.wrong("tags", f"{len(tags)} tags", remedy)
     settings = Settings(
         stack=stack,
         region=read.text("region", _REGION, "an AWS region such as us-west-2"),
         profile=read.text("profile", r"[\w.@-]*", "the name of an AWS profile"),
-        tags=tags,
+        tags=_tags(read),
         protect=read.boolean("protect"),
         network=(network := _network(read)),
         cluster=_cluster(read),
@@ -105,10 +114,35 @@ def parse(config: Mapping[str, Any], *, stack: str) -> Settings:
         image_cache=_image_cache(read, stack),
     )
     _check_members(read, settings)
+    for key in sorted(each for each in config if each.startswith(AWS)):
+        own = {"region": "region", "profile": "profile", "defaultTags": "tags"}.get(key.removeprefix(AWS))
+        instead = f"set tidewater:{own} instead, and remove it" if own else "remove it"
+        read.unused(
+            key, f"has no effect, as the stack has an AWS provider of its own; {instead}: pulumi config rm {key}"
+        )
     read.finish()
     if read.mistakes:
         raise ConfigurationError(read.mistakes)
     return settings
+
+
+def _tags(read: Reader) -> dict[str, str]:
+    tags = read.text_map("tags")
+    for key in (each for each in tags if re.fullmatch(_TAKEN_TAGS, each)):
+        read.wrong("tags", key, "this tag is set by the program, or kept for AWS and Karpenter; use another name")
+    signs = "letters, digits, spaces and _.:/=+-@ only"
+    for key, value in tags.items():
+        if not re.fullmatch(_TAG_KEY, key):
+            read.wrong("tags", key, f"the name of a tag may have {signs}, 128 at most")
+        if not re.fullmatch(_TAG_VALUE, value) and read.are_right(f"tags.{key}"):
+            read.wrong(f"tags.{key}", value, f"a tag may have {signs}, 256 at most")
+    for key, other in itertools.combinations(tags, 2):
+        if key.lower() == other.lower():
+            read.wrong("tags", key, f"IAM takes it for the same tag as {other}; remove one")
+    if len(tags) > MAX_TAGS:
+        remedy = f"{MAX_TAGS} at most: S3 allows 10 on an object, and the program sets 3; remove {len(tags) - MAX_TAGS}"
+        read.wrong("tags", f"{len(tags)} tags", remedy)
+    return tags
 
 
 def _check_members(read: Reader, found: Settings) -> None:
@@ -188,21 +222,27 @@ def _training(read: Reader) -> Training:
     namespace = read.text("namespace", _DNS_LABEL, name, longest=63)
     if namespace == "default" or namespace.startswith("kube-"):
         read.wrong("namespace", namespace, "belongs to Kubernetes; choose another name")
+    if namespace == "system" or namespace.startswith("system-"):
+        read.wrong("namespace", namespace, "names of priority classes can't begin with it; choose another name")
     if namespace == NAMESPACE:
         read.wrong("namespace", namespace, "belongs to the ElasticJob controller; choose another name")
     if namespace == devices.NAMESPACE:
         read.wrong("namespace", namespace, "belongs to the GPUs' device plug-in; choose another name")
     if namespace == metrics.NAMESPACE:
         read.wrong("namespace", namespace, "belongs to the stack's Prometheus; choose another name")
+    job = read.text("jobName", _DNS_LABEL, name, longest=MAX_JOB_NAME_LENGTH)
+    if job in TAKEN_JOB_NAMES:
+        read.wrong("jobName", job, "the stack's etcd has a service of this name; choose another name")
     dataset = _dataset(read)
     return Training(
         namespace=namespace,
-        job=read.text("jobName", _DNS_LABEL, name, longest=MAX_JOB_NAME_LENGTH),
+        job=job,
         etcd_members=read.choice_of_integers("etcdMembers", (1, 3)),
         dataset=dataset,
         dataset_minutes=read.integer("datasetMinutes", 5, 1440),
         script=_script(read),
         trainer_args=_trainer_args(read),
+        secret_args="trainerArgs" in read.secrets,
         checkpoints=Checkpoints.of(
             read.choice("checkpoints", ("efs", "s3", "both")), keep=read.integer("keepCheckpoints", 1, 1000)
         ),

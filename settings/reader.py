@@ -14,15 +14,17 @@ import difflib
 import ipaddress
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 
 class Reader:
     """A mapping, the keys that have been read, and the mistakes found in them."""
 
-    def __init__(self, config: Mapping[str, Any]) -> None:
+    def __init__(self, config: Mapping[str, Any], secrets: Collection[str] = ()) -> None:
         self.config = config
+        self.secrets = secrets
+        """The keys with values that no message shows."""
         self.mistakes: list[str] = []
         self._asked: set[str] = set()
 
@@ -33,7 +35,13 @@ class Reader:
 
     def wrong(self, key: str, value: object, remedy: str) -> None:
         """Add a mistake: `key` has `value`, and `remedy` says what is expected."""
-        self.mistake(f"{key} = {value}: {remedy}")
+        shown = "[secret]" if key.partition(".")[0] in self.secrets else value
+        self.mistake(f"{key} = {shown}: {remedy}")
+
+    def unused(self, key: str, remedy: str) -> None:
+        """Add a mistake: no setting has this key."""
+        self._asked.add(key)
+        self.wrong(key, self.config[key], remedy)
 
     def are_right(self, *keys: str) -> bool:
         """Return whether no mistake is about one of `keys`: other values can be compared with theirs."""
@@ -125,7 +133,7 @@ class Reader:
         value = self._json(key, dict, "an object of texts") or {}
         for name, item in value.items():
             if not isinstance(item, str):
-                self.wrong(f"{key}.{name}", _shown(item), "must be text; put it in quotes")
+                self.wrong(f"{key}.{name}", _shown(item), "must be text: put it in quotes, or use --type string")
         return {str(name): str(item) for name, item in sorted(value.items())}
 
     def cidr(self, key: str) -> ipaddress.IPv4Network | None:

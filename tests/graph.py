@@ -15,7 +15,7 @@ import functools
 import json
 import runpy
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -296,10 +296,12 @@ def run(
     *,
     ask: Ask = answer,
     graph: Graph | None = None,
+    secrets: Collection[str] = (),
 ) -> Graph:
     """Run `program` against the mocks and wait for everything that it starts.
 
     Args:
+        secrets: the keys of `config` that were set with --secret.
         ask: answers its questions to AWS.
         graph: gets what is registered; give one to see what was registered before an error.
     """
@@ -310,7 +312,8 @@ def run(
     # Mocks do not support transforms. Here they are registered and never called.
     runtime_settings.SETTINGS.feature_support["transforms"] = True
     runtime_settings.SETTINGS.callbacks = _Transforms()
-    pulumi.runtime.set_all_config({f"tidewater:{key}": _as_config(value) for key, value in config.items()})
+    given = {f"tidewater:{key}": _as_config(value) for key, value in config.items()}
+    pulumi.runtime.set_all_config(given, [f"tidewater:{key}" for key in secrets])
     kept: dict[str, Any] = {}
     original = pulumi.export
 

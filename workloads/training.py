@@ -84,6 +84,7 @@ class JobSpec:
     checkpoints: Text
     keep_checkpoints: int
     arguments: tuple[str, ...]
+    secret_arguments: bool
     priorities: PriorityClasses
 
     @property
@@ -115,6 +116,7 @@ def job_spec(stack: settings.Settings, code_uri: Text, checkpoints: Text, priori
         checkpoints=checkpoints,
         keep_checkpoints=wanted.checkpoints.keep,
         arguments=wanted.trainer_args,
+        secret_arguments=wanted.secret_args,
         priorities=priorities,
     )
 
@@ -280,11 +282,12 @@ def worker_container(job: JobSpec) -> Manifest:
         "OMP_NUM_THREADS": str(threads(job.workers)),
         "PYTHONUNBUFFERED": "1",
     }
+    # The user's arguments come last, so they override the others.
+    command = ["python3", BUNDLE, "train", f"--keep-checkpoints={job.keep_checkpoints}", *job.arguments]
     return {
         "name": names.WORKER_CONTAINER,
         "image": job.images.trainer,
-        # The user's arguments come last, so they override the others.
-        "command": ["python3", BUNDLE, "train", f"--keep-checkpoints={job.keep_checkpoints}", *job.arguments],
+        "command": pulumi.Output.secret(command) if job.secret_arguments else command,
         "env": environment(own),
         "ports": metrics.ports(job.processes),
         "resources": resources(job.workers, job.efa),

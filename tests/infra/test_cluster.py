@@ -88,6 +88,14 @@ def test_only_the_cluster_itself_is_told_who_makes_the_creators_entry() -> None:
     assert asyncio.run(answer()) is None
 
 
+def test_administrators_with_the_same_signs_have_an_entry_each() -> None:
+    arns = [f"arn:aws:iam::123456789012:role/{name}" for name in ("team/admin", "team-admin")]
+    config = {**graph.stack_config("Pulumi.local.yaml"), "adminArns": arns}
+    entries = graph.deploy(config).one("eks:index:Cluster").inputs["accessEntries"]
+    assert sorted(each["principalArn"] for each in entries.values()) == sorted(arns)
+    assert "123456789012-role-team-admin" in entries, "an entry that exists would be replaced"
+
+
 def used_kubeconfig(deployed: graph.Graph) -> str:
     """Return what the program's own Kubernetes provider gets, which is a secret."""
     kubeconfig: str = deployed.one("pulumi:providers:kubernetes").inputs["kubeconfig"]["value"]

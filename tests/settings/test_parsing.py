@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pulumi
 import pytest
 import yaml
 
 import settings
 from settings.hardware import Size
+from settings.parsing import TAKEN_JOB_NAMES
 from tests import facts, graph
 
 BAD: dict[str, tuple[dict[str, Any], str]] = {
@@ -67,7 +69,44 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "tag of a cluster": ({"tags": {"kubernetes.io/cluster/x": "owned"}}, "tags = kubernetes.io/cluster/x: this tag"),
     "tag of Karpenter": ({"tags": {"karpenter.sh/nodepool": "x"}}, "tags = karpenter.sh/nodepool: this tag"),
     "tag of Karpenter on AWS": ({"tags": {"karpenter.k8s.aws/ec2nodeclass": "x"}}, "ec2nodeclass: this tag"),
-    "tag that is a number": ({"tags": {"Cost": 12}}, "tags.Cost = 12: must be text"),
+    "tag that is a number": (
+        {"tags": {"Cost": 12}},
+        "tags.Cost = 12: must be text: put it in quotes, or use --type string",
+    ),
+    "tag of the program in another case": (
+        {"tags": {"project": "x"}},
+        "tags = project: this tag is set by the program",
+    ),
+    "tags that differ in case": (
+        {"tags": {"Owner": "a", "owner": "b"}},
+        "tags = Owner: IAM takes it for the same tag as",
+    ),
+    "tag with a sign": (
+        {"tags": {"Owner": "a, b"}},
+        "tags.Owner = a, b: a tag may have letters, digits, spaces and _.",
+    ),
+    "tag with a sign in its name": (
+        {"tags": {"Who?": "me"}},
+        "tags = Who?: the name of a tag may have letters, digits",
+    ),
+    "namespace of Kubernetes' classes": (
+        {"namespace": "system"},
+        "namespace = system: names of priority classes can't",
+    ),
+    "namespace that begins so": ({"namespace": "system-a"}, "namespace = system-a: names of priority classes can't"),
+    "job with the name of etcd": ({"jobName": "etcd"}, "jobName = etcd: the stack's etcd has a service of this name"),
+    "region of the default provider": (
+        {"aws:region": "eu-west-1"},
+        "aws:region = eu-west-1: has no effect, as the stack has an AWS provider of its own; set tidewater:region",
+    ),
+    "profile of the default provider": (
+        {"aws:profile": "me"},
+        "set tidewater:profile instead, and remove it: pulumi config rm",
+    ),
+    "another key of it": (
+        {"aws:maxRetries": "9"},
+        "has no effect, as the stack has an AWS provider of its own; remove it:",
+    ),
     "more tags than an S3 object may have": (
         {"tags": {f"Tag{number}": "x" for number in range(8)}},
         "tags = 8 tags: 7 at most: S3 allows 10 on an object, and the program sets 3; remove 1",
@@ -94,6 +133,29 @@ def test_all_mistakes_are_reported_at_once() -> None:
         "workers",
         "etcdMembers",
     ]
+
+
+def test_no_message_shows_a_secret() -> None:
+    with pytest.raises(settings.ConfigurationError) as refused:
+        settings.parse({**graph.defaults(), "trainerArgs": "--token 'x"}, stack="dev", secrets=["trainerArgs"])
+    assert refused.value.mistakes[0].startswith("trainerArgs = [secret]: can't be split")
+
+
+def test_no_message_shows_a_secret_of_the_provider(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = {**{f"tidewater:{key}": value for key, value in graph.defaults().items()}, "aws:secretKey": "hidden"}
+    monkeypatch.setattr(pulumi.runtime.config, "get_config_env", lambda: given)
+    monkeypatch.setattr(pulumi.runtime.config, "is_config_secret", lambda key: key == "aws:secretKey")
+    monkeypatch.setattr(pulumi, "get_stack", lambda: "dev")
+    with pytest.raises(settings.ConfigurationError) as refused:
+        settings.load()
+    (mistake,) = refused.value.mistakes
+    assert mistake.startswith("aws:secretKey = [secret]: has no effect")
+
+
+def test_a_job_has_no_name_of_a_service_of_the_stack() -> None:
+    services = graph.deploy(graph.stack_config("Pulumi.local.yaml")).all("kubernetes:core/v1:Service")
+    in_namespace = [each.inputs["metadata"] for each in services if each.inputs["metadata"]["namespace"] == "training"]
+    assert sorted(each["name"] for each in in_namespace) == sorted(TAKEN_JOB_NAMES)
 
 
 def test_a_key_that_is_missing_is_named() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests import facts, graph
+from tests.security.stack import SIGNATURE
 from tidewater.contract import env, exit_codes, labels, leaving
 from tidewater.elasticjob import codec, names
 from tidewater.elasticjob.model import Launcher, RestartPolicy, SuccessPolicy
@@ -193,6 +194,22 @@ def test_trainer_arguments_reach_the_command_line() -> None:
     (container,) = pod(trainerArgs="--epochs 3")["spec"]["containers"]
     assert container["command"][:3] == ["python3", "/code/bundle.zip", "train"]
     assert container["command"][-2:] == ["--epochs", "3"]
+
+
+def readable(value: Any) -> str:
+    """Return what a state shows of a resource's inputs."""
+    if isinstance(value, dict):
+        return "" if SIGNATURE in value else " ".join(readable(each) for each in value.values())
+    return " ".join(readable(each) for each in value) if isinstance(value, list) else str(value)
+
+
+@pytest.mark.parametrize(("secrets", "shown"), [((), True), (("trainerArgs",), False)], ids=["plain", "secret"])
+def test_trainer_arguments_that_are_a_secret_are_not_shown_in_the_state(secrets: tuple[str, ...], shown: bool) -> None:
+    config = {**graph.stack_config("Pulumi.local.yaml"), "trainerArgs": "--token 12-hidden-34"}
+    made = graph.run(graph.program, config, secrets=secrets)
+    assert any("12-hidden-34" in readable(dict(each.inputs)) for each in made.resources) == shown
+    assert "12-hidden-34" in str(made.one(JOB).inputs), "the job has them all the same"
+    assert "12-hidden-34" not in str(made.outputs)
 
 
 def test_gpus_are_requested_if_the_worker_has_any() -> None:

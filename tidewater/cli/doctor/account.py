@@ -50,7 +50,7 @@ def region(place: Place) -> Result:
     found = named or place.tools.run("aws", "configure", "get", "region").stdout.strip()
     if found:
         return fine(found)
-    return note("no region is set", "Set one: `aws configure set region us-west-2`. A stack has its own: `aws:region`.")
+    return note("no region is set", "Set one: `aws configure set region us-west-2`. A stack has its own: key `region`.")
 
 
 def quotas(place: Place) -> Result:
