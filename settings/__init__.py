@@ -9,6 +9,7 @@ nodes      the part of `parsing` for the workers and all nodes
 machines   the part of `parsing` for what the worker nodes have in common
 reader     typed access to keys; collects the mistakes
 hardware   facts about AWS, and the form in which `infra.preflight` adds those about instance types
+prices     what a stack costs by the hour, from a table of one day
 versions   which node image and which addons go with a Kubernetes version
 """
 

@@ -8,6 +8,7 @@ import pulumi
 
 import settings
 from infra.outputs import POSIX_ID, TRAINER_SERVICE_ACCOUNT
+from settings import prices
 from tidewater.contract import labels
 from tidewater.contract.stack import CONFIG_MAP, Facts
 from workloads import etcd, objects
@@ -97,6 +98,7 @@ def export(stack: settings.Settings, made: Exported, opts: pulumi.ResourceOption
     pulumi.export("codeUri", made.code_uri)
     pulumi.export("fileSystemId", made.file_system_id)
     pulumi.export("etcdEndpoint", etcd.endpoint(wanted.namespace))
+    pulumi.export("hourlyCost", prices.hourly(stack))
     if made.prometheus is not None:
         pulumi.export("prometheus", made.prometheus)
     pulumi.export("next", next_steps(wanted.namespace, wanted.job, stack.workers.maximum))
