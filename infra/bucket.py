@@ -11,11 +11,16 @@ from infra import policies
 
 ABORT_UPLOADS_AFTER_DAYS = 7
 KEEP_OLD_VERSIONS_DAYS = 30
+KEEP_OLD_CHECKPOINTS_DAYS = 1
+"""A checkpoint that another one has replaced is large, and of no use after a day. Of two rules S3 takes the shorter:
+https://docs.aws.amazon.com/AmazonS3/latest/userguide/lifecycle-conflicts.html"""
+
+CHECKPOINTS = "checkpoints"
 
 
 def checkpoints_folder(job: str) -> str:
     """Return the folder of the bucket that holds a job's checkpoints."""
-    return f"checkpoints/{job}"
+    return f"{CHECKPOINTS}/{job}"
 
 
 @dataclass(frozen=True)
@@ -82,7 +87,13 @@ class Bucket(pulumi.ComponentResource):
                     "filter": {"prefix": ""},
                     "abort_incomplete_multipart_upload": {"days_after_initiation": ABORT_UPLOADS_AFTER_DAYS},
                     "noncurrent_version_expiration": {"noncurrent_days": KEEP_OLD_VERSIONS_DAYS},
-                }
+                },
+                {
+                    "id": "checkpoints",
+                    "status": "Enabled",
+                    "filter": {"prefix": f"{CHECKPOINTS}/"},
+                    "noncurrent_version_expiration": {"noncurrent_days": KEEP_OLD_CHECKPOINTS_DAYS},
+                },
             ],
             # S3 accepts rules about old versions only once versioning is on.
             opts=pulumi.ResourceOptions(parent=self, depends_on=[versioned]),

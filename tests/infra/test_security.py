@@ -49,9 +49,10 @@ def test_nfs_comes_from_the_nodes_only(deployed: graph.Graph) -> None:
     assert "cidrIpv4" not in rule
 
 
-def test_old_versions_in_the_bucket_go(deployed: graph.Graph) -> None:
-    (tidy,) = deployed.one(LIFECYCLE).inputs["rules"]
-    assert tidy["noncurrentVersionExpiration"]["noncurrentDays"] > 0
+def test_old_versions_in_the_bucket_go_and_those_of_checkpoints_after_a_day(deployed: graph.Graph) -> None:
+    rules = deployed.one(LIFECYCLE).inputs["rules"]
+    days = {each["filter"]["prefix"]: each["noncurrentVersionExpiration"]["noncurrentDays"] for each in rules}
+    assert days == {"": 30, "checkpoints/": 1}
 
 
 def test_inline_policies_have_fixed_names_so_that_one_made_without_an_answer_is_written_again() -> None:

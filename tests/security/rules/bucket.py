@@ -132,6 +132,6 @@ RULES = (
         "CKV2_AWS_61",
         "the bucket has a lifecycle",
         each_in(BUCKET, _tidied),
-        (put(LIFECYCLE, "rules.0.status", "Disabled"), drop(LIFECYCLE)),
+        (put(LIFECYCLE, "rules", [{"status": "Disabled"}]), drop(LIFECYCLE)),
     ),
 )
