@@ -152,6 +152,8 @@ class Surge:
     capacity_type: str
     instance_types: tuple[str, ...]
     """Empty: any type like the smallest of the core's."""
+    max_vcpus: int
+    """Of a node, if `instance_types` is empty; 0: see `Settings.surge_vcpus`."""
     maximum: int
     """The number of nodes for the workers that the core has no nodes for, up to `Workers.maximum`."""
     window: Window | None
@@ -289,6 +291,13 @@ class Settings:
     def efa(self) -> int:
         """Return the Elastic Fabric Adapters of each worker node. AWS must have been asked."""
         return self.workers.nodes.smallest.efa if self.machines.efa else 0
+
+    @property
+    def surge_vcpus(self) -> int:
+        """Return the most vCPUs of a node that Karpenter brings without a list of types. AWS must have been asked."""
+        core = self.workers.nodes
+        usual = max(2 * core.smallest.vcpus, *(kind.vcpus for kind in core.hardware))
+        return (self.surge.max_vcpus if self.surge else 0) or usual
 
     @property
     def instance_types(self) -> dict[str, tuple[str, ...]]:

@@ -20,6 +20,9 @@ from settings.reader import Reader
 ON_DEMAND = "ON_DEMAND"
 SPOT = "SPOT"
 
+MAX_VCPUS = 2000
+"""More than any instance type has."""
+
 _INSTANCE_TYPE = r"[a-z][a-z0-9-]*\.[a-z0-9-]+"
 _CHARTS = r"oci://[\w.:/-]+|(?!\w+://)\S.*"
 _IMAGE_RELEASE = r"(v\d{8})?"
@@ -71,6 +74,7 @@ def surge(read: Reader, workers: Workers) -> Surge | None:
     found = Surge(
         capacity_type=_capacity_type(read),
         instance_types=_instance_types(read, "surgeInstanceTypes", at_least_one=False),
+        max_vcpus=read.integer("surgeMaxVcpus", 0, MAX_VCPUS),
         maximum=most - core,
         window=_window(read),
         charts=read.text("karpenterCharts", _CHARTS, "an oci:// address or a folder"),
@@ -141,11 +145,17 @@ def _check_surge(read: Reader, found: Surge) -> None:
             "is for the nodes above minWorkers, and maxWorkers leaves none; the nodes for minWorkers are On-Demand. "
             "Lower minWorkers, raise maxWorkers, set ON_DEMAND, or set surgeNodes to nodegroup",
         )
+    if found.max_vcpus and found.instance_types:
+        read.wrong(
+            "surgeMaxVcpus", found.max_vcpus, "has no effect with surgeInstanceTypes, which name the types; remove it"
+        )
 
 
 def _refuse_without_karpenter(read: Reader, found: Surge) -> None:
     remedy = "has an effect only with surgeNodes karpenter; remove it, or set surgeNodes to karpenter"
     if found.instance_types:
         read.wrong("surgeInstanceTypes", ", ".join(found.instance_types), remedy)
+    if found.max_vcpus:
+        read.wrong("surgeMaxVcpus", found.max_vcpus, remedy)
     if found.window is not None:
         read.wrong("maintenanceWindow", str(read.config["maintenanceWindow"]), remedy)

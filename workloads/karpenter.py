@@ -238,7 +238,8 @@ def requirements(stack: settings.Settings, surge: settings.Surge) -> list[Manife
     """Return which instances Karpenter may choose from: those of the list, or any like the smallest of the core's.
 
     The latter have no room for a worker more than `workersPerNode`, even if nothing else ran there. A node with workers
-    of two nodes would stay, half empty, when only some of them leave.
+    of two nodes would stay, half empty, when only some of them leave. With the same GPU and many more vCPUs a
+    node costs several times as much: a g5.16xlarge four times what a g5.xlarge does.
     """
     found = [
         _one_of("kubernetes.io/arch", "amd64"),
@@ -260,8 +261,10 @@ def requirements(stack: settings.Settings, surge: settings.Surge) -> list[Manife
         found.append(_number(f"{AWS}/instance-generation", "Gte", OLDEST_GENERATION))
     found.append(_number(f"{AWS}/instance-cpu", "Gte", least.vcpus))
     found.append(_number(f"{AWS}/instance-memory", "Gte", least.memory_mib))
+    most = stack.surge_vcpus
     if too_many * workers.gpus <= least.gpus:  # else the GPUs are too few already
-        found.append(_number(f"{AWS}/instance-cpu", "Lte", (too_many * cpu_millis(workers) - 1) // 1000))
+        most = min(most, (too_many * cpu_millis(workers) - 1) // 1000)
+    found.append(_number(f"{AWS}/instance-cpu", "Lte", most))
     return found
 
 

@@ -147,7 +147,9 @@ def _surge(stack: settings.Settings, region: Region) -> list[str]:
     if not core:
         return []
     least = smallest(core)
-    return [
+    limit = stack.surge.max_vcpus if stack.surge else 0
+    too_few = [f"surgeMaxVcpus = {limit}: the smallest of instanceTypes has {least.vcpus}; set it to more, or to 0"]
+    return (too_few if 0 < limit < least.vcpus else []) + [
         f"{key} = {kind.name}: has {_size(kind)}; a worker that fits the smallest of instanceTypes needs {_size(least)}"
         for key, kind in _known(stack, region)
         if key == "surgeInstanceTypes" and (kind.vcpus < least.vcpus or kind.memory_mib < least.memory_mib)

@@ -44,6 +44,7 @@ OUT_OF_RANGE: dict[str, tuple[Any, str]] = {
     "maxWorkers": (1001, "from 1 to 1000"),
     "surgeNodes": ("asg", "karpenter or nodegroup"),
     "surgeInstanceTypes": (["g5."], "such as m5.large"),
+    "surgeMaxVcpus": (2001, "from 0 to 2000"),
     "maintenanceWindow": ("Sun 3:00", "such as Sun 03:00 4h"),
     "gpusPerWorker": (9, "from 0 to 8"),
     "workersPerNode": (0, "from 1 to 96"),
@@ -98,6 +99,16 @@ CONFLICTS: dict[str, tuple[dict[str, Any], str, str]] = {
     "types of a surge that there is not": (
         {"surgeInstanceTypes": ["g5.xlarge"], "surgeNodes": "nodegroup"},
         "surgeInstanceTypes",
+        "set surgeNodes to karpenter",
+    ),
+    "a limit for nodes of a list": (
+        {"surgeMaxVcpus": 8, "surgeInstanceTypes": ["g5.xlarge"]},
+        "surgeMaxVcpus",
+        "has no effect with surgeInstanceTypes",
+    ),
+    "a limit for nodes that EKS brings": (
+        {"surgeMaxVcpus": 8, "surgeNodes": "nodegroup"},
+        "surgeMaxVcpus",
         "set surgeNodes to karpenter",
     ),
     "a window for nodes that EKS replaces": (

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import settings
-from tests import graph
+from tests import facts, graph
 
 CPU = {"gpusPerWorker": 0, "instanceTypes": ["m6i.xlarge"]}
 
@@ -138,3 +138,15 @@ def test_instance_types_are_known_by_the_key_that_names_them() -> None:
         "surgeInstanceTypes": ("g6.xlarge",),
     }
     assert "surgeInstanceTypes" not in graph.parsed(surgeNodes="nodegroup").instance_types
+
+
+@pytest.mark.parametrize(
+    ("changes", "most"),
+    [
+        pytest.param({}, 8, id="twice-the-vcpus-of-the-smallest"),
+        pytest.param({"instanceTypes": ["g5.xlarge", "g5.4xlarge"]}, 16, id="as-many-as-the-largest"),
+        pytest.param({"surgeMaxVcpus": 64}, 64, id="as-many-as-are-set"),
+    ],
+)
+def test_a_worker_gets_no_node_that_costs_several_times_as_much(changes: dict[str, Any], most: int) -> None:
+    assert facts.parsed({**graph.defaults(), "instanceTypes": ["g5.xlarge"], **changes}).surge_vcpus == most

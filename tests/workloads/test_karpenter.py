@@ -154,6 +154,7 @@ def test_without_a_list_nodes_have_the_gpus_of_the_core_and_at_least_its_size() 
     assert ("instance-gpu-count", "In", ["1"]) in found
     assert ("instance-cpu", "Gte", ["4"]) in found
     assert ("instance-memory", "Gte", ["16384"]) in found
+    assert ("instance-cpu", "Lte", ["8"]) in found
     assert "instance-category" not in {key for key, _, _ in found}
 
 
@@ -205,7 +206,7 @@ def choice(**changes: Any) -> list[dict[str, str | int]]:
         pytest.param("r6i.xlarge", 0, 1, 20, id="much-memory"),
         pytest.param("c6i.8xlarge", 0, 1, 20, id="sizes-between-this-and-twice-as-much"),
         pytest.param("c6i.8xlarge", 0, 5, 20, id="a-larger-size-has-room-for-a-sixth"),
-        pytest.param("g5.xlarge", 1, 1, 5, id="the-gpu-is-the-limit"),
+        pytest.param("g5.xlarge", 1, 1, 2, id="the-gpu-is-the-limit"),
         pytest.param("g5.12xlarge", 1, 4, 2, id="all-gpus-are-used"),
         pytest.param("g5.xlarge", 0, 1, 1, id="a-gpu-that-nobody-uses"),
         pytest.param("g5.12xlarge", 1, 2, 1, id="gpus-are-left-over"),

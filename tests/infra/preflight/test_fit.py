@@ -54,6 +54,10 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
         {"surgeInstanceTypes": ["g6.xlarge"]},
         "instanceTypes and surgeInstanceTypes: g5.xlarge (A10G), g6.xlarge (L4) have different GPUs",
     ),
+    "limit of the surge's vCPUs below the core's": (
+        {"surgeMaxVcpus": 2},
+        "surgeMaxVcpus = 2: the smallest of instanceTypes has 4; set it to more, or to 0",
+    ),
     "surge type with too few vCPUs": (
         {**CPU, "surgeInstanceTypes": ["r6i.large"]},
         "surgeInstanceTypes = r6i.large: has 2 vCPUs and 16 GiB; a worker that fits the smallest of instanceTypes",
