@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 
 from tidewater.contract import env, exit_codes, keys, labels, leaving
 
@@ -50,7 +51,12 @@ def test_the_exit_code_of_leaving_is_not_success() -> None:
 
 
 def test_a_wrong_command_line_is_not_retried() -> None:
-    assert not {exit_codes.FINISHED, exit_codes.USAGE} & set(exit_codes.RETRYABLE)
+    retried = {*exit_codes.RETRYABLE, *exit_codes.ALWAYS_RETRIED}
+    assert not {exit_codes.FINISHED, exit_codes.USAGE} & retried
+
+
+def test_no_signal_has_the_code_of_a_failed_gpu() -> None:
+    assert 128 + max(signal.valid_signals()) < exit_codes.DEVICE_FAILED < 256
 
 
 def test_a_worker_has_left_before_its_spot_instance_ends() -> None:

@@ -9,6 +9,7 @@ TrainerError
 ├── GroupBroken        a peer is lost, or the membership changed: the step in flight must be discarded
 │   ├── OutOfMemory    this worker had too little memory: the step is repeated with smaller micro-batches
 │   └── BadSamples     this worker could not read samples: the step is repeated without them
+├── DeviceFailed       this process can't use its GPU any more: it ends at once with exit code 200
 ├── DataStuck          a sample was not read within the limit: exit code 1
 ├── Drifted            the states of the workers differ: training stops, the checkpoints are kept: exit code 2
 └── Diverged           the loss is not a number: training stops, the last checkpoint is kept: exit code 2
@@ -64,6 +65,10 @@ class BadSamples(GroupBroken):
 
     def __str__(self) -> str:
         return "; ".join(f"sample {sample} of the dataset: {error}" for sample, error in self.errors.items())
+
+
+class DeviceFailed(TrainerError):
+    """The GPU does not answer this process any more. torch's errors of the GPU itself are ``AcceleratorError``."""
 
 
 class DataStuck(TrainerError):

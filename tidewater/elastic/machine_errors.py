@@ -7,9 +7,12 @@ from collections.abc import Iterator
 
 import torch
 
+from tidewater.elastic.errors import DeviceFailed
+
 _ERRNOS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC)
-_TEXTS = ("DefaultCPUAllocator: can't allocate memory", "CUBLAS_STATUS_ALLOC_FAILED")
-"""Of torch's errors that have no type of their own: c10/core/impl/alloc_cpu.cpp, aten/src/ATen/cuda/Exceptions.h."""
+_TEXTS = ("DefaultCPUAllocator: can't allocate memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDA error: out of memory")
+"""Of torch's errors that have no type of their own: c10/core/impl/alloc_cpu.cpp, aten/src/ATen/cuda/Exceptions.h. The
+last one is an ``AcceleratorError``, for memory that torch's allocator does not manage, such as NCCL's."""
 
 
 def ran_out_of_memory(error: BaseException) -> bool:
@@ -17,10 +20,22 @@ def ran_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, torch.OutOfMemoryError) or any(text in str(error) for text in _TEXTS)
 
 
+def device_failure(error: BaseException) -> str:
+    """Return what the error, or one that led to it, says about a GPU that this process can't use any more; or "".
+
+    CUDA repeats such an error in every later call of the process, so only another process can go on. It is a
+    RuntimeError, as are torch's errors for a lost peer.
+    """
+    for each in chain(error):
+        if isinstance(each, DeviceFailed | torch.AcceleratorError) and not ran_out_of_memory(each):
+            return next(iter(str(each).splitlines()), type(each).__name__)
+    return ""
+
+
 def is_of_the_machine(error: BaseException) -> bool:
     """Return whether the error, or one that led to it, is of the machine: memory, open files, space or the GPU."""
     return any(
-        isinstance(each, MemoryError | torch.AcceleratorError)
+        isinstance(each, MemoryError | DeviceFailed | torch.AcceleratorError)
         or (isinstance(each, OSError) and each.errno in _ERRNOS)
         or ran_out_of_memory(each)
         for each in chain(error)

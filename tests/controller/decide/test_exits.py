@@ -50,6 +50,7 @@ def replica(policy: RestartPolicy = RestartPolicy.EXIT_CODE, *codes: int) -> Rep
         (138, Verdict.RETRY),
         (139, Verdict.PERMANENT),
         (143, Verdict.REPLACE),
+        (200, Verdict.RETRY),
         (None, Verdict.REPLACE),
     ],
 )

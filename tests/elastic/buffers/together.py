@@ -65,6 +65,9 @@ class InMemory(Backend):
             tensor.copy_(self._wire.take(number))
         return True
 
+    def prepare(self) -> None:
+        pass
+
     def connect(self, uuid: int, store: MeetingStore, rank: int, size: int) -> None:
         pass
 

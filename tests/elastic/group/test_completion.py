@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from torch._C._distributed_c10d import ErrorType
 from tests.elastic.alone import form_alone, opened_alone
 from tests.elastic.group.nccl.double import Communicator, Device, Double
 from tidewater.elastic.addresses import Address
-from tidewater.elastic.errors import GroupBroken, TrainerError
+from tidewater.elastic.errors import DeviceFailed, GroupBroken
 from tidewater.elastic.group import nccl
 from tidewater.elastic.group.group import Group
 
@@ -131,7 +132,15 @@ def test_a_process_whose_abort_hangs_ends(
         patch.setattr(nccl, "_ABORT_SECONDS", SOON)
         patch.setattr(communicator, "abort", hanging.wait)
         group.interrupt("lost b")
-        with pytest.raises(TrainerError, match="abort does not return") as raised:
+        with pytest.raises(DeviceFailed, match=r"abort did not return within 0\.05 s"):
             form_alone(group)
-    assert not isinstance(raised.value, GroupBroken)
     hanging.set()
+
+
+def test_a_gpu_that_does_not_run_a_small_kernel_in_time_is_not_used_again(
+    group: Group, double: Double, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(double, "_mark", lambda: SimpleNamespace(query=lambda: False))
+    monkeypatch.setattr(double, "timeout_seconds", SOON)
+    with pytest.raises(DeviceFailed, match=r"did not run a small kernel within 0\.05 s"):
+        form_alone(group)

@@ -46,6 +46,7 @@ def left(monkeypatch: pytest.MonkeyPatch) -> queue.SimpleQueue[None]:
         def __init__(self, *_: object) -> None:
             self.is_finished = lambda: False
             self.learn_secret = lambda wanted: True
+            self.give_up = lambda: None
             self.announce = self.close = lambda _: None
 
         def session(self, prepare: Callable[[Any], object]) -> Any:

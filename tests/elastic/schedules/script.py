@@ -23,7 +23,7 @@ from torch import nn
 from torch.utils.data import Dataset, IterableDataset
 
 import tidewater
-from tests.elastic.group import kinds
+from tests.elastic.group import faulty, kinds
 from tests.elastic.schedules import breakages
 from tests.elastic.schedules.ledger import SUFFIX, Attempt, Final, Restored, Scribe
 from tests.elastic.schedules.points import Points
@@ -68,6 +68,8 @@ class Options:
     """One of ``kinds.KINDS``."""
     stream: bool = False
     """The dataset is a stream."""
+    fault: tuple[str, str] | None = None
+    """What fails in this worker only, see ``faulty.install``."""
 
 
 class Numbers(Dataset[tuple[torch.Tensor, torch.Tensor, int]]):
@@ -309,6 +311,8 @@ def main(options: Options, argv: list[str]) -> int:
     kinds.use(options.group)
     witness = Witness(options)
     witness.install()
+    if options.fault:
+        faulty.install(*options.fault)
     if options.breakage:
         breakages.ALL[options.breakage]()
     return tidewater.run(witness.training, argv)

@@ -38,6 +38,13 @@ class Backend(ABC):
         """Leave the current generation. Its collectives have ended or been aborted: ``abort`` means the next one."""
 
     @abstractmethod
+    def prepare(self) -> None:
+        """Check that this process can use its device, before the others wait for it.
+
+        Raise DeviceFailed if it does not answer; what torch raises if it has failed.
+        """
+
+    @abstractmethod
     def connect(self, uuid: int, store: MeetingStore, rank: int, size: int) -> None:
         """Connect with the peers of the generation ``uuid``.
 

@@ -62,6 +62,9 @@ class Gloo(Backend):
         """Forget the collectives that have ended."""
         self._in_flight = self.left_in_flight()
 
+    def prepare(self) -> None:
+        """Return: a CPU does not fail by itself."""
+
     def begin(self, tensor: torch.Tensor, seconds: float) -> Any:
         """Start a sum, and keep its work until it has ended."""
         work = super().begin(tensor, seconds)

@@ -34,6 +34,7 @@ from tidewater.elastic.errors import GroupBroken
 from tidewater.elastic.group import ballot, gloo, nccl, nccl_environment, rendezvous
 from tidewater.elastic.group.backend import Backend, can_reconfigure, supports_reconfigure
 from tidewater.elastic.group.rendezvous import MeetingStore
+from tidewater.elastic.machine_errors import device_failure
 from tidewater.elastic.peer.keyvalue import Keys, LocalKeys
 from tidewater.elastic.peer.server import PeerServer
 
@@ -42,7 +43,10 @@ _DIGITS, _DIGIT_BITS = 3, 20
 
 
 class Group:
-    """The ranks of one generation. Only one thread uses it, but any thread may call ``interrupt``."""
+    """The ranks of one generation. Only one thread uses it, but any thread may call ``interrupt``.
+
+    An error of this process's own device is no failure of the group: every method raises it as it is.
+    """
 
     def __init__(self, backend: Backend, peers: PeerServer | None = None) -> None:
         self.device = backend.device
@@ -83,10 +87,13 @@ class Group:
             peers_are_there()
 
         try:
+            self._backend.prepare()
             store = MeetingStore(self._keys(uuid, rank, addresses, check, deadline), check, deadline)
             store.assemble(rank, self.size, superseded)
             self._backend.connect(uuid, store, rank, self.size)
         except (RuntimeError, ValueError) as error:  # torch's own errors are RuntimeErrors
+            if device_failure(error):
+                raise
             raise GroupBroken(f"could not connect to the other workers: {_brief(error)}") from error
 
     def _keys(
@@ -117,7 +124,7 @@ class Group:
 
     def blame(self, error: RuntimeError) -> None:
         """Raise GroupBroken if a collective of the model itself caused the error, such as one of SyncBatchNorm."""
-        if isinstance(error, dist.DistError) or "gloo" in str(error):
+        if not device_failure(error) and (isinstance(error, dist.DistError) or "gloo" in str(error)):
             self.interrupt(_brief(error))
             self.check()
 
@@ -126,7 +133,7 @@ class Group:
         self.complete([self.begin(tensor, timeout_seconds=timeout_seconds)], timeout_seconds=timeout_seconds)
 
     def begin(self, tensor: torch.Tensor, *, timeout_seconds: float | None = None) -> Any:
-        """Start a sum, in place, and return its work for ``complete``. Never raises: a failure shows in ``complete``.
+        """Start a sum, in place, and return its work for ``complete``, which raises if this fails.
 
         All ranks must begin the same sums in the same order.
         """
@@ -135,6 +142,8 @@ class Group:
         try:
             return self._backend.begin(tensor, timeout_seconds or self._backend.timeout_seconds)
         except RuntimeError as error:
+            if device_failure(error):
+                raise
             self.interrupt(_brief(error))
             return None
 
@@ -148,6 +157,8 @@ class Group:
             elif error := self._backend.error():
                 self.interrupt(error)
         except RuntimeError as error:
+            if device_failure(error):
+                raise
             self.interrupt(_brief(error))
         self.check()
 

@@ -30,7 +30,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
-from tidewater.elastic.errors import TrainerError
+from tidewater.elastic.errors import DeviceFailed
 from tidewater.elastic.group import backend
 from tidewater.elastic.group.backend import Backend
 from tidewater.elastic.group.rendezvous import MeetingStore, SwitchedStore
@@ -58,10 +58,23 @@ class Nccl(Backend):
         """Leave the communicator to ``connect``, which ends it."""
         self._connected = False
 
-    def connect(self, uuid: int, store: MeetingStore, rank: int, size: int) -> None:
-        """Connect, after an abort that is still in progress."""
+    def prepare(self) -> None:
+        """Wait for an abort that is still in progress, release memory for NCCL, and try a small kernel.
+
+        The kernel runs behind all that the stream still has to do, so it may take as long as a collective.
+        """
         if not self._abort_ends(_ABORT_SECONDS):
-            raise TrainerError("NCCL's abort does not return: this process can't use its GPU any more, so it ends")
+            raise DeviceFailed(f"NCCL's abort did not return within {_ABORT_SECONDS:g} s")
+        torch.cuda.empty_cache()  # NCCL needs up to a gigabyte that torch's allocator does not manage
+        torch.zeros(1, device=self.device).add_(1)
+        end, deadline = self._mark(), time.monotonic() + self.timeout_seconds
+        while not end.query():
+            if time.monotonic() > deadline:
+                raise DeviceFailed(f"the GPU did not run a small kernel within {self.timeout_seconds:g} s")
+            time.sleep(_LONGEST_PAUSE_SECONDS)
+
+    def connect(self, uuid: int, store: MeetingStore, rank: int, size: int) -> None:
+        """Make a communicator."""
         self._connect(uuid, store, rank, size)
         self._connected = True
 

@@ -106,15 +106,19 @@ class Coordinator:
             thread.start()
             self._threads.append(thread)
 
-    def stop(self) -> None:
-        """Withdraw this worker's record and end the threads. Safe to call twice."""
+    def stop(self, *, gives_up: bool = False) -> None:
+        """Withdraw this worker's record and end the threads. Safe to call twice.
+
+        With ``gives_up``, this worker takes part in no further sum of the current generation: it is broken at once.
+        """
         with self._condition:
             self._stopping = True
             self._condition.notify_all()
         with contextlib.suppress(StoreError):
             if self._lease:
                 # The other workers must not treat this record as missing only for a moment.
-                record = records.member_to_json(replace(self._me, leaving=True))
+                given_up = self._view.number if gives_up else self._me.ready_after
+                record = records.member_to_json(replace(self._me, leaving=True, ready_after=given_up))
                 self._store.put(keys.member(self._job, self._me.id), record, self._lease)
                 self._store.revoke(self._lease)
         self._lease = 0

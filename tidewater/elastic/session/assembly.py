@@ -16,6 +16,7 @@ import os
 import queue
 import secrets
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -117,7 +118,8 @@ def open_session(config: Config, prepare: Callable[[Config], Content]) -> Iterat
         if not assembly.learn_secret(wanted=asked_to_leave.empty):
             log.event("left", reason="asked to leave before etcd answered")
             raise Ended(exit_codes.LEFT)
-        session = assembly.session(prepare)
+        with _ends_with_its_device(log):
+            session = assembly.session(prepare)
         ask_again()  # the script may have set handlers of its own
 
         def leave_when_asked() -> None:
@@ -130,10 +132,33 @@ def open_session(config: Config, prepare: Callable[[Config], Content]) -> Iterat
                 raise Ended(exit_codes.LEFT)
             # Not in the signal handler: `leave` writes to etcd and acquires locks that the interrupted code may hold.
             threading.Thread(target=leave_when_asked, name="leave", daemon=True).start()
-            assembly.announce(session)
-            yield session
+            with _ends_with_its_device(log, assembly.give_up):
+                assembly.announce(session)
+                yield session
         finally:
             assembly.close(session.flush_until())
+
+
+@contextmanager
+def _ends_with_its_device(log: Log, withdraw: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """End the process at once if an error of its device is raised: with such a GPU, what is left may hang or crash.
+
+    ``withdraw`` is called before, so that the others go on.
+    """
+    try:
+        yield
+    except Exception as error:
+        from tidewater.elastic.machine_errors import device_failure  # with torch
+
+        reason = device_failure(error)
+        if not reason:
+            raise
+        log.event("device_failed", reason=reason)
+        print(f"trainer: this process can't use its GPU any more, and ends: {reason}", file=sys.stderr)
+        withdraw()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(exit_codes.DEVICE_FAILED)
 
 
 @contextmanager
@@ -299,6 +324,10 @@ class _Assembly:
         if reason:
             raise ConfigError(reason)
         self._coordinator.announce()
+
+    def give_up(self) -> None:
+        """Let the others go on without this worker, which ends now."""
+        self._coordinator.stop(gives_up=True)
 
     def close(self, flush_until: float) -> None:
         """Withdraw from the job, end pending communication, and wait for the checkpoint that is being written until

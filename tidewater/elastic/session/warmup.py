@@ -28,6 +28,7 @@ from tidewater.elastic.data.loader import Micro, Prepared
 from tidewater.elastic.data.sampler import Cursor, Step
 from tidewater.elastic.errors import ConfigError, OutOfMemory
 from tidewater.elastic.group.group import Group
+from tidewater.elastic.machine_errors import device_failure
 from tidewater.elastic.observe.log import Log
 from tidewater.elastic.session.evaluation import ROUND
 from tidewater.elastic.session.memory import enough_memory
@@ -115,6 +116,8 @@ def _refuse_score(score: Any) -> None:
     try:
         float(score)
     except (TypeError, ValueError, RuntimeError) as error:
+        if device_failure(error):
+            raise
         shape = f" of shape {tuple(score.shape)}" if isinstance(score, torch.Tensor) else ""
         raise ConfigError(
             f"the training's score returns a {type(score).__name__}{shape}: return one number, the sum over the batch"

@@ -164,7 +164,7 @@ class Double(Nccl):
         return self.communicator.allreduce(tensor, seconds)
 
     def _mark(self) -> Mark:
-        return self.communicator.mark()
+        return self.communicator.mark() if hasattr(self, "communicator") else Mark(())
 
     def _state(self) -> ErrorType:
         return self.communicator.state

@@ -22,9 +22,10 @@ from typing import Any
 
 from torchx.specs import RetryPolicy, Role
 
+from tidewater.contract.exit_codes import ALWAYS_RETRIED, NOT_THE_WORKERS_FAULT
 from tidewater.elasticjob.model import RestartPolicy, RestartScope
 
-EXIT_CODES = tuple(code for code in range(1, 256) if code not in (130, 137, 138, 143))
+EXIT_CODES = tuple(code for code in range(1, 256) if code not in (*NOT_THE_WORKERS_FAULT, *ALWAYS_RETRIED))
 """Exit codes that are retried: all but those that an ElasticJob retries by itself.
 
 The kubelet would restart a container after any code, but it does so in its pod, and the API server removes that pod,
@@ -74,9 +75,9 @@ def policy(role: Role) -> Mapping[str, Any]:
 
     Without retries an elastic role goes on without a replica that has failed, as long as the others are its minimum. So
     a replica that is made again after the others have finished, and is turned away by them, is no failure of the
-    application. SIGKILL and SIGTERM, which are the ends of a replica that was taken away, SIGINT, SIGUSR1 and too much
-    memory are always retried there. The controller ends a job if one of its replicas exhausts its memory again and
-    again.
+    application. SIGKILL and SIGTERM, which are the ends of a replica that was taken away, SIGINT, SIGUSR1, a failed GPU
+    and too much memory are always retried there. The controller ends a job if one of its replicas exhausts its memory
+    again and again.
     """
     if role.max_retries > 0:
         return {"restartPolicy": RestartPolicy.EXIT_CODE.value, "retryableExitCodes": list(EXIT_CODES)}

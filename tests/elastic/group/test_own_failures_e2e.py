@@ -1,0 +1,47 @@
+"""A worker that fails for a cause of its own ends, and says why; the others train on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.elastic.group.faulty import PLACES
+from tests.elastic.schedules.arena import COMMON
+from tests.elastic.schedules.forked import Forked, Job
+from tests.farm import Farm
+from tidewater.contract import exit_codes
+
+pytestmark = pytest.mark.e2e
+
+
+@pytest.fixture
+def job(farm: Farm, tmp_path: Path, etcd: str) -> Iterator[Job]:
+    job = Job(farm, tmp_path / "job", etcd, *COMMON, "--min-step-seconds", "0.02")
+    yield job
+    job.kill()
+
+
+@pytest.fixture
+def healthy(job: Job) -> Forked:
+    """Return a worker that trains alone."""
+    worker = job.start("healthy")
+    worker.wait_for_step(5)
+    return worker
+
+
+def goes_on(worker: Forked) -> None:
+    assert worker.last is not None
+    worker.wait_for_step(worker.last.step + 5)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_worker_ends_at_once_when_its_gpu_fails_and_the_others_train_on(
+    job: Job, healthy: Forked, place: str
+) -> None:
+    failed = job.start("failed", fault=("device", place))
+    assert failed.wait() == exit_codes.DEVICE_FAILED, job.told()
+    assert "this process can't use its GPU any more, and ends: CUDA error: an illegal memory access" in failed.text()
+    assert len(failed.events("joined")) == 1
+    goes_on(healthy)
