@@ -55,8 +55,8 @@ def test_a_wrong_command_line_is_not_retried() -> None:
     assert not {exit_codes.FINISHED, exit_codes.USAGE} & retried
 
 
-def test_no_signal_has_the_code_of_a_failed_gpu() -> None:
-    assert 128 + max(signal.valid_signals()) < exit_codes.DEVICE_FAILED < 256
+def test_no_signal_has_the_code_of_a_failure_of_the_machine() -> None:
+    assert 128 + max(signal.valid_signals()) < exit_codes.DEVICE_FAILED < exit_codes.UNCONNECTED < 256
 
 
 def test_a_worker_has_left_before_its_spot_instance_ends() -> None:

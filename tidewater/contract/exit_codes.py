@@ -8,6 +8,7 @@ LEFT          143  left at a step boundary after SIGTERM (128 + 15, what a shell
                    not 0, since the job would then count this worker's work as completed
 DEVICE_FAILED 200  the GPU reports an error after which a process can't use it, or does not answer; the others go on,
                    and a new process may succeed
+UNCONNECTED   201  left because it could not sum with the others again and again; a new process may succeed
 
 An ElasticJob with restartPolicy ExitCode replaces workers that exit with LEFT or KILLED. It counts a failure if memory
 was exhausted, or from the fourth time in a row that this happened without a disruption. It replaces those of
@@ -23,6 +24,7 @@ FAILED = 1
 USAGE = 2
 LEFT = 143
 DEVICE_FAILED = 200
+UNCONNECTED = 201
 
 KILLED = 137
 """What the container runtime reports for SIGKILL (128 + 9): the node is lost, or memory is exhausted."""
@@ -30,7 +32,7 @@ KILLED = 137
 NOT_THE_WORKERS_FAULT = (KILLED, LEFT)
 """Exit codes that are mostly no failures of the code. An ElasticJob replaces the worker, and counts a row of them."""
 
-ALWAYS_RETRIED = (130, 138, DEVICE_FAILED)
+ALWAYS_RETRIED = (130, 138, DEVICE_FAILED, UNCONNECTED)
 """SIGINT, SIGUSR1 and failures of the machine: an ElasticJob replaces the worker, and counts a failure."""
 
 RETRYABLE = (FAILED,)

@@ -112,9 +112,9 @@ class ReplicaSpec:
         RestartPolicy,
         About(
             "What happens after a container fails. Always and OnFailure: the kubelet restarts it in its pod. Never:"
-            " its pod is not replaced. ExitCode: the pod is replaced if the exit code is 130, 137, 138, 143, 200 or one"
-            " of retryableExitCodes; any other non-zero code is permanent. A pod that was evicted, preempted or lost"
-            " with its node is always replaced. Overrides the template's own restartPolicy.",
+            " its pod is not replaced. ExitCode: the pod is replaced if the exit code is 130, 137, 138, 143, 200,"
+            " 201 or one of retryableExitCodes; any other non-zero code is permanent. A pod that was evicted, preempted"
+            " or lost with its node is always replaced. Overrides the template's own restartPolicy.",
             blank=True,
         ),
     ] = RestartPolicy.EXIT_CODE

@@ -51,6 +51,7 @@ def replica(policy: RestartPolicy = RestartPolicy.EXIT_CODE, *codes: int) -> Rep
         (139, Verdict.PERMANENT),
         (143, Verdict.REPLACE),
         (200, Verdict.RETRY),
+        (201, Verdict.RETRY),
         (None, Verdict.REPLACE),
     ],
 )

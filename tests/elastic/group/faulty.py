@@ -31,6 +31,7 @@ PLACES: dict[str, tuple[Any, str]] = {
 }
 ERRORS: dict[str, Callable[[], Exception]] = {
     "device": lambda: torch.AcceleratorError("CUDA error: an illegal memory access was encountered"),
+    "memory": lambda: torch.AcceleratorError("CUDA error: out of memory"),
     "local": lambda: RuntimeError("ncclSystemError: System call (e.g. socket, malloc) failed or device error."),
     "peer": lambda: RuntimeError("[../gloo/transport/tcp/pair.cc:554] Connection closed by peer [127.0.0.1]:4711"),
 }

@@ -45,3 +45,33 @@ def test_a_worker_ends_at_once_when_its_gpu_fails_and_the_others_train_on(
     assert "this process can't use its GPU any more, and ends: CUDA error: an illegal memory access" in failed.text()
     assert len(failed.events("joined")) == 1
     goes_on(healthy)
+
+
+@pytest.mark.parametrize("place", ["connect", "begin", "finish"])
+def test_a_newcomer_that_fails_for_a_cause_of_its_own_leaves_and_says_why(
+    job: Job, healthy: Forked, place: str
+) -> None:
+    newcomer = job.start("newcomer", fault=("local", place))
+    assert newcomer.wait() == exit_codes.UNCONNECTED, job.told()
+    (event,) = newcomer.events("unconnected")
+    assert "3 groups in a row failed for a cause in this process" in event["reason"]
+    assert "ncclSystemError" in event["reason"]
+    goes_on(healthy)
+
+
+def test_of_workers_that_blame_each_other_the_youngest_leaves_and_says_why(job: Job, healthy: Forked) -> None:
+    newcomer = job.start("newcomer", fault=("peer", "finish"))
+    assert newcomer.wait() == exit_codes.UNCONNECTED, job.told()
+    (event,) = newcomer.events("unconnected")
+    assert "with this worker several groups in a row broke before they made a step" in event["reason"]
+    goes_on(healthy)
+
+
+def test_a_worker_that_has_the_state_and_can_connect_with_no_other_saves_it_before_it_leaves(job: Job) -> None:
+    alone = job.start("alone", fault=("local", "connect"))
+    alone.wait_for_step(15)
+    newcomer = job.start("newcomer")
+    assert alone.wait() == exit_codes.UNCONNECTED, job.told()
+    newcomer.wait_for(lambda worker: worker.last is not None)
+    (left,), (loaded,) = alone.events("left"), newcomer.events("checkpoint_loaded")
+    assert loaded["step"] == left["step"]

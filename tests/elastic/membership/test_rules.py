@@ -19,6 +19,7 @@ from tidewater.elastic.membership.records import (
     member_to_json,
 )
 from tidewater.elastic.membership.rules import (
+    MOST_ATTEMPTS,
     REST,
     Generation,
     Inputs,
@@ -268,6 +269,70 @@ def test_having_the_state_outweighs_the_number_of_workers() -> None:
     has_it = member("a", 1, ready_after=4, state_of=3)
     newer = [replace(member(name, 9, ready_after=4), unreachable=("a",)) for name in "bc"]
     assert names(decide(view(4, "abc", has_it, *newer), inputs("b"), now=900).generation) == "a"
+
+
+def all_give_up(state: View, *, fruitful: str = "") -> View:
+    """Return the view after all members of the current generation have given it up, and the next one was proposed."""
+    assert state.generation is not None
+    number = state.number
+    living = tuple(
+        replace(each, ready_after=number, fruitful=number if each.id in fruitful else each.fruitful)
+        for each in state.members
+        if state.generation.rank(each.id) is not None
+    )
+    rest = tuple(each for each in state.members if each.id not in {one.id for one in living})
+    broken = replace(state, members=(*living, *rest))
+    proposals = [decide(broken, inputs(each.id), now=900).generation for each in living]
+    (next_one,) = {names(each): each for each in proposals if each}.values()
+    return replace(broken, generation=next_one)
+
+
+def test_of_workers_that_break_one_generation_after_the_other_without_a_step_the_youngest_is_left_out_for_good() -> (
+    None
+):
+    state = view(4, "abc", member("b", 1), member("c", 2), member("a", 3))
+    for _ in range(MOST_ATTEMPTS - 1):
+        state = all_give_up(state)
+        assert names(state.generation) == "abc"
+    state = all_give_up(state)
+    assert state.generation is not None
+    assert (names(state.generation), state.generation.left_out) == ("bc", "a")
+    again = tuple(replace(each, ready_after=state.number) if each.id == "a" else each for each in state.members)
+    assert decide(replace(state, members=again), inputs("b"), now=900) == REST
+    state = all_give_up(replace(state, members=again))
+    assert names(state.generation) == "bc"
+
+
+def test_a_generation_with_a_step_or_a_loss_or_a_change_begins_the_count_anew() -> None:
+    state = view(4, "ab", member("a", 1), member("b", 2))
+    for _ in range(MOST_ATTEMPTS - 1):
+        state = all_give_up(state)
+    assert state.generation is not None
+    assert state.generation.attempts == MOST_ATTEMPTS - 1
+    stepped = all_give_up(state, fruitful="b").generation
+    lost = all_give_up(replace(state, members=tuple(each for each in state.members if each.id == "b"))).generation
+    newcomer = member("c", 9, ready_after=state.number)
+    joined = decide(replace(state, members=(*state.members, newcomer)), inputs("a"), now=900).generation
+    assert [names(each) for each in (stepped, lost, joined)] == ["ab", "b", "abc"]
+    assert [(each.attempts, each.left_out) for each in (stepped, lost, joined) if each] == [(0, "")] * 3
+
+
+@given(
+    ages=st.permutations(range(1, 4)),
+    states=st.lists(st.integers(0, 3), min_size=3, max_size=3),
+    size=st.integers(1, 3),
+)
+def test_generations_without_a_step_end_and_the_last_worker_has_the_state(
+    ages: list[int], states: list[int], size: int
+) -> None:
+    living = [member(name, ages[at], state_of=states[at]) for at, name in enumerate("abc"[:size])]
+    state = view(4, "abc"[:size], *living)
+    latest, last = max(each.state_of for each in living), ""
+    for _ in range(size * MOST_ATTEMPTS):
+        last = names(state.generation) or last
+        state = all_give_up(state)
+    assert names(state.generation) == ""
+    assert [each.state_of for each in living if each.id == last] == [latest]
 
 
 @given(

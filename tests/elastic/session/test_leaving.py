@@ -42,6 +42,8 @@ class Leaver:
     leases_lost: int = 0
     in_touch: bool = True
     overdue: bool = False
+    last: Generation = TOGETHER
+    met: Generation = TOGETHER
     state: dict[str, Any] = field(default_factory=lambda: small(28))
     reported: list[int] = field(default_factory=list)
 
@@ -76,7 +78,7 @@ class Leaver:
             training=SimpleNamespace(on_step=lambda report: self.reported.append(report.step)),
         )
         session = Session(config, worker, self.log)
-        session._generation = TOGETHER
+        session._generation, session._met_in = self.last, self.met
         session.leave()
         if self.overdue:
             session._leaving_since = -leaving.STEP_SECONDS - 1.0
@@ -108,6 +110,16 @@ def test_a_leaving_worker_reports_no_step_if_others_remain(checkpoints: Checkpoi
     leaver = Leaver(View(Generation(5, 9, (OTHER,), "left", LINE), 7, (OTHER,)), checkpoints, told.log)
     assert (leaver.leave(), leaver.reported) == (exit_codes.LEFT, [])
     assert checkpoints.newest(LINE) is None
+
+
+def test_a_worker_saves_a_state_that_the_newcomer_in_its_last_generation_has_never_got(
+    checkpoints: Checkpoints, told: Told
+) -> None:
+    alone, with_newcomer = replace(TOGETHER, members=(ME,)), replace(TOGETHER, number=5, members=(ME, NEW))
+    view = View(Generation(6, 12, (NEW,), "lost", LINE), 7, (NEW,))
+    leaver = Leaver(view, checkpoints, told.log, last=with_newcomer, met=alone)
+    assert (leaver.leave(), leaver.reported) == (exit_codes.LEFT, [28])
+    assert checkpoints.newest(LINE) == at(28, 4)
 
 
 @pytest.mark.parametrize("step", [20, 40])

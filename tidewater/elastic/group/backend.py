@@ -19,6 +19,14 @@ from torch.distributed import distributed_c10d as c10d
 
 from tidewater.elastic.group.rendezvous import MeetingStore
 
+_OF_A_PEER = ("by peer", "remote", "Broken pipe", "refused", "imed out", "imeout", "reach", "No route to host")
+"""Words of gloo's and NCCL's errors that another process or the network may have caused."""
+
+
+def is_of_a_peer(error: Exception) -> bool:
+    """Return whether a peer may have caused an error of gloo or NCCL: it has ended, does not answer, or has failed."""
+    return any(words in str(error) for words in _OF_A_PEER)
+
 
 class Backend(ABC):
     """The collectives of one generation after the other. Only ``abort`` may be called by another thread."""

@@ -32,7 +32,7 @@ import torch.distributed as dist
 from tidewater.elastic.addresses import Address
 from tidewater.elastic.errors import GroupBroken
 from tidewater.elastic.group import ballot, gloo, nccl, nccl_environment, rendezvous
-from tidewater.elastic.group.backend import Backend, can_reconfigure, supports_reconfigure
+from tidewater.elastic.group.backend import Backend, can_reconfigure, is_of_a_peer, supports_reconfigure
 from tidewater.elastic.group.rendezvous import MeetingStore
 from tidewater.elastic.machine_errors import device_failure
 from tidewater.elastic.peer.keyvalue import Keys, LocalKeys
@@ -54,6 +54,8 @@ class Group:
         self.size = 1
         self.uuid = 0
         """Of the generation; see ``ballot.seal``."""
+        self.own_failures = 0
+        """Generations since the last step that failed for a cause in this process."""
         self._backend = backend
         self._peers = peers
         self._failure: str | None = None
@@ -92,8 +94,7 @@ class Group:
             store.assemble(rank, self.size, superseded)
             self._backend.connect(uuid, store, rank, self.size)
         except (RuntimeError, ValueError) as error:  # torch's own errors are RuntimeErrors
-            if device_failure(error):
-                raise
+            self._judge(error)
             raise GroupBroken(f"could not connect to the other workers: {_brief(error)}") from error
 
     def _keys(
@@ -122,6 +123,16 @@ class Group:
         if self._failure:
             raise GroupBroken(self._failure)
 
+    def _judge(self, error: Exception) -> None:
+        """Count a failure with a cause in this process. Raise the error if its device has failed.
+
+        A failure after an interruption is a consequence of that. Alone in its group, a process has no peer to blame.
+        """
+        if device_failure(error):
+            raise error
+        if not self._failure and (self.size == 1 or not is_of_a_peer(error)):
+            self.own_failures += 1
+
     def blame(self, error: RuntimeError) -> None:
         """Raise GroupBroken if a collective of the model itself caused the error, such as one of SyncBatchNorm."""
         if not device_failure(error) and (isinstance(error, dist.DistError) or "gloo" in str(error)):
@@ -142,8 +153,7 @@ class Group:
         try:
             return self._backend.begin(tensor, timeout_seconds or self._backend.timeout_seconds)
         except RuntimeError as error:
-            if device_failure(error):
-                raise
+            self._judge(error)
             self.interrupt(_brief(error))
             return None
 
@@ -157,8 +167,7 @@ class Group:
             elif error := self._backend.error():
                 self.interrupt(error)
         except RuntimeError as error:
-            if device_failure(error):
-                raise
+            self._judge(error)
             self.interrupt(_brief(error))
         self.check()
 

@@ -129,13 +129,14 @@ class Coordinator:
         self._announced = True
         self._publish()
 
-    def ready_after(self, number: int) -> None:
+    def ready_after(self, number: int, *, fruitful: int = 0) -> None:
         """Report that this worker is in no process group of a generation up to ``number``.
 
         Survivors of a failure and workers in line report this; only then can the next generation include them.
+        ``fruitful``: see ``Member``.
         """
         if number > self._me.ready_after:
-            self._change(ready_after=number, unreachable=self._unreachable())
+            self._change(ready_after=number, fruitful=fruitful, unreachable=self._unreachable())
             self._publish()
 
     def synced(self, number: int) -> None:

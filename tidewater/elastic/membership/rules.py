@@ -26,6 +26,9 @@ The rules, in full:
   still be training, frozen or cut off. Then the next generation waits until their processes have certainly ended, or
   have been without a lease for so long (``takeover_seconds``) that they have stopped by themselves
   (``Coordinator.in_touch``). So two generations never both make steps final.
+* If all members of a generation survive its break, and none of them has made a step in it, the next attempt will
+  probably break in the same way. After MOST_ATTEMPTS such generations in a row the youngest member is left out for
+  good (its process ends), so that the others train. If they would lack the state, the next youngest is left out.
 * All generations have the lineage of the first one. If etcd loses its data, the next generation begins a new lineage.
 * The oldest member that may be in the next generation proposes it. If it does not, the second oldest does so after
   ``patience_seconds``, and so on. Two proposals do no harm: compare-and-set accepts only one.
@@ -39,6 +42,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from tidewater.elastic.addresses import Address
+
+MOST_ATTEMPTS = 6
+"""Generations of the same members in a row that break without a step, before one member is left out."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +64,8 @@ class Member:
     """Number of the last generation in which it received or had the job's state; 0: never."""
     unreachable: tuple[str, ...] = ()
     """Ids of members that do not answer its pings."""
+    fruitful: int = 0
+    """Number of the last generation in which it made a step, or found out what has to change in the next attempt."""
     age: int = 0
     """etcd's create revision of the record: smaller is older. Not part of the stored record."""
 
@@ -79,6 +87,10 @@ class Generation:
     """Why it replaced the one before: ``start``, ``joined``, ``left`` or ``lost``."""
     lineage: str = ""
     """Random name of the sequence of generations that this one belongs to. If etcd loses its data, a new one begins."""
+    attempts: int = 0
+    """Number of generations of the same members right before it that broke without a step."""
+    left_out: str = ""
+    """Id of the member that was left out because of such attempts."""
 
     def rank(self, member_id: str) -> int | None:
         """Return the rank of a member, or None if it is not in this generation."""
@@ -272,11 +284,18 @@ def _ids(members: Iterable[Member]) -> list[str]:
     return [member.id for member in members]
 
 
+def _left_out(view: View) -> str:
+    """Return the id of the member that was left out for good, while its process has not ended yet."""
+    left_out = view.generation.left_out if view.generation else ""
+    return left_out if view.member(left_out) else ""
+
+
 def _asking(view: View) -> list[Member]:
     """Return the living members that are ready for the next generation and have its signature, oldest first."""
     known = reference(view)
-    kind = known.signature if known else ""
+    kind, left_out = known.signature if known else "", _left_out(view)
     ready = [member for member in view.members if member.ready_after >= view.number and not member.leaving]
+    ready = [member for member in ready if member.id != left_out]
     return sorted((member for member in ready if member.signature == kind), key=lambda member: member.age)
 
 
@@ -309,6 +328,22 @@ def _largest_group(survivors: list[Member]) -> list[Member]:
     return [member for member in survivors if member in best]
 
 
+def _attempts(view: View, survivors: list[Member]) -> int:
+    """Return how many generations of these members have broken in a row without a step and without a loss."""
+    before = view.generation
+    if before is None or not is_broken(view) or len(survivors) < len(before.members):
+        return 0
+    return 0 if any(member.fruitful >= view.number for member in survivors) else before.attempts + 1
+
+
+def _dispensable(members: list[Member]) -> Member:
+    """Return the youngest member that the others don't need for the state; the only one of a group of one."""
+    youngest_first = sorted(members, key=lambda member: member.age, reverse=True)
+    latest = max(member.state_of for member in members)
+    holders = [member for member in members if member.state_of == latest]
+    return next((member for member in youngest_first if holders != [member]), youngest_first[0])
+
+
 def _proposers(view: View) -> list[str]:
     """Return the ids of the members that may propose the next generation, in order."""
     if view.generation is None or is_broken(view):
@@ -333,9 +368,13 @@ def _successor(view: View, inputs: Inputs) -> Generation:
         if member and not member.leaving and (not broken or member.ready_after >= view.number)
     ]
     together = _largest_group(survivors) if broken else survivors
+    attempts, left_out = _attempts(view, survivors), _left_out(view)
+    if attempts >= MOST_ATTEMPTS:
+        attempts, left_out = 0, _dispensable(together).id
+        together = [member for member in together if member.id != left_out]
     members = _reachable(together, _newcomers(view))[: inputs.limits.max_workers]
     cause = "start" if not before else "lost" if broken else "left" if len(survivors) < len(before) else "joined"
     # If etcd has lost its data, the members still know the last number.
     number = max([view.number, *(member.ready_after for member in members)]) + 1
     lineage = view.generation.lineage if view.generation else f"{inputs.uuid:012x}"
-    return Generation(number=number, uuid=inputs.uuid, members=tuple(members), cause=cause, lineage=lineage)
+    return Generation(number, inputs.uuid, tuple(members), cause, lineage, attempts, left_out)

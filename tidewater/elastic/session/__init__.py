@@ -10,6 +10,7 @@ handover    all ranks of a generation get the state of the rank that is furthest
 reports     a step is reported to script, log and metrics when it is final
 evaluation  the score of the model, by all ranks together
 ending      the job is finished, or this worker leaves
+liveness    whether it is worth waiting for the other members
 fencing     a worker that was cut off makes nothing final
 warmup      the first passes, before the others know of the worker
 memory      smaller micro-batches when memory does not suffice

@@ -80,12 +80,15 @@ class Ending:
         self._log.event("finished", accuracy=record["accuracy"], step=record["step"], state=digest, skipped=skipped)
         return exit_codes.FINISHED
 
-    def left(self, generation: Generation | None, since: float | None, *, settle: Callable[[], None]) -> int:
+    def left(
+        self, generation: Generation | None, met: Generation | None, since: float | None, *, settle: Callable[[], None]
+    ) -> int:
         """End after a planned leave. If no remaining worker has the state, save a checkpoint first. Return the exit
         code: that of a failure if this checkpoint could not be saved.
 
         Args:
             generation: The last generation of this worker.
+            met: The last one that began with the state in all members. Those of a later one may lack it.
             since: Monotonic time at which this worker was asked to leave.
             settle: Reports the last step, which is final because it is in a checkpoint.
         """
@@ -93,7 +96,7 @@ class Ending:
         until = time.monotonic() + leaving.FLUSH_SECONDS
         behind = state.present and self._fence.left_behind(generation, time.monotonic() + _ASK_SECONDS)
         view = self._worker.coordinator.view
-        heirs = generation is not None and has_heirs(view, generation)
+        heirs = met is not None and has_heirs(view, met)
         saved = None
         if state.present and (not heirs or (self._overdue() and not behind)):
             refuse_divergence(state)

@@ -28,25 +28,26 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tidewater.contract import leaving
+from tidewater.contract import exit_codes, leaving
 from tidewater.elastic.config import Config
 from tidewater.elastic.data.sampler import Cursor
-from tidewater.elastic.errors import ConfigError, GroupBroken, OutOfMemory
+from tidewater.elastic.errors import BadSamples, ConfigError, GroupBroken, OutOfMemory
 from tidewater.elastic.membership.rules import Generation, Member, View, lost_members
 from tidewater.elastic.observe.log import Log
 from tidewater.elastic.observe.meter import Change
-from tidewater.elastic.peer import server
 from tidewater.elastic.session import handover
 from tidewater.elastic.session.ending import Ending
 from tidewater.elastic.session.fencing import Fence
+from tidewater.elastic.session.liveness import peers_alive, still_wanted
 from tidewater.elastic.session.reports import Part, Reports
 from tidewater.elastic.session.state import made_in
 from tidewater.elastic.session.step import Outcome
 from tidewater.elastic.session.worker import Worker
 from tidewater.elastic.training import Report
 
-_PROBE_SECONDS = 0.5
 _FORM_SECONDS = 20.0
+_MOST_OWN_FAILURES = 3
+"""Groups in a row that may fail for a cause in this process before it leaves."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,12 @@ class Session:
         """Monotonic time since which this worker waits for its peers, or None. If it waits long, the heartbeat pings
         them."""
         self._generation: Generation | None = None
+        self._met_in: Generation | None = None
+        """The last generation that began with the same state in all members."""
+        self._fruitful = 0
+        """See ``Member``."""
+        self._unconnected = ""
+        """Why this worker can't sum with the others; empty if it can."""
         self._leaving_since: float | None = None
         self._fence = Fence(worker, overdue=self.is_overdue, waits=self._waits_for_etcd)
         self._ending = Ending(worker, log, self._fence, overdue=self.is_overdue)
@@ -188,6 +195,7 @@ class Session:
         self.waiting_since = share.ready
         self._fence.check(generation)
         outcome = sums()
+        self._fruitful, self.worker.group.own_failures = generation.number, 0
         self._settle()
         lr = apply(outcome)
         state.advance(share.after, generation.number)
@@ -226,10 +234,15 @@ class Session:
         number, self.waiting_since = self._current.number, None
         if isinstance(error, OutOfMemory):
             self.log.event("out_of_memory", micro_batch=self.worker.state.micro_batch, reason=str(error))
+        if isinstance(error, OutOfMemory | BadSamples):
+            self._fruitful = number
         self.change.broken()
         self.log.event("step_discarded", generation=number, reason=str(error))
         self.worker.heartbeat.tense(True)
-        self.worker.coordinator.ready_after(number)
+        failures = self.worker.group.own_failures
+        if failures >= _MOST_OWN_FAILURES:
+            self._leave_unconnected(f"{failures} groups in a row failed for a cause in this process: {error}")
+        self.worker.coordinator.ready_after(number, fruitful=self._fruitful)
 
     def finish(self) -> None:
         """Finish the job, or leave that to the next generation. Collective. Raise GroupBroken."""
@@ -243,7 +256,9 @@ class Session:
         """
         if self.worker.coordinator.view.finished:
             return self._ending.finished()
-        return self._ending.left(self._generation, self._leaving_since, settle=lambda: self._report(rank=-1))
+        last = self._generation, self._met_in
+        code = self._ending.left(*last, self._leaving_since, settle=lambda: self._report(rank=-1))
+        return exit_codes.UNCONNECTED if self._unconnected and code == exit_codes.LEFT else code
 
     def flush_until(self) -> float:
         """Return until when (monotonic) this worker may wait for the checkpoint in progress before it ends."""
@@ -269,11 +284,20 @@ class Session:
                 if not last:  # several workers may have been announced at the same time
                     self._refuse_mismatch(view)
                 return view.generation
-            if view.generation is not None and not inside:
+            if view.generation is not None and view.generation.left_out == self.worker.member_id:
+                self._leave_unconnected("with this worker several groups in a row broke before they made a step")
+            elif view.generation is not None and not inside:
                 self._refuse_mismatch(view)
                 self._say_waiting("in_line", len(view.generation.members))
                 coordinator.ready_after(view.number)
             coordinator.wait_for_news(view, time.monotonic() + 0.5)
+
+    def _leave_unconnected(self, reason: str) -> None:
+        """Leave because no step is possible with this worker."""
+        if not self._unconnected:
+            self._unconnected = f"{reason}; the others go on without it"
+            self.log.event("unconnected", reason=self._unconnected)
+            self.leave()
 
     def _refuse_mismatch(self, view: View) -> None:
         reason = self.worker.refusal(view)
@@ -322,7 +346,7 @@ class Session:
         had, config = state.present, self.config
         self.worker.heartbeat.tense(True)
         self._form(generation, rank)
-        wanted = self._still_wanted(generation)
+        wanted = still_wanted(self.worker, generation, self.is_overdue)
         exchange = handover.Exchange(
             wanted, self.reports.adopt, config.on_drift, config.compare_every, config.begin_again
         )
@@ -332,6 +356,7 @@ class Session:
         self.worker.heartbeat.tense(False)
         step, number = self._contributed
         included = step > 0 and made_in(state.runs, step, state.step) == number
+        self._met_in = generation
         self._report(rank)
         return Meeting(rank, len(generation.members), had and self.reports.loads > loads, included, generation.number)
 
@@ -341,39 +366,9 @@ class Session:
             rank,
             tuple(member.address for member in generation.members),
             time.monotonic() + _FORM_SECONDS,
-            peers_are_there=self._peers_are_there(generation),
+            peers_are_there=peers_alive(generation, self.worker.member_id),
             superseded=lambda: self.worker.coordinator.view.number != generation.number,
         )
-
-    def _still_wanted(self, generation: Generation) -> Callable[[], None]:
-        """Return a check for use while waiting for the state. It raises GroupBroken when the wait is pointless."""
-        peers_are_there = self._peers_are_there(generation)
-
-        def check() -> None:
-            if self.worker.coordinator.view.number != generation.number:
-                raise GroupBroken("there is a newer generation")
-            if self.is_overdue():
-                raise GroupBroken("this worker must leave, but the others did not let it leave in time")
-            self.worker.group.check()
-            peers_are_there()
-
-        return check
-
-    def _peers_are_there(self, generation: Generation) -> Callable[[], None]:
-        """Return a check for use while waiting for peers. It raises GroupBroken when the process of a peer is gone."""
-        peers = [member for member in generation.members if member.id != self.worker.member_id]
-        asked_at = time.monotonic()
-
-        def check() -> None:
-            nonlocal asked_at
-            if time.monotonic() - asked_at < _PROBE_SECONDS:
-                return
-            gone = [peer.worker for peer in peers if server.is_gone(peer.address)]
-            if gone:
-                raise GroupBroken(f"lost {', '.join(gone)}")
-            asked_at = time.monotonic()
-
-        return check
 
     def _settle(self) -> None:
         """Report the last step, which is final now, unless others have continued without this worker."""

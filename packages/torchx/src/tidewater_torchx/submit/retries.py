@@ -75,9 +75,9 @@ def policy(role: Role) -> Mapping[str, Any]:
 
     Without retries an elastic role goes on without a replica that has failed, as long as the others are its minimum. So
     a replica that is made again after the others have finished, and is turned away by them, is no failure of the
-    application. SIGKILL and SIGTERM, which are the ends of a replica that was taken away, SIGINT, SIGUSR1, a failed GPU
-    and too much memory are always retried there. The controller ends a job if one of its replicas exhausts its memory
-    again and again.
+    application. SIGKILL and SIGTERM, which are the ends of a replica that was taken away, SIGINT, SIGUSR1, failures
+    of the machine and too much memory are always retried there. The controller ends a job if one of its replicas
+    exhausts its memory again and again.
     """
     if role.max_retries > 0:
         return {"restartPolicy": RestartPolicy.EXIT_CODE.value, "retryableExitCodes": list(EXIT_CODES)}

@@ -1,0 +1,89 @@
+"""A group counts the failures with a cause in this process, and leaves those of its device to the session."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from tests.elastic.alone import form_alone, opened_alone
+from tests.elastic.group.faulty import ERRORS
+from tidewater.elastic.errors import GroupBroken
+from tidewater.elastic.group.group import Group
+
+PLACES = ("connect", "begin", "finish")
+
+
+@pytest.fixture
+def group() -> Iterator[Group]:
+    for group in opened_alone():
+        form_alone(group)
+        yield group
+
+
+@pytest.fixture
+def fail(group: Group, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return a function that lets a method of the backend fail from now on."""
+
+    def fail(error: str, place: str) -> None:
+        def raise_(*_: object) -> None:
+            raise ERRORS[error]()
+
+        monkeypatch.setattr(group._backend, place, raise_)
+
+    return fail
+
+
+def use(group: Group) -> None:
+    form_alone(group)
+    group.confirm()
+
+
+@pytest.mark.parametrize("place", ["prepare", *PLACES])
+def test_an_error_of_the_device_is_raised_as_it_is(group: Group, fail: Any, place: str) -> None:
+    fail("device", place)
+    with pytest.raises(torch.AcceleratorError):
+        use(group)
+
+
+def test_an_error_of_the_device_in_the_model_is_not_blamed_on_a_peer(group: Group) -> None:
+    group.blame(torch.AcceleratorError("CUDA error: an illegal memory access in gloo"))
+    group.confirm()
+
+
+def test_memory_that_torch_does_not_manage_may_suffice_the_next_time(group: Group, fail: Any) -> None:
+    fail("memory", "connect")
+    with pytest.raises(GroupBroken, match="out of memory"):
+        use(group)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_each_generation_that_fails_here_counts_once(group: Group, fail: Any, place: str) -> None:
+    fail("local", place)
+    for _ in range(2):
+        with pytest.raises(GroupBroken, match="ncclSystemError"):
+            use(group)
+    assert group.own_failures == 2
+
+
+@pytest.mark.parametrize(("size", "counted"), [(2, 0), (1, 1)])
+def test_what_a_peer_may_have_caused_counts_only_where_there_is_none(
+    group: Group, fail: Any, size: int, counted: int
+) -> None:
+    fail("peer", "finish")
+    group.size = size
+    with pytest.raises(GroupBroken, match="closed by peer"):
+        group.confirm()
+    assert group.own_failures == counted
+
+
+def test_a_consequence_of_an_interruption_does_not_count(
+    group: Group, fail: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fail("local", "finish")
+    work = group.begin(torch.ones(1))
+    monkeypatch.setattr(group, "check", lambda: group.interrupt("lost b"))
+    group.complete([work])
+    assert group.own_failures == 0
