@@ -24,7 +24,6 @@ from benchmarks.elastic.workers import names, old_torch
 from benchmarks.gpu.output import NOT_CHECKED, require, tell
 from tidewater.elastic.addresses import Address
 from tidewater.elastic.errors import GroupBroken
-from tidewater.elastic.group.backend import can_reconfigure, supports_reconfigure
 from tidewater.elastic.group.group import Group, open_group
 from tidewater.elastic.peer.handshake import Identity
 from tidewater.elastic.peer.server import PeerServer
@@ -153,10 +152,9 @@ def opened(device: torch.device, kind: str) -> Group:
     return group
 
 
-def kind_of(device: str) -> str:
-    """Return how the trainer forms the group that is open."""
-    library = "nccl" if device == "cuda" else "gloo"
-    return "reconfigured" if can_reconfigure(library) and supports_reconfigure() else "restarted"
+def kind_of(group: Group) -> str:
+    """Return how the trainer forms this group again: ``reconfigured`` or ``restarted``."""
+    return type(group._backend).__name__.lower()
 
 
 def form(group: Group, uuid: int, rank: int, ports: tuple[int, ...]) -> None:
@@ -217,7 +215,7 @@ def broken(group: Group) -> bool:
 def main(device: str, kind: str) -> int:
     """Run the check. Return an exit code."""
     group = opened(torch.device(device, 0) if device == "cuda" else torch.device(device), kind)
-    found = kind_of(device)
+    found = kind_of(group)
     if found != kind:
         print(f"torch {torch.__version__} can't give a group of this library new peers")
         group.close()

@@ -16,7 +16,7 @@ import torch
 from benchmarks.gpu.one_rank import kind_of, opened
 for kind in ("reconfigured", "restarted"):
     group = opened(torch.device("cpu"), kind)
-    print(kind_of("cpu"))
+    print(kind_of(group))
     group.close()
 """
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import HashStore
 
 from tests.elastic.alone import opened_alone
 from tidewater.elastic.addresses import Address
@@ -56,3 +58,21 @@ def test_ranks_meet_under_the_same_names_after_one_of_them_could_not_connect(
     names.clear()
     form(group)
     assert sorted(names) == usual
+
+
+def test_the_default_group_of_the_script_is_usable_after_a_loss_and_after_the_end(group: Group) -> None:
+    dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
+    try:
+        own: Any = dist.new_group([0])
+        for lost in (False, True, True):
+            form(group)
+            assert group.tally([7.0]) == [7.0]
+            if lost:
+                group.interrupt("lost b")
+        group.close()
+        for each in (None, own):
+            ones = torch.ones(3)
+            dist.all_reduce(ones, group=each)
+            assert ones.tolist() == [1.0] * 3
+    finally:
+        dist.destroy_process_group()

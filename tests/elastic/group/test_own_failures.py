@@ -48,11 +48,6 @@ def test_an_error_of_the_device_is_raised_as_it_is(group: Group, fail: Any, plac
         use(group)
 
 
-def test_an_error_of_the_device_in_the_model_is_not_blamed_on_a_peer(group: Group) -> None:
-    group.blame(torch.AcceleratorError("CUDA error: an illegal memory access in gloo"))
-    group.confirm()
-
-
 def test_memory_that_torch_does_not_manage_may_suffice_the_next_time(group: Group, fail: Any) -> None:
     fail("memory", "connect")
     with pytest.raises(GroupBroken, match="out of memory"):

@@ -19,6 +19,8 @@ from torch.distributed import distributed_c10d as c10d
 
 from tidewater.elastic.group.rendezvous import MeetingStore
 
+_NAME = "tidewater"
+"""Of the group, in torch's messages."""
 _OF_A_PEER = ("by peer", "remote", "Broken pipe", "refused", "imed out", "imeout", "reach", "No route to host")
 """Words of gloo's and NCCL's errors that another process or the network may have caused."""
 
@@ -87,15 +89,34 @@ class Backend(ABC):
     def close(self) -> None:
         """Release everything; the collectives have been aborted."""
 
-    def _initialize(self, store: Any, rank: int, size: int, **more: Any) -> None:
-        """Make the default process group."""
-        initialize: Any = dist.init_process_group  # its type information lacks what the private API adds
-        timeout = timedelta(seconds=self.connect_seconds)  # each sum has its own
-        # torch counts its groups, and their keys in the store contain the number. An attempt that failed is counted
-        # until a group is destroyed, so the ranks for which that attempt had not begun would use other keys.
-        c10d._world.group_count = 0
-        initialize(self.name, store=store, rank=rank, world_size=size, timeout=timeout, **more)
-        self.pg = c10d._get_default_group()
+    def _open(self, store: Any, rank: int, size: int, *, reconfigurable: bool = False) -> None:
+        """Make a group of torch that torch's global state doesn't know: it is not the default group.
+
+        So the script and its libraries may have a default group, and groups of it, with processes and a life of their
+        own. This does what ``_new_process_group_helper`` of torch.distributed does, without the registration.
+        """
+        kind: Any = c10d.Backend.backend_type_map[self.name]
+        private: Any = c10d  # not typed
+        options = private._DistributedBackendOptions()
+        options.store, options.group_rank, options.group_size = store, rank, size
+        options.timeout = timedelta(seconds=self.connect_seconds)  # each sum has its own
+        options.group_id, options.global_ranks_in_group = _NAME, []
+        if reconfigurable:
+            options.enable_reconfigure = True
+        group: Any = dist.ProcessGroup(store, rank, size)
+        options.process_group = group
+        group._set_default_backend(kind)
+        group._register_backend(self.device, kind, _creator(self.name)(options, None))
+        group._set_group_name(_NAME)
+        self.pg = group
+
+
+def _creator(library: str) -> Callable[..., Any]:
+    """Return torch's function that makes what sums in a group of ``library`` (its name)."""
+    registry: Any = c10d.Backend
+    registry._ensure_backend_registered(library)
+    creator: Callable[..., Any] = registry._plugins[library.upper()].creator_fn
+    return creator
 
 
 def can_reconfigure(library: str) -> bool:
@@ -106,15 +127,13 @@ def can_reconfigure(library: str) -> bool:
         return True
     # torch has two implementations of that name, and the older one refuses. TORCH_DIST_USE_NCCL2 chooses one; if it is
     # not set, torch 2.14 takes the older one and torch 2.15 the newer one (_register_builtin_nccl_backend).
-    registry: Any = c10d.Backend
-    registry._ensure_backend_registered(library)
     newer: object = c10d._create_nccl2_process_group
-    return bool(registry._plugins[library.upper()].creator_fn is newer)
+    return _creator(library) is newer
 
 
-def supports_reconfigure() -> bool:
-    """Return whether the default process group supports that API."""
-    return bool(c10d._supports_reconfigure())
+def supports_reconfigure(group: Any) -> bool:
+    """Return whether a process group supports that API."""
+    return bool(c10d._supports_reconfigure(group))
 
 
 @functools.cache
@@ -125,13 +144,13 @@ def options(seconds: float) -> Any:
     return given
 
 
-def reconfigure(uuid: int, handles: list[str], seconds: float) -> None:
-    """Give the default process group new peers, by their handles in the order of their ranks."""
+def reconfigure(group: Any, uuid: int, handles: list[str], seconds: float) -> None:
+    """Give a process group new peers, by their handles in the order of their ranks."""
     torch_reconfigure: Callable[..., Any] = c10d._reconfigure
-    torch_reconfigure(uuid=uuid, handles=handles, timeout=timedelta(seconds=seconds)).wait()
+    torch_reconfigure(uuid=uuid, handles=handles, group=group, timeout=timedelta(seconds=seconds)).wait()
 
 
-def handle() -> str:
-    """Return what the peers need to connect with the default process group."""
-    get: Callable[[], str] = c10d._get_reconfigure_handle
-    return get()
+def handle(group: Any) -> str:
+    """Return what the peers need to connect with a process group."""
+    get: Callable[[Any], str] = c10d._get_reconfigure_handle
+    return get(group)

@@ -102,8 +102,6 @@ class Gloo(Backend):
         deadline = time.monotonic() + _CLOSE_SECONDS
         while self.left_in_flight() and time.monotonic() < deadline:
             time.sleep(_CLOSE_POLL_SECONDS)
-        if dist.is_initialized():
-            dist.destroy_process_group()
         if self.left_in_flight():
             for group in (*self._former, self.pg):
                 ctypes.pythonapi.Py_IncRef(ctypes.py_object(group))  # it is never destroyed
@@ -119,9 +117,9 @@ class Gloo(Backend):
         self._ends = frozenset((host, port) for _, *ends in told for host, port in ends)
         return [word for word, *_ in told]
 
-    def _initialize(self, store: Any, rank: int, size: int, **more: Any) -> None:
+    def _open(self, store: Any, rank: int, size: int, *, reconfigurable: bool = False) -> None:
         before = listening()
-        super()._initialize(store, rank, size, **more)
+        super()._open(store, rank, size, reconfigurable=reconfigurable)
         self._listens = listening() - before
 
 
@@ -131,24 +129,22 @@ class Reconfigured(Gloo):
     def __init__(self, device: torch.device, timeout_seconds: float) -> None:
         super().__init__(device, timeout_seconds)
         self._store = SwitchedStore()
-        self._initialize(self._store, 0, 1, enable_reconfigure=True)
+        self._open(self._store, 0, 1, reconfigurable=True)
 
     def connect(self, uuid: int, store: MeetingStore, rank: int, size: int) -> None:
         """Give the group its new peers."""
         self._store.current = store
-        handles = self._exchange(store, rank, size, backend.handle())
-        backend.reconfigure(uuid, handles, self.connect_seconds)
+        handles = self._exchange(store, rank, size, backend.handle(self.pg))
+        backend.reconfigure(self.pg, uuid, handles, self.connect_seconds)
 
 
 class Restarted(Gloo):
-    """A new default process group for every generation."""
+    """A new process group for every generation."""
 
     def connect(self, uuid: int, store: MeetingStore, rank: int, size: int) -> None:
         """Replace the group by one with the new peers."""
-        if dist.is_initialized():
-            dist.destroy_process_group()
-            self._former = [*self._former, self.pg] if self.left_in_flight() else []
-        self._initialize(store, rank, size)
+        self._former = [*self._former, self.pg] if self.left_in_flight() else []
+        self._open(store, rank, size)
         self._exchange(store, rank, size)
 
 

@@ -12,7 +12,7 @@ torch decides which one is used:
 
 * ``Reconfigured``: torch's private ``_reconfigure``, of 2.14 and 2.15, gives a ProcessGroup object new peers within
   milliseconds. That private API is used only in ``backend``.
-* ``Restarted``: a new default process group.
+* ``Restarted``: a new process group.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-import torch.distributed as dist
 
 from tidewater.elastic.addresses import Address
 from tidewater.elastic.errors import GroupBroken
@@ -133,12 +132,6 @@ class Group:
         if not self._failure and (self.size == 1 or not is_of_a_peer(error)):
             self.own_failures += 1
 
-    def blame(self, error: RuntimeError) -> None:
-        """Raise GroupBroken if a collective of the model itself caused the error, such as one of SyncBatchNorm."""
-        if not device_failure(error) and (isinstance(error, dist.DistError) or "gloo" in str(error)):
-            self.interrupt(_brief(error))
-            self.check()
-
     def all_reduce(self, tensor: torch.Tensor, *, timeout_seconds: float | None = None) -> None:
         """Sum over all ranks, in place. Raise GroupBroken on failure, interruption or time-out."""
         self.complete([self.begin(tensor, timeout_seconds=timeout_seconds)], timeout_seconds=timeout_seconds)
@@ -232,7 +225,7 @@ def open_group(host: str, device: torch.device, timeout_seconds: float, peers: P
     library = nccl if on_gpu else gloo
     if can_reconfigure("nccl" if on_gpu else "gloo"):
         backend = library.Reconfigured(device, timeout_seconds)
-        if supports_reconfigure():
+        if supports_reconfigure(backend.pg):
             return Group(backend, peers)
         backend.close()
     return Group(library.Restarted(device, timeout_seconds), peers)

@@ -10,11 +10,9 @@ Two implementations of "nccl" in torch, two ways to form a group again:
   *revoked* by ``abort``: the error state is set and the collectives end, but the communicator remains. ``_reconfigure``
   accepts it in that state, aborts it, and starts anew. Only a group that was shut down "has been finalized" and is
   refused.
-* The older one, torch 2.14's default: ``abort`` ends the communicator for ever. torch's tests recover by
-  ``_abort_process_group`` and ``init_process_group``.
+* The older one, torch 2.14's default: ``abort`` ends the communicator for ever, and a new group is made.
 
-``destroy_process_group`` is not used: after an error it raises, and a healthy communicator would wait for peers that
-may be gone.
+No group is shut down: after an error that raises, and a healthy communicator would wait for peers that may be gone.
 """
 
 from __future__ import annotations
@@ -27,8 +25,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-import torch.distributed as dist
-from torch.distributed import distributed_c10d as c10d
 
 from tidewater.elastic.errors import DeviceFailed
 from tidewater.elastic.group import backend
@@ -141,9 +137,10 @@ class Nccl(Backend):
         return group._get_backend(self.device).get_error()
 
     def _forget(self) -> None:
-        """End the default process group, whatever its condition."""
-        if dist.is_initialized():
-            c10d._abort_process_group()
+        """End the process group, whatever its condition."""
+        if hasattr(self, "pg"):
+            self.pg.abort()
+            del self.pg
 
 
 class Reconfigured(Nccl):
@@ -156,24 +153,30 @@ class Reconfigured(Nccl):
         self._usable = True
 
     def _make(self) -> None:
-        self._initialize(self._store, 0, 1, enable_reconfigure=True)
+        self._open(self._store, 0, 1, reconfigurable=True)
 
     def _connect(self, uuid: int, store: MeetingStore, rank: int, size: int) -> None:
         if not self._usable:
             self._forget()
             self._make()
         self._store.current = store
-        store.set(f"handle/{rank}", backend.handle())
+        store.set(f"handle/{rank}", backend.handle(self.pg))
         handles = [store.get(f"handle/{each}").decode() for each in range(size)]
         self._usable = False  # after a failure it is unknown what is left of it
-        backend.reconfigure(uuid, handles, self.connect_seconds)
+        backend.reconfigure(self.pg, uuid, handles, self.connect_seconds)
         self._usable = True
 
 
 class Restarted(Nccl):
-    """A new default process group for every generation."""
+    """A new process group for every generation."""
 
     def _connect(self, uuid: int, store: MeetingStore, rank: int, size: int) -> None:
         self._forget()
-        # With the device, torch connects now and not at the first sum, where a lost peer could not be reported.
-        self._initialize(store, rank, size, device_id=self.device)
+        self._open(store, rank, size)
+        self._connect_now()
+
+    def _connect_now(self) -> None:
+        """Connect before the first sum, where a lost peer could not be reported."""
+        group: Any = self.pg
+        group.bound_device_id = self.device
+        group._get_backend(self.device).eager_connect_single_device(self.device)

@@ -106,9 +106,6 @@ class Stepper:
                 total = self._accumulate(prepared, knows, stops)
                 meanwhile()
                 sums = self._reducer.sums()
-        except RuntimeError as error:
-            self._group.blame(error)
-            raise
         finally:
             self._buffers.restore()
         ballot, check = sums
