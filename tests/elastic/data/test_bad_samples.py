@@ -47,7 +47,7 @@ def test_samples_that_cannot_be_read_are_left_out_if_they_are_to_be_skipped(work
             loader.next()
         assert raised.value.errors == {
             7: "KeyError: 'boxes'",
-            9: "ConfigError: sample 9 of the dataset: 9.png is damaged",
+            9: "ConfigError: 9.png is damaged",
             30: "ValueError: no label",
         }
         place = without(Cursor(), raised.value.errors, total=TOTAL, seed=3)

@@ -99,11 +99,15 @@ class Readings:
 
     def of(self, sample: int, kind: int) -> Self:
         """Return the context of reading a sample, or of another wait of that kind. It can't be nested."""
+        self.begin(sample, kind)
+        return self
+
+    def begin(self, sample: int, kind: int) -> None:
+        """Note that this process reads a sample now; in a context, instead of what it has read until now."""
         numbers, first = self._numbers, self._first
         numbers[first + _SAMPLE], numbers[first + _KIND] = sample, kind
         numbers[first + _COUNT] += 1
         numbers[first + _BUSY] = 1
-        return self
 
     def __enter__(self) -> None:
         pass

@@ -1,39 +1,28 @@
 """Errors of a script's dataset or collate function, with the samples that they are about.
 
-with Naming((17,)):
+try:
     item = dataset[17]
+except Exception as error:
+    raise_named(error, (17,))
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import TracebackType
+from typing import NoReturn
 
 from tidewater.elastic.errors import ConfigError, GroupBroken
 from tidewater.elastic.machine_errors import chain, is_of_the_machine
 from tidewater.elastic.training import Stop
 
 
-class Naming:
-    """Let an error name the samples: in the sentence of a ConfigError, below the traceback of any other.
-
-    It is entered for each sample, and a context made of a generator takes as long as reading a small one.
-    """
-
-    def __init__(self, samples: Sequence[int], data: str = "dataset") -> None:
-        self._samples, self._data = samples, data
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if not isinstance(error, Exception):
-            return
-        plural = "s" if len(self._samples) > 1 else ""
-        where = f"sample{plural} {', '.join(map(str, self._samples))} of the {self._data}"
-        if isinstance(error, ConfigError):
-            raise ConfigError(f"{where}: {error}") from error
-        error.add_note(f"while preparing {where}")
+def raise_named(error: Exception, samples: Sequence[int], data: str = "dataset") -> NoReturn:
+    """Raise the error with the samples: in the sentence of a ConfigError, below the traceback of any other."""
+    where = f"sample{'s' if len(samples) > 1 else ''} {', '.join(map(str, samples))} of the {data}"
+    if isinstance(error, ConfigError):
+        raise ConfigError(f"{where}: {error}") from error
+    error.add_note(f"while preparing {where}")
+    raise error
 
 
 def is_of_the_sample(error: Exception) -> bool:

@@ -16,7 +16,7 @@ from typing import Any
 from torch.utils.data import Dataset
 
 from tidewater.elastic.data.reading import DATASET, HELD_OUT, NAMES, Readings
-from tidewater.elastic.data.sample_errors import Naming, is_of_the_sample
+from tidewater.elastic.data.sample_errors import is_of_the_sample, raise_named
 from tidewater.elastic.data.seeds import Generator, States, seed_generators, seedable_numpy_generator, states
 from tidewater.elastic.errors import BadSamples, ConfigError, DataStuck, TrainerError
 from tidewater.elastic.launch.lifeline import bound_to
@@ -80,33 +80,42 @@ class Source(Dataset[Answer]):
 
         Raise BadSamples, when all of them have been tried, if samples are left out that can't be read.
         """
-        dataset: Any = self._datasets[request.validation]
         kind = HELD_OUT if request.validation else DATASET
-        data = NAMES[kind]
         while True:
             unused = [(generator, state) for generator, state in before if generator not in self._used]
-            items: list[Any] = []
-            bad: dict[int, str] = {}
-            for sample in request.samples:
-                if self._current[0] != request.tag:
+            with self._readings.of(request.samples[0], kind):
+                items = self._items(request, kind)
+                if items is None:
                     return None
-                if self._used:
-                    seed_generators(self._seed, request.epoch, sample, self._used)
+                self._readings.begin(request.samples[0], kind)
                 try:
-                    with Naming((sample,), data), self._readings.of(sample, kind):
-                        items.append(dataset[sample])
+                    batch = self._collate(items)
                 except Exception as error:
-                    if not self._skips or request.validation or not is_of_the_sample(error):
-                        raise
-                    bad[sample] = f"{type(error).__name__}: {error}"
-            if bad:
-                raise BadSamples(bad)
-            with Naming(request.samples, data), self._readings.of(request.samples[0], kind):
-                batch = self._collate(items)
+                    raise_named(error, request.samples, NAMES[kind])
             moved = [generator for generator, state in unused if generator.state() != state]
             if not moved:
                 return batch
             self._used += moved
+
+    def _items(self, request: Request, kind: int) -> list[Any] | None:
+        """Return the samples. Raise like ``prepare``."""
+        dataset: Any = self._datasets[request.validation]
+        current, begin, items, bad = self._current, self._readings.begin, list[Any](), dict[int, str]()
+        for sample in request.samples:
+            if current[0] != request.tag:
+                return None
+            if self._used:
+                seed_generators(self._seed, request.epoch, sample, self._used)
+            begin(sample, kind)
+            try:
+                items.append(dataset[sample])
+            except Exception as error:
+                if not self._skips or request.validation or not is_of_the_sample(error):
+                    raise_named(error, (sample,), NAMES[kind])
+                bad[sample] = f"{type(error).__name__}: {error}"
+        if bad:
+            raise BadSamples(bad)
+        return items
 
 
 def settle(parent: int, current: memoryview, readings: Readings, worker: int) -> None:

@@ -27,7 +27,7 @@ from torch.utils.data import Dataset, IterableDataset, default_collate
 
 from tidewater.elastic.data.loader import Loader, LoaderSettings, Micro, Prepared, requests_of
 from tidewater.elastic.data.reading import DATASET, Readings
-from tidewater.elastic.data.sample_errors import Naming
+from tidewater.elastic.data.sample_errors import raise_named
 from tidewater.elastic.data.sampler import Cursor, Step
 from tidewater.elastic.data.seeds import generators_kept, seed_generators
 from tidewater.elastic.data.source import Collate
@@ -226,8 +226,11 @@ class StreamLoader(Loader):
         for request in requests_of(step, cursor.epoch, place, tag=0):
             # A negative number is that of no sample.
             seed_generators(self._settings.seed, cursor.epoch, -1 - request.samples[-1])
-            with Naming(request.samples), self.readings.of(request.samples[0], DATASET):
-                batch = self._collate([items[number] for number in request.samples])
+            try:
+                with self.readings.of(request.samples[0], DATASET):
+                    batch = self._collate([items[number] for number in request.samples])
+            except Exception as error:
+                raise_named(error, request.samples)
             micro.append(Micro(batch, request.weight, len(request.samples)))
         return Prepared(step, tuple(micro))
 
