@@ -143,7 +143,7 @@ def _flat(tensors: list[Tensor]) -> Tensor:
     """Return the values in one new tensor of float64."""
     if len({each.dtype for each in tensors}) > 1:
         tensors = [each.double() for each in tensors]
-    joined = torch.cat([each.reshape(-1) for each in tensors])
+    joined = torch.cat([each if each.dim() == 1 else each.reshape(-1) for each in tensors])
     return joined.to(torch.float64)
 
 

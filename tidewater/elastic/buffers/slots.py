@@ -119,7 +119,7 @@ class Slots:
 
     def changed(self) -> dict[str, Value]:
         """Return copies of the values that may differ from the agreed ones."""
-        return {name: _copied(value) for name, value in self._different()}
+        return _copied_all(dict(self._different()))
 
     def restore(self) -> Attributes:
         """Put the agreed values back: the tensors that were there, with the content that they had.
@@ -314,9 +314,20 @@ def _copied(value: Value) -> Value:
 
 
 def _clone(tensor: Tensor) -> Tensor:
-    if tensor.is_conj() or tensor.is_neg():
-        tensor = tensor.resolve_conj().resolve_neg()
-    return tensor.detach().clone()
+    with torch.no_grad():
+        return tensor.resolve_conj().resolve_neg().clone()
+
+
+def _copied_all(values: dict[str, Value]) -> dict[str, Value]:
+    """Return copies, most of them made by one operation: a GPU would need one for each."""
+    plain = {name: value for name, value in values.items() if isinstance(value, Tensor) and _is_plain(value)}
+    copies = {name: torch.empty_like(value) for name, value in plain.items()}
+    _copy([(copies[name], value) for name, value in plain.items()])
+    return {name: copies[name] if name in copies else _copied(value) for name, value in values.items()}
+
+
+def _is_plain(tensor: Tensor) -> bool:
+    return tensor.layout is torch.strided and not tensor.is_conj() and not tensor.is_neg()
 
 
 def _fits(target: Tensor, source: Tensor) -> bool:
@@ -343,4 +354,4 @@ def _copy(pairs: list[tuple[Tensor, Tensor]]) -> None:
     """Copy the second tensor of each pair to the first."""
     if pairs:
         with torch.no_grad():
-            torch._foreach_copy_([target for target, _ in pairs], [source.detach() for _, source in pairs])
+            torch._foreach_copy_([target for target, _ in pairs], [source for _, source in pairs])
