@@ -25,7 +25,8 @@ from tidewater.controller import objects
 from tidewater.controller.cluster.client import Cluster, Manifest, Source
 from tidewater.controller.cluster.mirror import Change, Entry, Key, Mirror, Report
 from tidewater.controller.decide.actions import CreatePod
-from tidewater.controller.decide.observed import JobView, NodeView, PodView
+from tidewater.controller.decide.observed import Admission, JobView, NodeView, PodView
+from tidewater.controller.decide.queue import need
 from tidewater.controller.decide.replica_groups import core_bound
 from tidewater.controller.provisioning.event_watch import EventWatch
 from tidewater.controller.queues import Queues
@@ -216,8 +217,11 @@ class Store:
         return Counter(entry.value.state or "New" for entry in self.jobs.entries.values())
 
     def note(self, view: JobView) -> None:
-        """Note how many core pods of this job wait for room, for the jobs that would give room back."""
-        self._set_waiting(view.job.uid, sum(_core_waits(pod, view.job) for pod in view.pods))
+        """Note for how many core pods this job waits for room, for the jobs that would give room back."""
+        waits = sum(_core_waits(pod, view.job) for pod in view.pods)
+        if view.admission is Admission.ROOM:  # it gets no pods that could wait until all of them have room
+            waits = sum(need(view.job, type) for type in view.job.spec.replica_specs)
+        self._set_waiting(view.job.uid, waits)
 
     def _set_waiting(self, uid: str, waits: int) -> None:
         if waits == self._waiting[uid]:

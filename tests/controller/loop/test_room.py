@@ -94,3 +94,15 @@ async def test_a_job_that_finds_room_starts_at_once() -> None:
     await world.settle(5)
     assert states(world) == {"big": "Running", "small": "Queued"}
     assert world.events("Unschedulable") == ["It starts when all of its minimum has room at once: 2 of type Worker."]
+
+
+async def test_a_job_that_grows_by_itself_gives_room_back_to_one_that_waits_without_pods() -> None:
+    world = World(rooms=6, fixed_nodes=True)
+    world.start()
+    world.apply(jobs.manifest("grower", replicas=1, low=1, high=6, autoscale=True))
+    await world.settle(3600)
+    assert world.status("grower")["replicaStatuses"]["Worker"]["active"] == 6
+    world.apply(queued("big", 3))
+    await world.settle(3600)
+    assert world.status("big")["state"] == "Running"
+    assert world.status("grower")["replicaStatuses"]["Worker"]["active"] == 3

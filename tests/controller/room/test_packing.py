@@ -122,3 +122,21 @@ def test_what_is_placed_has_room_and_of_one_type_no_room_is_missed(
     )
     assert placed <= exists
     assert placed or len(types) > 1 or not exists
+
+
+def test_pods_without_gpus_leave_the_nodes_with_gpus_to_those_that_need_them() -> None:
+    def on(cpus: int, **more: int) -> Node:
+        return Node(True, {"pods": 110_000, "cpu": cpus * 1000, **more}, {})
+
+    def of(count: int, type: str, **requests: int) -> Part:
+        found = part(type, count, {"spec": {"containers": [{"resources": {"requests": requests}}]}}, [None])
+        assert found is not None
+        return found
+
+    room = Room({"a": on(16, **{GPU: 4000}), "b": on(16)})
+    job = of(4, "Worker", cpu=3, **{GPU: 1}), of(1, "PS", cpu=8)
+    assert fits(room, *job)
+    assert not room.never(job)
+    free = room.free()
+    free.reserve((of(1, "PS", cpu=8),))
+    assert free.place(job[:1])

@@ -60,3 +60,9 @@ def test_init_containers_count_alone_and_sidecars_together_with_all_that_follows
 
 def test_the_overhead_of_the_runtime_counts() -> None:
     assert requested({"containers": [container("1")], "overhead": {"cpu": "250m"}})["cpu"] == 1250
+
+
+def test_what_a_pod_asks_for_as_a_whole_stands_instead_of_what_its_containers_ask_for() -> None:
+    whole = {"requests": {"cpu": "8"}, "limits": {"memory": "1Ki"}}
+    found = requested({"containers": [container("2")], "resources": whole, "overhead": {"cpu": "1"}})
+    assert found == {"cpu": 9000, "memory": 1_024_000, "pods": 1000}

@@ -31,7 +31,7 @@ decides the same. A queue's jobs are admitted anew whenever the status of one of
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import islice
@@ -133,9 +133,12 @@ def _admit_queue(jobs: list[ElasticJob], now: datetime, site: Site | None) -> di
         admissions[_key(head)] = Admission.YIELD
         head, *others = _first(others)
     admissions[_key(head)] = Admission.HEAD
-    if site is not None and fitting:
+    if site is not None:
         whole = [job for job in jobs if job.status.whole_since is not None]
-        admissions.update(_Contest.of(head, others, whole, site).admissions(now))
+        contest = _Contest.of(head, others, whole, site)
+        # If none would fit on empty nodes, some of these may be away for a while only.
+        ahead = {_key(job): Admission.BACKFILL for job in contest.ahead}
+        admissions.update(contest.admissions(now) if fitting else ahead)
     return admissions
 
 
@@ -200,32 +203,35 @@ class _Contest:
         Pods that are ending, and those of jobs that may have none, are as good as gone.
         """
 
-        def fits(gone: list[ElasticJob]) -> bool:
-            reserve = [job for job in self.ahead if job not in gone]
-            leave = [job for job in self.others if job not in self.ahead]
-            return self._free(gone=[*gone, *leave], ending=False, above=above, reserve=reserve).place(rest)
+        given = {job.uid for job in self.ahead}
+        leave = {job.uid for job in self.others} - given
 
-        given = self.ahead
+        def fits(gone: set[str]) -> bool:
+            reserve = [job for job in self.ahead if job.uid not in gone]
+            return self._free(gone=gone | leave, ending=False, above=above, reserve=reserve).place(rest)
+
         if not fits(given):
             return None
         for job in self.ahead:
-            less = [each for each in given if each is not job]
+            less = given - {job.uid}
             given = less if fits(less) else given
-        return given
+        return [job for job in self.ahead if job.uid in given]
 
     def _free(
         self,
         *,
-        gone: Iterable[ElasticJob] = (),
+        gone: Collection[str] = (),
         ending: bool = True,
         above: int | None = None,
         reserve: Iterable[ElasticJob] = (),
     ) -> Free:
-        """Return the room that whole jobs, and those in `reserve`, leave once they have their minimum."""
-        uids = {job.uid for job in gone}
-        free = self.site.room.free(uids, ending=ending, above=above)
+        """Return the room that whole jobs, and those in `reserve`, leave once they have their minimum.
+
+        `gone` are the uids of jobs that count as if they had no pods.
+        """
+        free = self.site.room.free(gone, ending=ending, above=above)
         for job in (*self.site.firm, *self.whole, *reserve):
-            if job.uid not in uids:
+            if job.uid not in gone:
                 free.reserve(self.site.rest(job))
         return free
 

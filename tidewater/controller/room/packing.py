@@ -101,6 +101,7 @@ class Free:
     def __init__(self, nodes: Mapping[str, Node], held: Iterable[Held]) -> None:
         self._nodes = nodes
         self._left = {name: dict(node.allocatable) for name, node in nodes.items()}
+        self._extended = {name: [of for of in node.allocatable if "/" in of] for name, node in nodes.items()}
         for each in held:
             if each.node in self._left:
                 _take(self._left[each.node], each.amounts.items(), 1)
@@ -126,8 +127,14 @@ class Free:
 
     def _placed(self, part: Part) -> list[tuple[str, Part, int]]:
         """Take the room for as many of the pods as have some; return how many on which node."""
-        found, missing = [], part.count
-        for name, left in self._left.items():
+        found, missing, asked = [], part.count, {of for of, _ in part.amounts}
+
+        def has_more(name: str) -> bool:
+            return any(of not in asked and self._left[name][of] > 0 for of in self._extended[name])
+
+        # Nodes with GPUs last, if these pods ask for none: others may need them.
+        for name in sorted(self._left, key=has_more):
+            left = self._left[name]
             count = min(missing, *(left.get(of, 0) // amount for of, amount in part.amounts))
             if count > 0 and admits(self._nodes[name], part.rules):
                 _take(left, part.amounts, count)

@@ -48,7 +48,8 @@ def amounts(quantities: Mapping[str, object] | None) -> Amounts:
 def requested(spec: Spec) -> Amounts:
     """Return what a pod asks of its node. Raise ValueError if its spec has something that is no quantity.
 
-    Init containers run one after the other, those with restartPolicy Always until the pod ends.
+    Init containers run one after the other, those with restartPolicy Always until the pod ends. What the pod as a whole
+    asks for stands instead: https://kubernetes.io/docs/tasks/configure-pod-container/assign-pod-level-resources/
     """
     sidecars: Amounts = {}
     most: Amounts = {}
@@ -59,11 +60,12 @@ def requested(spec: Spec) -> Amounts:
         most = _most(most, mine)
     containers: Sequence[Spec] = spec.get("containers") or ()
     running = functools.reduce(_sum, map(_container, containers), sidecars)
-    return _sum(_sum(_most(most, running), amounts(spec.get("overhead"))), {PODS: 1000})
+    whole = {**_most(most, running), **_container(spec)}
+    return _sum(_sum(whole, amounts(spec.get("overhead"))), {PODS: 1000})
 
 
 def _container(container: Spec) -> Amounts:
-    """Return what a container asks for: where it names only a limit, the API server makes that the request."""
+    """Return what a container or a pod asks for: where it names only a limit, the API server makes that the request."""
     resources = container.get("resources") or {}
     return amounts({**(resources.get("limits") or {}), **(resources.get("requests") or {})})
 

@@ -95,6 +95,10 @@ def test_a_job_ahead_keeps_its_pods_while_the_head_would_not_fit_without_them() 
     assert admissions(5, {"someone": 2, "small": 1}, BIG, trying(SMALL)) == {"big": ROOM, "small": BACKFILL}
 
 
+def test_a_job_stays_ahead_while_the_head_would_not_fit_for_want_of_a_node() -> None:
+    assert admissions(3, {"small": 2}, BIG, ahead(SMALL)) == {"big": HEAD, "small": BACKFILL}
+
+
 def test_the_last_jobs_ahead_give_back_as_much_as_the_head_needs_and_no_other_one_starts() -> None:
     held = {"small": 2, "tiny": 1}
     jobs = (BIG, ahead(SMALL), ahead(TINY), queued("new", 1))
