@@ -14,6 +14,13 @@ _TEXTS = ("DefaultCPUAllocator: can't allocate memory", "CUBLAS_STATUS_ALLOC_FAI
 """Of torch's errors that have no type of their own: c10/core/impl/alloc_cpu.cpp, aten/src/ATen/cuda/Exceptions.h. The
 last one is an ``AcceleratorError``, for memory that torch's allocator does not manage, such as NCCL's."""
 
+_PASSING = (
+    *("no kernel image", "invalid configuration argument", "invalid argument", "invalid device ordinal"),
+    "operation not supported",
+)
+"""Of CUDA's errors after which a process can go on: they refuse one call, as for a wrong argument.
+https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html"""
+
 
 def ran_out_of_memory(error: BaseException) -> bool:
     """Return whether the error says that torch could not allocate memory."""
@@ -27,8 +34,10 @@ def device_failure(error: BaseException) -> str:
     RuntimeError, as are torch's errors for a lost peer.
     """
     for each in chain(error):
-        if isinstance(each, DeviceFailed | torch.AcceleratorError) and not ran_out_of_memory(each):
-            return next(iter(str(each).splitlines()), type(each).__name__)
+        text = str(each)
+        passes = ran_out_of_memory(each) or any(part in text for part in _PASSING)
+        if isinstance(each, DeviceFailed | torch.AcceleratorError) and not passes:
+            return next(iter(text.splitlines()), type(each).__name__)
     return ""
 
 

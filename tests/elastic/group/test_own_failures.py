@@ -12,6 +12,7 @@ from tests.elastic.alone import form_alone, opened_alone
 from tests.elastic.group.faulty import ERRORS
 from tidewater.elastic.errors import GroupBroken
 from tidewater.elastic.group.group import Group
+from tidewater.elastic.machine_errors import device_failure
 
 PLACES = ("connect", "begin", "finish")
 
@@ -82,3 +83,19 @@ def test_a_consequence_of_an_interruption_does_not_count(
     monkeypatch.setattr(group, "check", lambda: group.interrupt("lost b"))
     group.complete([work])
     assert group.own_failures == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "fails"),
+    [
+        ("CUDA error: device-side assert triggered", True),
+        ("CUDA error: an illegal memory access was encountered", True),
+        ("CUDA error: uncorrectable ECC error encountered", True),
+        ("CUDA error: out of memory", False),
+        ("CUDA error: no kernel image is available for execution on the device", False),
+        ("CUDA error: invalid configuration argument", False),
+    ],
+)
+def test_only_errors_that_a_process_cannot_recover_from_are_those_of_its_device(text: str, *, fails: bool) -> None:
+    error = torch.AcceleratorError(f"{text}\nCompile with TORCH_USE_CUDA_DSA to enable device-side assertions.")
+    assert device_failure(error) == (text if fails else "")

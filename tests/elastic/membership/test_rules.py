@@ -317,6 +317,26 @@ def test_a_generation_with_a_step_or_a_loss_or_a_change_begins_the_count_anew() 
     assert [(each.attempts, each.left_out) for each in (stepped, lost, joined) if each] == [(0, "")] * 3
 
 
+def test_each_further_attempt_of_the_same_members_waits_twice_as_long() -> None:
+    state, waits = view(4, "ab", member("a", 1), member("b", 2)), []
+    for _ in range(MOST_ATTEMPTS):
+        broken = tuple(replace(each, ready_after=state.number) for each in state.members)
+        given_up = decide(replace(state, members=broken), replace(inputs("a"), changed_at=100.0), now=100.0)
+        waits.append(given_up.wake_at - 100.0 if given_up.kind is Kind.WAIT else 0.0)
+        state = all_give_up(state)
+    assert waits == [0.0, 0.5, 1.0, 2.0, 4.0, 8.0]
+
+
+def test_members_that_others_cannot_reach_do_not_count_as_the_same() -> None:
+    state = view(4, "abc", *(member(name, age) for age, name in enumerate("abc", 1)))
+    for _ in range(MOST_ATTEMPTS - 1):
+        state = all_give_up(state)
+    cut_off = {"a": ("c",), "b": ("c",), "c": ("a", "b")}
+    state = all_give_up(replace(state, members=tuple(replace(e, unreachable=cut_off[e.id]) for e in state.members)))
+    assert state.generation is not None
+    assert (names(state.generation), state.generation.attempts, state.generation.left_out) == ("ab", 0, "")
+
+
 @given(
     ages=st.permutations(range(1, 4)),
     states=st.lists(st.integers(0, 3), min_size=3, max_size=3),
@@ -364,6 +384,13 @@ def test_records_are_read_from_etcd_as_they_were_written() -> None:
     assert member_from_json(member_to_json(one), age=3) == one
     generation = Generation(3, 2**47, (one, member("b", 4)), "joined")
     assert generation_from_json(generation_to_json(generation)) == generation
+
+
+def test_the_generation_of_an_earlier_version_is_read_since_it_outlives_its_workers() -> None:
+    written = json.loads(generation_to_json(Generation(3, 2**47, (member("a", 3),), "joined")))
+    old = {key: value for key, value in written.items() if key not in ("attempts", "left_out")} | {"version": 3}
+    old["members"] = [{key: value for key, value in each.items() if key != "fruitful"} for each in old["members"]]
+    assert generation_from_json(json.dumps(old).encode()) == Generation(3, 2**47, (member("a", 3),), "joined")
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ member = build(Member, fields, "member")
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, TypeVar
 
 from tidewater.elastic.errors import RecordError
@@ -21,7 +21,9 @@ def encode(fields: Mapping[str, Any], *, version: int) -> bytes:
     return json.dumps({"version": version, **fields}).encode()
 
 
-def decode(data: bytes, what: str, *, version: int, reader: str, remedy: str) -> dict[str, Any]:
+def decode(
+    data: bytes, what: str, *, version: int, reader: str, remedy: str, older: Collection[int] = ()
+) -> dict[str, Any]:
     """Return the fields of a record. Raise RecordError if it is not JSON or has another version.
 
     Args:
@@ -30,13 +32,14 @@ def decode(data: bytes, what: str, *, version: int, reader: str, remedy: str) ->
         version: The version that this code knows.
         reader: The process that reads it, for the error.
         remedy: What to do about another version.
+        older: Versions that lack only fields with a default.
     """
     try:
         content = json.loads(data)
     except ValueError as error:
         raise RecordError(f"{what} record is not JSON: {data[:80]!r}") from error
     found = content.pop("version", None) if isinstance(content, dict) else None
-    if found != version:
+    if found != version and found not in older:
         raise RecordError(f"{what} record has version {found}, this {reader} knows {version}: {remedy}")
     return dict(content)
 

@@ -21,7 +21,10 @@ from tidewater.elastic.group.rendezvous import MeetingStore
 
 _NAME = "tidewater"
 """Of the group, in torch's messages."""
-_OF_A_PEER = ("by peer", "remote", "Broken pipe", "refused", "imed out", "imeout", "reach", "No route to host")
+_OF_A_PEER = (
+    *("by peer", "remote", "Broken pipe", "refused", "imed out", "imeout", "reach", "No route to host", "is down"),
+    *("connection abort", "was aborted", "ocket closed", "unexpectedly closed", "progress error", "truncated"),
+)
 """Words of gloo's and NCCL's errors that another process or the network may have caused."""
 
 

@@ -8,6 +8,7 @@ An unknown version or shape raises RecordError: another version of the code take
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -38,7 +39,8 @@ def generation_to_json(generation: Generation) -> bytes:
 
 def generation_from_json(data: bytes) -> Generation:
     """Raise RecordError for a version or shape this code does not know."""
-    content = _content(data, "generation", keys.GENERATION_VERSION)
+    # The record outlives the workers, so a new version of the program finds that of the old one.
+    content = _content(data, "generation", keys.GENERATION_VERSION, older=(3,))
     members = content.get("members")
     if not isinstance(members, list):
         raise RecordError("generation record: members is not a list")
@@ -101,9 +103,9 @@ def _name(key: str) -> str:
     return key.split("/", 3)[3]
 
 
-def _content(data: bytes, what: str, version: int) -> dict[str, Any]:
+def _content(data: bytes, what: str, version: int, *, older: Collection[int] = ()) -> dict[str, Any]:
     remedy = "let all workers run the same code, or give the job a new name"
-    return codec.decode(data, what, version=version, reader="worker", remedy=remedy)
+    return codec.decode(data, what, version=version, reader="worker", remedy=remedy, older=older)
 
 
 def _member(content: dict[str, Any], what: str) -> Member:

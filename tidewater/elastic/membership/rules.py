@@ -189,7 +189,7 @@ def decide(view: View, inputs: Inputs, now: float) -> Action:
     if inputs.me not in proposers:
         return REST
     my_turn = inputs.changed_at + proposers.index(inputs.me) * inputs.limits.patience_seconds
-    may_at = max(my_turn, _over_at(view, inputs))
+    may_at = max(my_turn, _over_at(view, inputs), inputs.changed_at + _pause_seconds(view))
     if now < may_at:
         return Action(Kind.WAIT, wake_at=may_at)
     return Action(Kind.PROPOSE, generation=_successor(view, inputs))
@@ -252,6 +252,13 @@ def silent(view: View, dead: frozenset[str] = frozenset()) -> list[Member]:
     members = view.generation.members if view.generation else ()
     living = [view.member(member.id) for member in members]
     return [member for member in living if member and member.ready_after < view.number and member.id not in dead]
+
+
+def _pause_seconds(view: View) -> float:
+    """Return the pause before the next attempt of members with which others have failed: half a second, then twice
+    as long each time. A short disturbance of the network must not look like a worker that can't sum."""
+    attempts = view.generation.attempts if view.generation and is_broken(view) else 0
+    return 2.0 ** (attempts - 2) if attempts else 0.0
 
 
 def _over_at(view: View, inputs: Inputs) -> float:
@@ -368,7 +375,7 @@ def _successor(view: View, inputs: Inputs) -> Generation:
         if member and not member.leaving and (not broken or member.ready_after >= view.number)
     ]
     together = _largest_group(survivors) if broken else survivors
-    attempts, left_out = _attempts(view, survivors), _left_out(view)
+    attempts, left_out = _attempts(view, together), _left_out(view)
     if attempts >= MOST_ATTEMPTS:
         attempts, left_out = 0, _dispensable(together).id
         together = [member for member in together if member.id != left_out]

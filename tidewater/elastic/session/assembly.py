@@ -19,6 +19,7 @@ import signal
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -154,6 +155,7 @@ def _ends_with_its_device(log: Log, withdraw: Callable[[], None] = lambda: None)
         if not reason:
             raise
         log.event("device_failed", reason=reason)
+        traceback.print_exception(error)
         print(f"trainer: this process can't use its GPU any more, and ends: {reason}", file=sys.stderr)
         withdraw()
         sys.stdout.flush()

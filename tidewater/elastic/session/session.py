@@ -168,6 +168,7 @@ class Session:
         table[rank * width : (rank + 1) * width] = map(float, row)
         self.waiting_since = time.monotonic()
         sums = list(self.worker.group.tally(table))
+        self._fruitful, self.worker.group.own_failures = generation.number, 0
         self.waiting_since = None
         self._settle()
         return [sums[first : first + width] for first in range(0, len(sums), width)]
@@ -258,7 +259,12 @@ class Session:
             return self._ending.finished()
         last = self._generation, self._met_in
         code = self._ending.left(*last, self._leaving_since, settle=lambda: self._report(rank=-1))
-        return exit_codes.UNCONNECTED if self._unconnected and code == exit_codes.LEFT else code
+        return self.leaves_with if code == exit_codes.LEFT else code
+
+    @property
+    def leaves_with(self) -> int:
+        """Return the exit code of this worker if it leaves before the job has finished."""
+        return exit_codes.UNCONNECTED if self._unconnected else exit_codes.LEFT
 
     def flush_until(self) -> float:
         """Return until when (monotonic) this worker may wait for the checkpoint in progress before it ends."""

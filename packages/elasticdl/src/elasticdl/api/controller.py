@@ -40,7 +40,6 @@ from elasticdl.worker.ending import Ending
 from elasticdl.worker.loop import Losses
 from elasticdl.worker.master import Identity
 from tidewater import Report
-from tidewater.contract import exit_codes
 from tidewater.elastic.errors import GroupBroken
 from tidewater.elastic.session.assembly import Ended
 from tidewater.elastic.session.session import Session
@@ -55,10 +54,6 @@ EPOCHS = "epoch scheduler"
 """Its name in the state of a worker."""
 WAIT_SECONDS = 0.1
 """After which workers without records ask the master again."""
-
-
-class Left(Exception):
-    """This worker was asked to leave, and the others go on without it."""
 
 
 @contextmanager
@@ -115,9 +110,6 @@ def create_elastic_controller(
                     controller.end()
                 raise
             controller.end()
-    except Left:
-        log.info("This worker leaves after SIGTERM; its shards go to others")
-        raise SystemExit(exit_codes.LEFT) from None
     except Ended as ended:
         raise SystemExit(ended.code) from None
 
@@ -338,7 +330,8 @@ class ElasticController:
         """Give everything to other workers, and end."""
         self._service.give_back()
         self._losses.tell()
-        raise Left
+        log.info("This worker leaves; its shards go to others")
+        raise Ended(self._session.leaves_with)
 
     def _update(self, total: int) -> None:
         records = sum(len(each.keys) for each in self._minibatches)
