@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.controller.decide.histories.simulation import Simulation
-from tests.controller.decide.world import NOW, ago, created, deleted, job, later, pod, view
+from tests.controller.decide.world import NOW, ago, created, deleted, job, later, pod, running, view
 from tidewater.controller.decide.decision import decide
 from tidewater.controller.decide.observed import Admission, PodView
 from tidewater.controller.decide.queue import admit
@@ -97,9 +97,23 @@ def test_the_head_creates_all_of_its_minimum_and_nothing_above_it() -> None:
     assert decision.again == later(300)
 
 
-def test_min_available_raises_what_must_have_room() -> None:
-    head = job(4, low=1, high=4, policy={"queue": "q", "min_available": 3})
-    assert created(decide(view(head, admission=HEAD), NOW)) == [0, 1, 2]
+@pytest.mark.parametrize(
+    ("available", "least"),
+    [
+        pytest.param(None, 2, id="not-set"),
+        pytest.param(0, 2, id="zero"),
+        pytest.param(1, 2, id="below-the-minimum"),
+        pytest.param(3, 3, id="between"),
+        pytest.param(5, 4, id="above-what-is-wanted"),
+        pytest.param(9, 4, id="above-the-maximum"),
+    ],
+)
+def test_min_available_raises_what_must_have_room_up_to_the_wanted_size(available: int | None, least: int) -> None:
+    head = job(4, low=2, high=6, policy={"queue": "q", "min_available": available})
+    assert created(decide(view(head, admission=HEAD), NOW)) == list(range(least))
+    before = decide(view(head, running(*range(least - 1)), admission=HEAD), NOW)
+    after = decide(view(head, running(*range(least)), admission=HEAD), NOW)
+    assert (before.status.whole_since, after.status.whole_since) == (None, NOW)
 
 
 def test_a_job_whose_minimum_has_room_is_whole_and_grows_when_nobody_waits() -> None:
