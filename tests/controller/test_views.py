@@ -8,9 +8,12 @@ from typing import Any
 import pytest
 
 from tests.controller.decide.world import nodes, pod
+from tidewater.controller.decide.exits import Verdict, verdict
 from tidewater.controller.decide.observed import NodeView, PodView, doomed, lost
 from tidewater.controller.views import LONGEST_WORDS, node_view, pod_view, type_keys
 from tidewater.elasticjob import names
+from tidewater.elasticjob.choices import RestartPolicy
+from tidewater.elasticjob.model import ReplicaSpec
 
 TIME = "2026-11-23T12:00:00Z"
 TYPES = type_keys(["Worker", "PS"])
@@ -81,6 +84,31 @@ def test_the_exit_code_is_that_of_the_first_container_that_failed_if_none_traine
     assert observed(status).exit_code == 7
 
 
+def ended(name: str, code: int, second: int) -> dict[str, Any]:
+    return container(name, exitCode=code, finishedAt=f"2026-11-23T12:00:{second:02}Z")
+
+
+@pytest.mark.parametrize(
+    ("phase", "containers", "sidecars", "code", "expected"),
+    [
+        pytest.param("Running", [container("a"), ended("b", 0, 1)], [], None, Verdict.LIVE, id="one-done"),
+        pytest.param("Running", [container("a"), ended("b", 1, 1)], [], 1, Verdict.LIVE, id="one-failed"),
+        pytest.param("Succeeded", [ended("a", 0, 1), ended("b", 0, 2)], [], None, Verdict.DONE, id="both-done"),
+        pytest.param("Failed", [ended("a", 0, 1), ended("b", 1, 2)], [], 1, Verdict.PERMANENT, id="second-failed"),
+        pytest.param("Failed", [ended("a", 143, 9), ended("b", 1, 2)], [], 1, Verdict.PERMANENT, id="first-in-time"),
+        pytest.param(
+            "Failed", [ended("a", 0, 1), ended("b", 1, 2)], [ended("proxy", 143, 3)], 1, Verdict.PERMANENT, id="sidecar"
+        ),
+    ],
+)
+def test_a_pod_without_a_container_that_trains_ends_when_all_have_as_the_one_that_failed_first(
+    phase: str, containers: list[Any], sidecars: list[Any], code: int | None, expected: Verdict
+) -> None:
+    seen = observed({"phase": phase, "containerStatuses": containers, "initContainerStatuses": sidecars})
+    assert (seen.phase, seen.exit_code, seen.lingers) == (phase, code, False)
+    assert verdict(seen, ReplicaSpec(template={}, restart_policy=RestartPolicy.EXIT_CODE)) is expected
+
+
 @pytest.mark.parametrize(("code", "phase"), [(0, "Succeeded"), (143, "Failed")])
 def test_the_end_of_the_training_is_seen_although_a_sidecar_runs(code: int, phase: str) -> None:
     statuses = [container("elasticjob-worker", exitCode=code, finishedAt=TIME), container("sidecar")]
@@ -90,9 +118,9 @@ def test_the_end_of_the_training_is_seen_although_a_sidecar_runs(code: int, phas
 
 def test_the_last_words_of_the_container_that_trains_are_kept() -> None:
     words = "\n".join(f"line {number}" for number in range(200))
-    ended = observed({"containerStatuses": [container("elasticjob-worker", exitCode=1, message=words)]})
-    assert ended.last_words.endswith("line 198\nline 199")
-    assert len(ended.last_words) <= LONGEST_WORDS
+    failed = observed({"containerStatuses": [container("elasticjob-worker", exitCode=1, message=words)]})
+    assert failed.last_words.endswith("line 198\nline 199")
+    assert len(failed.last_words) <= LONGEST_WORDS
     last = {"terminated": {"exitCode": 3, "message": "no data\n"}}
     restarted = {"phase": "Running", "containerStatuses": [{"name": "x", "restartCount": 1, "lastState": last}]}
     assert observed(restarted).last_words == "no data"
