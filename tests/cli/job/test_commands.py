@@ -163,6 +163,18 @@ def test_scale_waits_when_asked_to(run: Run, cluster: FakeCluster) -> None:
     assert cluster.steps == []
 
 
+def test_scale_does_not_wait_for_a_suspended_job(run: Run, cluster: FakeCluster) -> None:
+    suspended = job("digits", state="Suspended")
+    suspended["spec"]["suspend"] = True
+    cluster.put(JOBS, suspended)
+    cluster.steps = [lambda: None]
+    result = run("job", "scale", "digits", "3", "--wait", "--timeout", "1m")
+    assert (result.exit_code, len(cluster.steps)) == (1, 1)
+    assert result.stdout == "digits scaled from 2 to 3\n", "it will have that size once it is resumed"
+    assert "digits does not have its size and can't any more: the job is suspended" in result.stderr
+    assert "Start it again: tidewater job resume digits" in result.stderr
+
+
 def test_suspend_and_resume_change_one_field(run: Run, cluster: FakeCluster) -> None:
     cluster.put(JOBS, job("digits", **running()))
     assert run("job", "suspend", "digits").stdout == "digits suspended\n"
