@@ -64,6 +64,23 @@ def test_a_checkpoint_that_is_too_old_fails_the_job(monkeypatch: pytest.MonkeyPa
     assert "the model of update 2 is older than" in state.reason
 
 
+@pytest.mark.parametrize(("version", "again"), [(0, 2), (3, 1)], ids=["no-model", "checkpoint"])
+def test_the_master_says_that_tasks_begin_anew(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, version: int, again: int
+) -> None:
+    job = prepared(write_job(tmp_path), servers=0)
+    one = Coordinator(job.setup, job.plans, MemoryStore(), resumed(None, job)[0])
+    one.attend(A, [], A)
+    for final in (3, 6):
+        task = one.hand_out(A, []).task
+        assert one.report(Outcome(task=task, owner=A, records=10, version=final), {})
+    one.begun_from(6, 1)
+    assert caplog.messages == [], "a worker of the others joined, and the model is the newest"
+    one.begun_from(version, 2)
+    lost = "All workers with the newest model were lost"
+    assert caplog.messages == [f"{lost}. The model is that of update {version}; {again} tasks begin anew"]
+
+
 def test_after_enough_nothing_is_handed_out_and_the_job_succeeds_when_all_is_given_back() -> None:
     state = transitions.enough(trained(RULES, 3), RULES)
     assert transitions.hand_out(state, B, now=0.0)[1] is None
