@@ -146,6 +146,24 @@ def test_the_failure_after_those_that_are_replaced_fails_the_job() -> None:
     assert codec.job_of(job(relaunch_on_worker_failure="0")).spec.backoff_limit == 5 * 2, "of the servers alone"
 
 
+@pytest.mark.parametrize(
+    "changed",
+    [
+        pytest.param({"distribution_strategy": "AllreduceStrategy"}, id="all-reduce"),
+        pytest.param({"job_command": "python3 train.py", "evaluation_steps": "0"}, id="script"),
+    ],
+)
+def test_without_servers_the_failure_after_those_that_are_replaced_fails_the_job_too(changed: dict[str, str]) -> None:
+    made = {}
+    for count in "310":
+        manifest = job(STACK, ("num_ps_pods",), relaunch_on_worker_failure=count, **changed)
+        made[count] = codec.job_of(manifest).spec
+    assert "PS" not in made["1"].replica_specs
+    assert {count: spec.backoff_limit for count, spec in made.items()} == {"3": 3 * 4 + 1, "1": 1 * 4 + 1, "0": 0}
+    assert made["1"].worker.restart_policy is RestartPolicy.EXIT_CODE
+    assert made["0"].worker.restart_policy is RestartPolicy.NEVER
+
+
 def test_a_job_may_be_allowed_to_grow() -> None:
     assert codec.job_of(job(max_workers="16")).bounds("Worker") == (1, 16)
 
