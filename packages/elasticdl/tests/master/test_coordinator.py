@@ -135,6 +135,15 @@ def test_a_job_that_ends_because_its_workers_die_stays_so_for_the_next_master(tm
     assert fields["reason"] == "task 1: 6 workers died or took too long, at last worker-5"
 
 
+def test_by_default_a_job_goes_on_without_a_task_that_fails_again_and_again(tmp_path: Path) -> None:
+    one = coordinator(write_job(tmp_path, max_task_retries=0), MemoryStore())
+    broken, other = OWNERS[:2]
+    assert one.report(Outcome(task=one.hand_out(broken, []).task, owner=broken, error="ValueError: no number"), {})
+    while task := one.hand_out(other, []).task:
+        assert one.report(Outcome(task=task, owner=other, records=10), {})
+    assert (one.state.stage, one.state.work.done, sorted(one.state.work.left_out)) == (Stage.DONE, 9, [1])
+
+
 def test_a_worker_that_left_with_its_task_is_no_loss(tmp_path: Path) -> None:
     one = coordinator(write_job(tmp_path), MemoryStore())
     for owner in OWNERS:
