@@ -34,9 +34,9 @@ def rank_0(script: str) -> str:
     return f"if [ ${{HOSTNAME##*-}} = 0 ]; then {script}; else {SLEEP}; fi"
 
 
-def queued(name: str) -> Object:
-    """Return a job of a queue with two workers that need a slot each."""
-    worker = replicas(2, SLEEP, resources={"limits": {SLOTS: "1"}})
+def queued(name: str, workers: int) -> Object:
+    """Return a job of a queue with workers that need a slot each."""
+    worker = replicas(workers, SLEEP, resources={"limits": {SLOTS: "1"}})
     return shell_job(name, replicaSpecs={"Worker": worker}, schedulingPolicy={"queue": "slots"})
 
 
@@ -255,19 +255,24 @@ def test_an_autoscaler_resizes_a_job_by_its_scale_subresource(cluster: Checkout)
     job.run(f"kubectl delete -n {NAMESPACE} hpa/grown")
 
 
-def test_jobs_of_a_queue_start_whole_and_one_after_the_other(cluster: Checkout) -> None:
+def test_jobs_of_a_queue_start_whole_in_order_and_a_small_one_that_fits_goes_ahead(cluster: Checkout) -> None:
     node = cluster.json("kubectl get nodes -l tidewater.dev/node-role=system -o json")["items"][0]["metadata"]["name"]
-    slots = json.dumps({"status": {"capacity": {SLOTS: "2"}}})
+    slots = json.dumps({"status": {"capacity": {SLOTS: "3"}}})
     cluster.run(f"kubectl patch node {node} --subresource=status --type=merge -p '{slots}'")
-    jobs = [Job(cluster.path, name) for name in ("first", "second", "third")]
-    apply(cluster, *(queued(job.name) for job in jobs))
-    (first,) = wait_until("one of them to run whole", lambda: [job for job in jobs if _running(job) == 2])
-    jobs.remove(first)
-    wait_until("the others to wait", lambda: all(job.status().get("state") == "Queued" for job in jobs))
-    assert [_running(job) for job in jobs] == [0, 0]
-    assert [] in [job.pods() for job in jobs]  # the next one may have pods, which wait for room
+    sizes = {"first": 2, "second": 2, "third": 1}
+    first, second, third = (Job(cluster.path, name) for name in sizes)
+    apply(cluster, *(queued(name, workers) for name, workers in sizes.items()))
+    wait_until("the first one to run whole", lambda: _running(first) == 2)
+    # The nodes are fixed, so a job that has no room for all of its workers has none of them.
+    wait_until("the second one to wait without pods", lambda: _state(second) == "Queued" and not second.pods())
+    wait_until("the small one to go ahead", lambda: _running(third) == 1)
+    assert (second.pods(), _running(first)) == ([], 2)
     first.run(f"kubectl delete {first.named} --timeout=300s")
-    wait_until("the next one to run whole", lambda: sorted(map(_running, jobs)) == [0, 2])
+    wait_until("the second one to run whole", lambda: [_running(second), _running(third)] == [2, 1])
+
+
+def _state(job: Job) -> str:
+    return str(job.status().get("state", ""))
 
 
 def _running(job: Job) -> int:
