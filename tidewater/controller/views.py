@@ -15,6 +15,7 @@ from typing import Any
 
 from tidewater.controller.decide.observed import STARTING, NodeView, PodView
 from tidewater.elasticjob import names
+from tidewater.elasticjob.pod_end import failed_end
 
 Object = Mapping[str, Any]
 
@@ -162,22 +163,15 @@ def node_view(node: Object) -> NodeView:
 
 
 def _ended(pod: Object) -> Object:
-    """Return the `terminated` part of the container that decides the pod's exit code; empty if there is none.
-
-    That is the container that trains, or else the first that failed.
-    """
+    """Return the `terminated` part of the container that decides the pod's exit code; empty if there is none."""
     status = pod.get("status") or {}
-    first: Sequence[Object] = status.get("initContainerStatuses") or ()
     mine: Sequence[Object] = status.get("containerStatuses") or ()
     for container in mine:
         if container.get("name") == names.WORKER_CONTAINER or len(mine) == 1:
             terminated: Object = (container.get("state") or {}).get("terminated") or {}
             if terminated:
                 return terminated
-    # By time, because a sidecar among the init containers ends after the others, mostly by a signal.
-    every = ((each.get("state") or {}).get("terminated") or {} for each in (*first, *mine))
-    failed = (each for each in every if each.get("exitCode"))
-    return min(failed, key=lambda each: each.get("finishedAt") or "", default={})
+    return failed_end(status)
 
 
 def _trainers(statuses: Sequence[Object]) -> Sequence[Object]:

@@ -14,6 +14,7 @@ schema        the model as an OpenAPI v3 schema
 rules         what no type says (min <= replicas <= max): rules in CEL
 crd           the CustomResourceDefinition
 codec         objects of the API server to the model, and a status back
+pod_end       how a pod failed, for the controller and the command line
 indexes       sets of pod indexes as text
 errors        what is raised for an object that is no valid job
 install/      the manifests of CRD and controller, and the controller's program as a zip

@@ -17,6 +17,7 @@ from tidewater.cli.job.lookup import last_seen, worker_of
 from tidewater.cli.show import columns, since, style
 from tidewater.elasticjob import names
 from tidewater.elasticjob.choices import Launcher
+from tidewater.elasticjob.pod_end import failed_end
 from tidewater.kube.cluster import Object
 
 MOST_EVENTS = 15
@@ -61,7 +62,7 @@ def pod_state(pod: Mapping[str, Any]) -> str:
             return str(waits)
     if status.get("reason"):
         return str(status["reason"])
-    ended = _ended(status)
+    ended = failed_end(status)
     if ended and status.get("phase") == "Failed":
         return f"{ended.get('reason') or 'Error'} ({ended.get('exitCode')})"
     if status.get("phase") == "Pending" and _unschedulable(status):
@@ -188,16 +189,6 @@ def _unreadable(found: Sequence[Object] | str) -> Text | None:
 
 def _line(label: str, value: str, colour: str = "") -> Text:
     return Text.assemble(label.ljust(_LABEL_WIDTH), (value, colour))
-
-
-def _ended(status: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return how the container that trains has ended, else the first one that has failed."""
-    ended = [
-        (each.get("name") != names.WORKER_CONTAINER, (each.get("state") or {}).get("terminated") or {})
-        for each in status.get("containerStatuses") or []
-    ]
-    failed = [(other, end) for other, end in ended if end.get("exitCode")]
-    return min(failed, key=lambda each: each[0])[1] if failed else None
 
 
 def _unschedulable(status: Mapping[str, Any]) -> bool:

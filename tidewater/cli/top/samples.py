@@ -16,6 +16,7 @@ from tidewater.cli.job.waiting import told
 from tidewater.cli.show import moment
 from tidewater.cli.top.scrape import Scraped
 from tidewater.elasticjob import names
+from tidewater.elasticjob.pod_end import failed_end
 from tidewater.kube.cluster import Object
 
 READY_STATE = "Running"
@@ -172,7 +173,7 @@ def pod_state(pod: Object) -> str:
     if pod["metadata"].get("deletionTimestamp"):
         return "Ending"
     if phase == "Failed":
-        return str(status.get("reason") or f"Failed {_exit_code(status)}".strip())
+        return str(status.get("reason") or f"Failed {failed_end(status).get('exitCode', '')}".strip())
     return _waiting_reason(status) or _condition_reason(status, phase) or phase
 
 
@@ -193,16 +194,6 @@ def _condition_reason(status: Object, phase: str) -> str:
     if phase == READY_STATE and ready.get("status") in ("False", "Unknown"):
         return "Not ready"
     return ""
-
-
-def _exit_code(status: Object) -> str:
-    """Return the exit code of a failed pod's worker container, or of its first container that failed."""
-    ends = {
-        each.get("name"): each.get("state", {}).get("terminated", {}).get("exitCode")
-        for each in [*(status.get("containerStatuses") or []), *(status.get("initContainerStatuses") or [])]
-    }
-    codes = [ends.get(names.WORKER_CONTAINER), *ends.values()]
-    return next((str(code) for code in codes if code), "")
 
 
 def note(event: Object) -> Note:
