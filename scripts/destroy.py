@@ -24,7 +24,7 @@ from typing import Any
 from scripts.adopt import adopt
 from scripts.session import Session, UpError, aws_options, identifiers
 from scripts.sweep.model import Stack
-from scripts.sweep.network import is_foreign
+from scripts.sweep.network import strangers_among
 from scripts.toolchain import paths
 
 VARIABLE = "PULUMI_K8S_DELETE_UNREACHABLE"
@@ -84,17 +84,17 @@ def without_cluster(session: Session, resources: Resources) -> dict[str, str]:
 
 
 def warn_of_strangers(session: Session, resources: Resources) -> None:
-    """Name the security groups of others in the stack's VPC: Pulumi would wait for half an hour without a word."""
+    """Name what others have in the stack's VPC: Pulumi would wait for half an hour without a word."""
     for vpc in (each for each in resources if each.get("type") == VPC and each.get("id")):
         head, project = str(vpc["urn"]).split("::")[:2]
         where = aws_options(vpc, resources)
         there = ("--filters", f"Name=vpc-id,Values={vpc['id']}", "--output", "json")
-        listed = json.loads(session.ask("aws", "ec2", "describe-security-groups", *there, *where))["SecurityGroups"]
-        for group in (each for each in listed if is_foreign(each, Stack(project, head.rpartition(":")[2]))):
-            command = f"aws ec2 delete-security-group --group-id {group['GroupId']} {' '.join(where)}".rstrip()
+        groups = json.loads(session.ask("aws", "ec2", "describe-security-groups", *there, *where))["SecurityGroups"]
+        endpoints = json.loads(session.ask("aws", "ec2", "describe-vpc-endpoints", *there, *where))["VpcEndpoints"]
+        for each in strangers_among(groups, endpoints, Stack(project, head.rpartition(":")[2])):
             print(
-                f"warning: the security group {group['GroupId']} ({group['GroupName']}) is not the stack's, and AWS "
-                f"deletes no VPC with one in it. To delete it: {command}",
+                f"warning: the {each} is not the stack's, and AWS deletes no VPC with one in it. "
+                f"To delete it: {' '.join([each.deletion, *where])}",
                 flush=True,
             )
 

@@ -68,7 +68,8 @@ def sweep(clients: Clients, stack: Stack, *, wanted: bool, asks: bool) -> int:
         print(f"Still left: {', '.join(thing.id for thing in left.things)}")
         print("AWS may need some minutes to release what was in use; then run the same command again.")
         return 1
-    print(f"Deleted {_these(found.things)}; nothing is left.")
+    print(f"Deleted {_these(found.things)}.")
+    print("\n".join(listed(left)))
     return 1 if left.problems or left.strangers else 0
 
 
@@ -76,16 +77,19 @@ def listed(found: account.Found) -> list[str]:
     """Return the lines that tell a person what was found."""
     widths = [max((len(text) for text in column), default=0) for column in _columns(found.things)]
     lines = [f"{thing.kind:{widths[0]}}  {thing.id:{widths[1]}}  {thing.about}".rstrip() for thing in found.things]
-    if not found.things:
-        lines.append("Nothing is left that the sweep deletes.")
+    if found.strangers:
+        lines.append(
+            "In the stack's VPC, and not the stack's. AWS deletes nothing that they keep. Delete them in this order, "
+            "then run `pulumi destroy`:"
+        )
+        lines += [f"  {each} keeps {', '.join(each.keeps)}" for each in found.strangers]
     if found.others:
         lines.append("Also has the stack's tags, and is left alone:")
         lines += [f"  {arn}" for arn in found.others]
         lines.append("`pulumi destroy` deletes what Pulumi knows of it. Delete the rest yourself: AWS made it, and")
         lines.append("its answer to Pulumi was lost. Some of it may only be going.")
-    if found.strangers:
-        lines.append("In the stack's VPC, and not the stack's. AWS deletes no VPC with them, so delete them yourself:")
-        lines += [f"  {text}" for text in found.strangers]
+    if not lines:
+        lines.append("Nothing was found." if found.problems else "Nothing is left.")
     return [*lines, *(f"warning: {problem}" for problem in found.problems)]
 
 

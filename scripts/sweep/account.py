@@ -46,9 +46,8 @@ class Found:
 
     things: tuple[Leftover, ...]
     others: tuple[str, ...]
-    """ARNs of resources with the stack's tags that the sweep leaves alone, such as a VPC."""
-    strangers: tuple[str, ...]
-    """What others have in the stack's VPC, in words."""
+    """ARNs of resources with the stack's tags that the sweep leaves alone, such as a VPC without strangers."""
+    strangers: tuple[network.Stranger, ...]
     problems: tuple[str, ...]
 
 
@@ -67,7 +66,7 @@ def look(clients: Clients, stack: Stack) -> Found:
     """Return everything that the stack has left."""
     things: list[Leftover] = []
     others: list[str] = []
-    strangers: list[str] = []
+    strangers: list[network.Stranger] = []
     problems: list[str] = []
     for kind in KINDS:
         try:
@@ -82,8 +81,8 @@ def look(clients: Clients, stack: Stack) -> Found:
         strangers += network.strangers(clients, stack)
     except _ERRORS as error:
         problems.append(f"what others have in the stack's VPC can't be looked for: {error}")
-    swept = {thing.id for thing in things}
-    left_alone = [arn for arn in others if not swept & names(arn)]
+    named = {thing.id for thing in things}.union(*(each.keeps for each in strangers))
+    left_alone = [arn for arn in others if not named & names(arn)]
     return Found(tuple(things), tuple(left_alone), tuple(strangers), tuple(problems))
 
 

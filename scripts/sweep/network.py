@@ -5,11 +5,14 @@ Any of the first three keeps the VPC from being deleted: pulumi-eks#194, #640, #
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from scripts.sweep.model import Clients, Kind, Stack, pages, tags_of
+
+Tree = Mapping[str, Any]
 
 TAGS_AT_ONCE = 20
 """Load balancers that one DescribeTags may name:
@@ -69,28 +72,48 @@ def _addresses(clients: Clients, stack: Stack) -> Iterator[tuple[str, str]]:
             yield address["AllocationId"], address["PublicIp"]
 
 
-def strangers(clients: Clients, stack: Stack) -> Iterator[str]:
-    """Yield what others have in the stack's VPC: AWS deletes no VPC with a security group or an endpoint in it.
+@dataclass(frozen=True)
+class Stranger:
+    """What others have in the stack's VPC: AWS deletes no VPC with a security group or an endpoint in it.
 
     GuardDuty makes both: https://github.com/hashicorp/terraform-provider-aws/issues/46953
     """
+
+    kind: str
+    id: str
+    name: str
+    keeps: tuple[str, ...]
+    """The VPC, and an endpoint's subnets."""
+    deletion: str
+    """The command of the AWS CLI."""
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.id} ({self.name})"
+
+
+def strangers_among(groups: Iterable[Tree], endpoints: Iterable[Tree], stack: Stack) -> Iterator[Stranger]:
+    """Yield the strangers in the order in which AWS deletes them: an endpoint uses its security groups."""
+    for each in endpoints:
+        if not stack.owns(tags_of(each.get("Tags"))):
+            id_, keeps = each["VpcEndpointId"], (each["VpcId"], *each.get("SubnetIds", ()))
+            command = f"aws ec2 delete-vpc-endpoints --vpc-endpoint-ids {id_}"
+            yield Stranger("endpoint", id_, each["ServiceName"], keeps, command)
+    for each in groups:
+        # The default group goes with its VPC.
+        if each["GroupName"] != "default" and not stack.owns(tags_of(each.get("Tags"))):
+            id_, command = each["GroupId"], f"aws ec2 delete-security-group --group-id {each['GroupId']}"
+            yield Stranger("security group", id_, each["GroupName"], (each["VpcId"],), command)
+
+
+def strangers(clients: Clients, stack: Stack) -> Iterator[Stranger]:
+    """Yield what others have in the stack's VPC."""
     ec2 = clients("ec2")
     own = [{"Name": f"tag:{key}", "Values": [value]} for key, value in stack.tags.items()]
     vpcs = [vpc["VpcId"] for vpc in pages(ec2, "describe_vpcs", "Vpcs", Filters=own)]
     there = [{"Name": "vpc-id", "Values": vpcs}]
-    if not vpcs:
-        return
-    for group in pages(ec2, "describe_security_groups", "SecurityGroups", Filters=there):
-        if is_foreign(group, stack):
-            yield f"security group {group['GroupId']} ({group['GroupName']}) in {group['VpcId']}"
-    for endpoint in pages(ec2, "describe_vpc_endpoints", "VpcEndpoints", Filters=there):
-        if not stack.owns(tags_of(endpoint.get("Tags"))):
-            yield f"endpoint {endpoint['VpcEndpointId']} ({endpoint['ServiceName']}) in {endpoint['VpcId']}"
-
-
-def is_foreign(group: Mapping[str, Any], stack: Stack) -> bool:
-    """Return whether a security group is another's. The default one goes with its VPC."""
-    return group["GroupName"] != "default" and not stack.owns(tags_of(group.get("Tags")))
+    if vpcs:
+        groups = pages(ec2, "describe_security_groups", "SecurityGroups", Filters=there)
+        yield from strangers_among(groups, pages(ec2, "describe_vpc_endpoints", "VpcEndpoints", Filters=there), stack)
 
 
 @contextmanager

@@ -128,7 +128,7 @@ def test_what_a_killed_up_was_making_is_taken_over_first(
     assert taken == [(["--stack", "s"], objects)]
 
 
-def test_security_groups_of_others_are_named_before_pulumi_waits_for_them(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_others_have_in_the_vpc_is_named_before_pulumi_waits_for_it(capsys: pytest.CaptureFixture[str]) -> None:
     own = [{"Key": "Project", "Value": "tidewater"}, {"Key": "Stack", "Value": "dev"}]
     of_eks = [{"Key": "aws:eks:cluster-name", "Value": "tidewater-dev"}]
     groups = [
@@ -137,16 +137,25 @@ def test_security_groups_of_others_are_named_before_pulumi_waits_for_them(capsys
         {"GroupId": "sg-3", "GroupName": "eks-cluster-sg", "Tags": of_eks},
         {"GroupId": "sg-4", "GroupName": "GuardDuty"},
     ]
+    endpoints = [
+        {"VpcEndpointId": "vpce-1", "ServiceName": "com.amazonaws.eu-west-1.s3", "Tags": own},
+        {"VpcEndpointId": "vpce-2", "ServiceName": "com.amazonaws.eu-west-1.guardduty-data"},
+    ]
+    answers = {"describe-security-groups": ("SecurityGroups", groups)}
+    answers["describe-vpc-endpoints"] = ("VpcEndpoints", endpoints)
 
     @dataclass(frozen=True)
     class Listing(FakeSession):
         def ask(self, *command: str) -> str:
-            return json.dumps({"SecurityGroups": groups})
+            key, listed = answers[command[2]]
+            return json.dumps({key: [{**each, "VpcId": "vpc-1"} for each in listed]})
 
     destroy.warn_of_strangers(Listing(), STACK)
-    (said,) = capsys.readouterr().out.splitlines()
-    assert said.startswith("warning: the security group sg-4 (GuardDuty) is not the stack's")
-    assert said.endswith("aws ec2 delete-security-group --group-id sg-4 --region eu-west-1 --profile lab")
+    endpoint, group = capsys.readouterr().out.splitlines()
+    assert endpoint.startswith("warning: the endpoint vpce-2 (com.amazonaws.eu-west-1.guardduty-data) is not the stack")
+    assert endpoint.endswith("aws ec2 delete-vpc-endpoints --vpc-endpoint-ids vpce-2 --region eu-west-1 --profile lab")
+    assert group.startswith("warning: the security group sg-4 (GuardDuty) is not the stack's")
+    assert group.endswith("aws ec2 delete-security-group --group-id sg-4 --region eu-west-1 --profile lab")
 
 
 NODE_CLASS = {"type": "kubernetes:karpenter.k8s.aws/v1:EC2NodeClass", "urn": "urn:e", "id": "workers"}

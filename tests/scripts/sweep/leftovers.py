@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from scripts.sweep.model import Clients
+from scripts.sweep.model import Clients, Stack
 from tests.scripts.sweep.conftest import POLICY, Lacking
 
 TRUST = {"Version": "2012-10-17", "Statement": []}
@@ -149,6 +149,22 @@ def make_bucket(s3: Any, name: str) -> str:
     """Make an empty bucket without tags in the client's region; return its name."""
     s3.create_bucket(Bucket=name, CreateBucketConfiguration={"LocationConstraint": s3.meta.region_name})
     return name
+
+
+def make_strangers(ec2: Any, stack: Stack) -> tuple[str, str, str, str]:
+    """Make a VPC and a subnet of the stack, and in them a security group and an endpoint as GuardDuty makes them."""
+    vpc = ec2.create_vpc(CidrBlock="10.1.0.0/16", TagSpecifications=_tagged("vpc", stack.tags))["Vpc"]["VpcId"]
+    tagged = _tagged("subnet", stack.tags)
+    subnet = ec2.create_subnet(VpcId=vpc, CidrBlock="10.1.0.0/24", TagSpecifications=tagged)["Subnet"]["SubnetId"]
+    group = ec2.create_security_group(GroupName="GuardDutyManagedSecurityGroup", Description="x", VpcId=vpc)["GroupId"]
+    endpoint = ec2.create_vpc_endpoint(
+        VpcId=vpc,
+        VpcEndpointType="Interface",
+        ServiceName="com.amazonaws.us-west-2.guardduty-data",
+        SubnetIds=[subnet],
+        SecurityGroupIds=[group],
+    )["VpcEndpoint"]
+    return vpc, subnet, group, endpoint["VpcEndpointId"]
 
 
 def _tags(tags: dict[str, str]) -> list[dict[str, str]]:

@@ -10,12 +10,11 @@ import pytest
 
 from infra.policies.documents import pod_identity_trust
 from scripts.sweep import account
-from scripts.sweep.__main__ import main
 from scripts.sweep.account import KINDS, look, names
 from scripts.sweep.compute import places
 from scripts.sweep.model import Clients, Stack
 from tests.scripts.sweep.conftest import POLICY, Lacking
-from tests.scripts.sweep.leftovers import leave_everything, make_bucket
+from tests.scripts.sweep.leftovers import leave_everything, make_bucket, make_strangers
 
 GONE = Stack("tidewater", "gone")
 OTHER = Stack("tidewater", "gone-too")
@@ -128,18 +127,16 @@ def test_a_role_that_names_no_cluster_is_where_it_was_used(used: dict[str, str],
     assert ("us-west-2" in places(role, GONE.name, "us-west-2")) is here
 
 
-def test_what_others_have_in_the_stacks_vpc_is_named(clients: Clients, lacking: Lacking) -> None:
-    ec2, tags = clients("ec2"), [{"Key": key, "Value": value} for key, value in GONE.tags.items()]
-    own = [{"ResourceType": "vpc", "Tags": tags}]
-    vpc = ec2.create_vpc(CidrBlock="10.1.0.0/16", TagSpecifications=own)["Vpc"]["VpcId"]
-    group = ec2.create_security_group(GroupName="GuardDutyManagedSecurityGroup", Description="x", VpcId=vpc)["GroupId"]
-    service = "com.amazonaws.us-west-2.guardduty-data"
-    endpoint = ec2.create_vpc_endpoint(VpcId=vpc, ServiceName=service)["VpcEndpoint"]["VpcEndpointId"]
-    assert look(clients, GONE).strangers == (
-        f"security group {group} (GuardDutyManagedSecurityGroup) in {vpc}",
-        f"endpoint {endpoint} ({service}) in {vpc}",
-    )
-    assert main(["gone"]) == 1
+def test_what_others_have_in_the_stacks_vpc_is_found_and_what_it_keeps_is_not_listed_again(
+    clients: Clients, lacking: Lacking
+) -> None:
+    vpc, subnet, group, endpoint = make_strangers(clients("ec2"), GONE)
+    seen = look(clients, GONE)
+    assert [(each.kind, each.id, each.keeps) for each in seen.strangers] == [
+        ("endpoint", endpoint, (vpc, subnet)),
+        ("security group", group, (vpc,)),
+    ]
+    assert (seen.things, seen.others) == ((), ())
     assert look(clients, OTHER).strangers == ()
 
 

@@ -12,7 +12,7 @@ from scripts.sweep.__main__ import agreed, main
 from scripts.sweep.account import look
 from scripts.sweep.model import Clients, Leftover, Stack
 from tests.scripts.sweep.conftest import Lacking
-from tests.scripts.sweep.leftovers import leave_everything, make_bucket
+from tests.scripts.sweep.leftovers import leave_everything, make_bucket, make_strangers
 
 GONE = Stack("tidewater", "gone")
 
@@ -32,7 +32,7 @@ def test_nothing_is_deleted_until_it_is_asked_for_and_agreed_to(
     assert look(clients, GONE) == before
     monkeypatch.setattr("sys.stdin", io.StringIO("yes\n"))
     assert main(["gone", "--delete"]) == 0
-    assert "nothing is left" in capsys.readouterr().out
+    assert "\nNothing is left.\n" in capsys.readouterr().out
     assert look(clients, GONE).things == ()
 
 
@@ -44,7 +44,30 @@ def test_only_yes_is_a_yes(answer: str, monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_clean_account_is_success(clients: Clients, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["gone"]) == 0
-    assert "Nothing is left" in capsys.readouterr().out
+    assert capsys.readouterr().out.endswith("\nNothing is left.\n")
+
+
+def test_what_others_have_in_the_stacks_vpc_is_given_as_what_keeps_it(
+    clients: Clients, lacking: Lacking, capsys: pytest.CaptureFixture[str]
+) -> None:
+    vpc, subnet, group, endpoint = make_strangers(clients("ec2"), GONE)
+    topic = clients("sns").create_topic(Name="t", Tags=[{"Key": key, "Value": of} for key, of in GONE.tags.items()])
+    assert main(["gone"]) == 1
+    said = capsys.readouterr().out.splitlines()[1:]
+    assert said == [
+        "In the stack's VPC, and not the stack's. AWS deletes nothing that they keep. Delete them in this order, then "
+        "run `pulumi destroy`:",
+        f"  endpoint {endpoint} (com.amazonaws.us-west-2.guardduty-data) keeps {vpc}, {subnet}",
+        f"  security group {group} (GuardDutyManagedSecurityGroup) keeps {vpc}",
+        "Also has the stack's tags, and is left alone:",
+        f"  {topic['TopicArn']}",
+        *said[-2:],
+    ]
+    make_bucket(clients("s3"), f"{GONE.name}-1a2b3c4")
+    assert main(["gone", "--yes"]) == 1
+    said = capsys.readouterr().out.splitlines()
+    assert "Deleted the one thing above." in said
+    assert said[said.index("Deleted the one thing above.") + 1].startswith("In the stack's VPC, and not the stack's.")
 
 
 def test_a_stack_that_exists_is_left_alone(
