@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -15,7 +16,7 @@ from typing import Any
 import pytest
 
 from scripts.session import Session, UpError, forget_if_lost, identifiers, only_records, release_dead_locks
-from scripts.up import next_words
+from scripts.up import next_words, up
 
 ACCOUNT = "123456789012"
 PROVIDER = {
@@ -124,6 +125,26 @@ def test_a_stack_of_another_account_is_kept_and_not_touched() -> None:
     with pytest.raises(UpError, match=f"is about the AWS account {ACCOUNT}, and .* is 210987654321: use `pulumi up`"):
         forget_if_lost(session)
     assert not forgotten(session)
+
+
+def test_make_up_starts_the_cloud_in_the_stacks_region_and_asks_it_there_for_what_the_state_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "Pulumi.yaml").write_text("name: tidewater\nconfig:\n  region: {default: us-west-2}\n")
+    (tmp_path / "Pulumi.local.yaml").write_text("config:\n  tidewater:region: eu-west-1\n")
+    before, started = FakeSession(), FakeSession(recorded=(VPC, ROLE), vpcs=("vpc-1",))
+    opened, deployed = iter([before, started]), []
+    monkeypatch.setattr("scripts.toolchain.paths.CHECKOUT", tmp_path)
+    monkeypatch.setattr(Session, "open", lambda: next(opened))
+    monkeypatch.setattr(FakeSession, "outputs", lambda session: {})
+    monkeypatch.setattr("scripts.up.adopt", lambda session, stack: None)
+    monkeypatch.setattr("scripts.up.await_training", lambda session, outputs: None)
+    monkeypatch.setattr("scripts.updates.run", lambda session, operation, remedy: deployed.append(session))
+    up()
+    assert before.asked == [f"{sys.executable} -m localcloud start --region eu-west-1"]
+    assert "aws ec2 describe-vpcs --query Vpcs[].VpcId --region eu-west-1 --output json" in started.asked
+    assert not forgotten(started)
+    assert deployed == [started]
 
 
 @pytest.mark.parametrize(
