@@ -60,6 +60,17 @@ def test_what_is_found_can_be_deleted_and_another_stack_keeps_its_own(clients: C
     assert json.loads(lacking.policy) == POLICY, "the vault's policy denies deletion again"
 
 
+def test_a_recovery_point_with_a_slash_in_its_arn_is_found_and_deleted(clients: Clients, lacking: Lacking) -> None:
+    """The ARN is part of a path: boto3 encodes its slash, as those of the vault's name."""
+    arn, kept = (f"arn:aws:backup:us-west-2:123456789012:recovery-point/{id_}" for id_ in ("a/1", "a/2"))
+    lacking.policy, lacking.points = json.dumps(POLICY), {arn: GONE.tags, kept: OTHER.tags}
+    seen = look(clients, GONE)
+    assert [(thing.kind, thing.id) for thing in seen.things] == [("recovery point", arn)]
+    assert seen.problems == ()
+    assert account.delete(clients, seen.things) == []
+    assert list(lacking.points) == [kept]
+
+
 def test_what_can_not_be_deleted_is_reported_and_what_has_gone_meanwhile_is_no_problem(
     clients: Clients, lacking: Lacking
 ) -> None:
