@@ -21,6 +21,7 @@ Engines = Callable[..., Engine]
 Eventually = Callable[[Callable[[], Any]], Any]
 Tree = dict[str, Any]
 CONFIG_MAP, JOB, DEPLOYMENT = "core/v1:ConfigMap", "batch/v1:Job", "apps/v1:Deployment"
+POLICY = "networking.k8s.io/v1:NetworkPolicy"
 
 
 def config_map(namespace: str, *, name: str = "settings", **data: str) -> Tree:
@@ -101,7 +102,7 @@ def test_drift_is_seen_by_refresh_and_repaired_by_up(
     engine: Engines, control_plane: ControlPlane, namespace: str
 ) -> None:
     web = engine(enablePatchForce=True)
-    inputs = deployment(namespace, minReadySeconds=0)  # the API server leaves out this zero, and not that of replicas
+    inputs = deployment(namespace)
     web.up(DEPLOYMENT, "web", inputs)
     assert web.refresh("web")
     assert web.up(DEPLOYMENT, "web", inputs) == "same"
@@ -109,6 +110,27 @@ def test_drift_is_seen_by_refresh_and_repaired_by_up(
     assert web.refresh("web")
     assert web.up(DEPLOYMENT, "web", inputs) == "update"
     assert control_plane.live("apps/v1", "Deployment", namespace, "web")["spec"]["replicas"] == 0
+
+
+def test_values_that_the_api_server_leaves_out_are_no_change_after_a_refresh(engine: Engines, namespace: str) -> None:
+    mount = {"name": "data", "mountPath": "/data", "readOnly": False}
+    probe = {"tcpSocket": {"port": 80}, "initialDelaySeconds": 0}
+    container = {"name": "main", "image": "none", "volumeMounts": [mount], "readinessProbe": probe}
+    web = deployment(namespace, minReadySeconds=0)
+    web["spec"]["template"]["spec"] = {"containers": [container], "volumes": [{"name": "data", "emptyDir": {}}]}
+    policy = {
+        "metadata": {"name": "none", "namespace": namespace},
+        "spec": {"podSelector": {}, "policyTypes": ["Egress"], "egress": []},
+    }
+    made = engine()
+    for token, name, inputs in ((DEPLOYMENT, "web", web), (POLICY, "policy", policy)):
+        made.up(token, name, inputs)
+        assert made.refresh(name)
+        assert made.preview(token, name, inputs) == "same"
+    live, left = made.state["web"].live["spec"], made.state["policy"].live["spec"]
+    (shown,) = live["template"]["spec"]["containers"]
+    assert {"minReadySeconds", "egress"}.isdisjoint({*live, *left})
+    assert {"readOnly", "initialDelaySeconds"}.isdisjoint({*shown["volumeMounts"][0], *shown["readinessProbe"]})
 
 
 def test_a_field_that_kubectl_scaled_is_a_conflict_that_names_the_manager(
