@@ -190,6 +190,20 @@ def test_a_tag_added_outside_pulumi_is_drift_even_without_own_tags(engine: Engin
     engine.delete(vpc)
 
 
+def test_a_key_scheduled_for_deletion_by_hand_leaves_the_state_until_that_is_cancelled(
+    engine: Engine, clients: Clients
+) -> None:
+    kms, key = clients.get("kms"), engine.create("aws:kms/key:Key", "k", {"deletionWindowInDays": 7})
+    kms.schedule_key_deletion(KeyId=key.id, PendingWindowInDays=7)
+    assert not engine.refresh(key)
+    assert engine.import_("aws:kms/key:Key", "k", key.id) is None
+    kms.cancel_key_deletion(KeyId=key.id)  # these two are what the refusal to make another key names
+    kms.enable_key(KeyId=key.id)
+    assert engine.refresh(key)
+    assert engine.import_("aws:kms/key:Key", "k", key.id)
+    engine.delete(key)
+
+
 def test_a_bucket_with_objects_is_deleted_only_with_force_destroy(engine: Engine, clients: Clients) -> None:
     s3 = clients.get("s3")
     bucket = engine.create(BUCKET, "full", {})
