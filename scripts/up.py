@@ -24,7 +24,7 @@ def up() -> None:
     release_dead_locks(session)
     forget_if_lost(session)
     adopt(session, ["--stack", STACK])
-    updates.run(session, "up", remedy="repair what it names and run `make up` again")
+    updates.run(session, "up", remedy="repair what it names (`tidewater doctor` finds more) and run `make up` again")
     outputs = session.outputs()
     await_training(session, outputs)
     print(next_words(outputs.get("next")))

@@ -7,6 +7,7 @@ account      AWS: credentials, region, quotas of GPU instances
 cluster      the API server, the user's rights, nodes, GPUs, the EFS driver
 operator     ElasticJob itself: the CRD, the controller and its leader
 jobs         etcd of the jobs, and pods that wait and why
+claims       claims that wait for the volume of a deleted claim
 autoscalers  HorizontalPodAutoscalers that may set sizes that their jobs refuse
 app          the command: the list of all checks, run at the same time, each with its own time limit
 

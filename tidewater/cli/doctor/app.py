@@ -18,6 +18,7 @@ from rich.text import Text
 
 from tidewater.cli.doctor import account, cluster, jobs, machine, operator
 from tidewater.cli.doctor.autoscalers import autoscalers
+from tidewater.cli.doctor.claims import claims
 from tidewater.cli.doctor.place import Place, RealTools
 from tidewater.cli.doctor.results import Check, Outcome, Result, fix, skipped, unchecked
 from tidewater.cli.errors import EXIT_ERROR, TimeoutReached
@@ -52,6 +53,7 @@ CHECKS = (
     Check(CLUSTER, "nodes", cluster.nodes, needs="API server"),
     Check(CLUSTER, "GPUs", cluster.gpus, needs="API server"),
     Check(CLUSTER, "EFS driver", cluster.efs, needs="API server"),
+    Check(CLUSTER, "claims", claims, needs="API server"),
     Check(ELASTICJOB, "CRD", operator.definition, needs="API server"),
     Check(ELASTICJOB, "controller", operator.controller, needs="API server"),
     Check(ELASTICJOB, "leader", operator.leader, needs="controller", seconds=20),
