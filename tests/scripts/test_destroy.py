@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from scripts import destroy
-from scripts.destroy import VARIABLE, without_cluster
+from scripts.destroy import VARIABLE, Resources, without_cluster
 from scripts.session import Session, UpError
 
 PROVIDER = {"type": "pulumi:providers:aws", "urn": "urn:p", "inputs": {"region": "eu-west-1", "profile": "lab"}}
@@ -131,18 +131,20 @@ def test_what_a_killed_up_was_making_is_taken_over_first(
 def test_what_others_have_in_the_vpc_is_named_before_pulumi_waits_for_it(capsys: pytest.CaptureFixture[str]) -> None:
     own = [{"Key": "Project", "Value": "tidewater"}, {"Key": "Stack", "Value": "dev"}]
     of_eks = [{"Key": "aws:eks:cluster-name", "Value": "tidewater-dev"}]
-    groups = [
+    groups: Resources = [
         {"GroupId": "sg-1", "GroupName": "default"},
         {"GroupId": "sg-2", "GroupName": "data", "Tags": own},
         {"GroupId": "sg-3", "GroupName": "eks-cluster-sg", "Tags": of_eks},
         {"GroupId": "sg-4", "GroupName": "GuardDuty"},
     ]
-    endpoints = [
+    endpoints: Resources = [
         {"VpcEndpointId": "vpce-1", "ServiceName": "com.amazonaws.eu-west-1.s3", "Tags": own},
         {"VpcEndpointId": "vpce-2", "ServiceName": "com.amazonaws.eu-west-1.guardduty-data"},
     ]
-    answers = {"describe-security-groups": ("SecurityGroups", groups)}
-    answers["describe-vpc-endpoints"] = ("VpcEndpoints", endpoints)
+    answers = {
+        "describe-security-groups": ("SecurityGroups", groups),
+        "describe-vpc-endpoints": ("VpcEndpoints", endpoints),
+    }
 
     @dataclass(frozen=True)
     class Listing(FakeSession):
