@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import Any
 
@@ -10,14 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidewater.contract import keys
-from tidewater.elastic.errors import RecordError
-from tidewater.elastic.membership.records import (
-    generation_from_json,
-    generation_to_json,
-    member_from_json,
-    member_to_json,
-)
 from tidewater.elastic.membership.rules import (
     MOST_ATTEMPTS,
     REST,
@@ -322,7 +313,7 @@ def test_each_further_attempt_of_the_same_members_waits_twice_as_long() -> None:
     for _ in range(MOST_ATTEMPTS):
         broken = tuple(replace(each, ready_after=state.number) for each in state.members)
         given_up = decide(replace(state, members=broken), replace(inputs("a"), changed_at=100.0), now=100.0)
-        waits.append(given_up.wake_at - 100.0 if given_up.kind is Kind.WAIT else 0.0)
+        waits.append((given_up.wake_at or 100.0) - 100.0)
         state = all_give_up(state)
     assert waits == [0.0, 0.5, 1.0, 2.0, 4.0, 8.0]
 
@@ -377,35 +368,3 @@ def test_any_proposal_has_only_willing_live_members_and_at_most_the_maximum(
             assert not living[each.id][2]
             assert each.id in inside or living[each.id][1] >= number
     assert len({names(action.generation) for action in proposals}) <= 1
-
-
-def test_records_are_read_from_etcd_as_they_were_written() -> None:
-    one = replace(member("a", 3, ready_after=2, state_of=1), unreachable=("b", "c"))
-    assert member_from_json(member_to_json(one), age=3) == one
-    generation = Generation(3, 2**47, (one, member("b", 4)), "joined")
-    assert generation_from_json(generation_to_json(generation)) == generation
-
-
-def test_the_generation_of_an_earlier_version_is_read_since_it_outlives_its_workers() -> None:
-    written = json.loads(generation_to_json(Generation(3, 2**47, (member("a", 3),), "joined")))
-    old = {key: value for key, value in written.items() if key not in ("attempts", "left_out")} | {"version": 3}
-    old["members"] = [{key: value for key, value in each.items() if key != "fruitful"} for each in old["members"]]
-    assert generation_from_json(json.dumps(old).encode()) == Generation(3, 2**47, (member("a", 3),), "joined")
-
-
-@pytest.mark.parametrize(
-    ("data", "words"),
-    [
-        pytest.param(b"{", "not JSON", id="not-json"),
-        pytest.param(b'{"version": 99}', "version 99", id="other-version"),
-        pytest.param(
-            json.dumps({"version": keys.GENERATION_VERSION, "surprise": 1, "members": []}).encode(),
-            "surprise",
-            id="unknown-field",
-        ),
-        pytest.param(json.dumps({"version": keys.GENERATION_VERSION}).encode(), "members", id="no-members"),
-    ],
-)
-def test_an_unreadable_record_is_an_error_that_names_the_cause(data: bytes, words: str) -> None:
-    with pytest.raises(RecordError, match=words):
-        generation_from_json(data)

@@ -189,8 +189,7 @@ class Session:
             sums: Computes and sums the gradients. It may raise GroupBroken.
             apply: Steps the optimizers, and returns the learning rate.
         """
-        state, generation = self.worker.state, self._current
-        rank = self.worker.group.rank
+        state, generation, rank = self.worker.state, self._current, self.worker.group.rank
         self._contributed = state.step + 1, generation.number
         self.reports.begin(Part(state.step + 1, generation.number, rank, share.samples))
         self.waiting_since = share.ready
@@ -257,13 +256,13 @@ class Session:
         """
         if self.worker.coordinator.view.finished:
             return self._ending.finished()
-        last = self._generation, self._met_in
-        code = self._ending.left(*last, self._leaving_since, settle=lambda: self._report(rank=-1))
+        last = (self._generation, self._met_in, self._leaving_since)
+        code = self._ending.left(*last, settle=lambda: self._report(rank=-1))
         return self.leaves_with if code == exit_codes.LEFT else code
 
     @property
     def leaves_with(self) -> int:
-        """Return the exit code of this worker if it leaves before the job has finished."""
+        """Return the exit code with which this worker leaves a job that goes on."""
         return exit_codes.UNCONNECTED if self._unconnected else exit_codes.LEFT
 
     def flush_until(self) -> float:
