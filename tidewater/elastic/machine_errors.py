@@ -15,7 +15,10 @@ _TEXTS = ("DefaultCPUAllocator: can't allocate memory", "CUBLAS_STATUS_ALLOC_FAI
 last one is an ``AcceleratorError``, for memory that torch's allocator does not manage, such as NCCL's."""
 
 _PASSING = (
-    *("no kernel image", "invalid configuration argument", "invalid argument", "invalid device ordinal"),
+    "no kernel image",
+    "invalid configuration argument",
+    "invalid argument",
+    "invalid device ordinal",
     "operation not supported",
 )
 """Of CUDA's errors after which a process can go on: they refuse one call, as for a wrong argument.

@@ -106,7 +106,7 @@ def admit(jobs: Iterable[ElasticJob], now: datetime, site: Site | None = None) -
         if job.spec.scheduling_policy.queue is None:
             continue
         if not contends(job):
-            admissions[job.namespace, job.name] = Admission.FREE
+            admissions[_key(job)] = Admission.FREE
         else:
             queues[job.spec.scheduling_policy.queue].append(job)
     for queue in queues.values():
@@ -122,9 +122,9 @@ def contends(job: ElasticJob) -> bool:
 def _admit_queue(jobs: list[ElasticJob], now: datetime, site: Site | None) -> dict[Key, Admission]:
     short = [job for job in jobs if job.status.whole_since is None]
     if not short:
-        return {(job.namespace, job.name): Admission.FREE for job in jobs}
-    admissions = {(job.namespace, job.name): Admission.HOLD for job in jobs}
-    admissions.update(((job.namespace, job.name), Admission.WAIT) for job in short)
+        return {_key(job): Admission.FREE for job in jobs}
+    admissions = {_key(job): Admission.HOLD for job in jobs}
+    admissions.update((_key(job), Admission.WAIT) for job in short)
     misfits = set[Key]() if site is None else site.misfits(short)
     admissions.update(dict.fromkeys(misfits, Admission.MISFIT))
     fitting = [job for job in short if _key(job) not in misfits]
@@ -189,9 +189,10 @@ class _Contest:
     def _fitting(self) -> Iterator[ElasticJob]:
         """Yield the jobs that go ahead now."""
         free, refused = self._free(reserve=self.ahead), set[Demand]()
-        waiting = (job for job in self.others if self.site.demand(job) is not None)
+        demands = {_key(job): found for job in self.others if (found := self.site.demand(job)) is not None}
+        waiting = (job for job in self.others if _key(job) in demands)
         for job in islice(_in_order(waiting), DEPTH):
-            demand = self.site.demand(job) or ()
+            demand = demands[_key(job)]
             if demand not in refused and free.place(demand):
                 yield job
             else:
@@ -202,7 +203,6 @@ class _Contest:
 
         Pods that are ending, and those of jobs that may have none, are as good as gone.
         """
-
         given = {job.uid for job in self.ahead}
         leave = {job.uid for job in self.others} - given
 

@@ -319,7 +319,7 @@ def _clone(tensor: Tensor) -> Tensor:
 
 
 def _copied_all(values: dict[str, Value]) -> dict[str, Value]:
-    """Return copies, most of them made by one operation: a GPU would need one for each."""
+    """Return copies. One operation makes most of them: on a GPU each operation is a launch."""
     plain = {name: value for name, value in values.items() if isinstance(value, Tensor) and _is_plain(value)}
     copies = {name: torch.empty_like(value) for name, value in plain.items()}
     _copy([(copies[name], value) for name, value in plain.items()])

@@ -135,7 +135,7 @@ class Stepper:
             gradients = [parameter.grad for parameter in self._parameters if parameter.grad is not None]
             if gradients:
                 torch._foreach_mul_(gradients, outcome.gradient_factor)
-        # Not restored: whatever draws next is seeded, too.
+        # Not restored afterwards, which takes longer: hooks and the next pass are seeded anyway.
         seed_alike(self._seed, "update", self._state.step + 1, self._group.device)
         with memory.enough_for_the_optimizer():
             return self._state.optimizers.step(factor)
