@@ -45,10 +45,14 @@ def stepper_of(
     seed: int = 0,
     **more: Any,
 ) -> tuple[Stepper, State]:
-    """Return a stepper for a model, and its state; the dataset is not used. ``more``: fields of ``Training``."""
+    """Return a stepper for a model, and its state; the dataset is not used.
+
+    ``more``: ``sum_dtype`` (see ``Stepper``), and fields of ``Training``.
+    """
+    sum_dtype = more.pop("sum_dtype", None)
     training = _training(model, loss, optimizer, **more)
     state = State(training, kind_of(model), torch.amp.GradScaler("cpu", enabled=amp == "fp16"))
-    return Stepper(training, state, group, amp=amp, seed=seed), state
+    return Stepper(training, state, group, amp=amp, sum_dtype=sum_dtype, seed=seed), state
 
 
 def state_of(model: nn.Module) -> State:

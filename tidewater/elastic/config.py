@@ -52,6 +52,7 @@ class Config:
     micro_batch: int
     seed: int
     amp: str
+    sum_dtype: str
     fresh_optimizer: bool
     begin_again: bool
     data_workers: int

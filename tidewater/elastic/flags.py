@@ -84,6 +84,13 @@ def _add_method(group: argparse._ArgumentGroup) -> None:
         "--amp", choices=("off", "bf16", "fp16"), default="off", help="automatic mixed precision; fp16 scales the loss"
     )
     group.add_argument(
+        "--sum-dtype",
+        choices=("fp32", "bf16", "fp16"),
+        default="fp32",
+        help="type in which the gradients are summed over the workers. fp32: that of the parameters, but at least 32 "
+        "bits. bf16 and fp16 send half as much, and round each gradient",
+    )
+    group.add_argument(
         "--data-workers",
         type=int,
         default=0,

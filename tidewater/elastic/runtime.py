@@ -154,7 +154,7 @@ class _Script:
     def _warm_up(self, session: Session) -> None:
         """Make the first passes, which are the slowest."""
         from tidewater.elastic.data.stream import length
-        from tidewater.elastic.session.step import Stepper
+        from tidewater.elastic.session.step import SUM_TYPES, Stepper
         from tidewater.elastic.session.warmup import warm_up
         from tidewater.elastic.session.worker import Material
 
@@ -162,7 +162,8 @@ class _Script:
         assert self._loader is not None
         assert self._watch is not None
         self._watch.serve(session.log, session.is_overdue)
-        stepper = Stepper(training, worker.state, worker.group, amp=config.amp, seed=config.seed)
+        sum_dtype = SUM_TYPES[config.sum_dtype]
+        stepper = Stepper(training, worker.state, worker.group, amp=config.amp, sum_dtype=sum_dtype, seed=config.seed)
         self.material = Material(training, stepper, self._loader, length(training.dataset), self.requests)
         warm_up(worker, self.material, session.log, most=config.step_size(1))
         if self._observer is not None:
@@ -200,8 +201,8 @@ class _Script:
 def _alike(config: Config, training: Training) -> Mapping[str, Value]:
     """Return what must be equal in all workers that train together, in addition to model and code."""
     names = (
-        *("epochs", "max_steps", "batch_size", "batch_policy", "micro_batch", "seed", "amp", "fresh_optimizer"),
-        *("evaluate_every", "compare_every", "on_drift", "bad_samples", "max_bad_samples"),
+        *("epochs", "max_steps", "batch_size", "batch_policy", "micro_batch", "seed", "amp", "sum_dtype"),
+        *("fresh_optimizer", "evaluate_every", "compare_every", "on_drift", "bad_samples", "max_bad_samples"),
     )
     common = {name: getattr(config, name) for name in names}
     said = {f"--{name.replace('_', '-')}": str(value) for name, value in [*common.items(), *vars(config.user).items()]}

@@ -30,7 +30,7 @@ from torch import Tensor, nn
 from tidewater.elastic.buffers.combining import Part, Rule, decode, encode, rule_of
 from tidewater.elastic.buffers.slots import Attributes, Empty, Slots, Value, differ
 from tidewater.elastic.errors import ConfigError
-from tidewater.elastic.group.ballot import SEAL, seal
+from tidewater.elastic.group.ballot import SEAL, numbers, seal
 from tidewater.elastic.group.group import Group, await_all
 
 _THOROUGH_STEPS = 2
@@ -122,7 +122,9 @@ class Buffers:
         unexpected = self._unexpected(mine)
         if not unexpected or self._group.device.type == "cpu":
             return float(any(map(bool, unexpected.values())))
-        return torch.stack([torch.as_tensor(each, device=self._group.device) for each in unexpected.values()]).any()
+        if True in unexpected.values():
+            return 1.0
+        return torch.stack([each for each in unexpected.values() if isinstance(each, Tensor)]).any()
 
     def sums(self, more: bool) -> Mapping[str, Value]:
         """Return the new values of the buffers that any rank has changed. A collective call.
@@ -237,7 +239,7 @@ class Buffers:
         return value
 
     def _encoded(self, counts: list[float], parts: list[Part]) -> Tensor:
-        head = torch.tensor([*seal(self._group.uuid), *counts], dtype=torch.float64, device=self._group.device)
+        head = numbers([*seal(self._group.uuid), *counts], self._group.device, torch.float64)
         return torch.cat([head, encode(parts, self._share)])
 
     def _decoded(self, sums: Tensor, counts: int, parts: list[Part]) -> tuple[list[float], list[Tensor]]:

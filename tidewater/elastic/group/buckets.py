@@ -14,11 +14,19 @@ FIRST_BYTES, BYTES = 1 << 20, 25 << 20
 https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html (``bucket_cap_mb``)"""
 
 Named = tuple[str, nn.Parameter]
-_SUMMED_AS_THEY_ARE = (torch.float32, torch.float64)
 
 
-def assign(parameters: Sequence[Named], device: torch.device, *, first_bytes: int, most_bytes: int) -> list[Bucket]:
+def assign(
+    parameters: Sequence[Named],
+    device: torch.device,
+    *,
+    first_bytes: int,
+    most_bytes: int,
+    sum_dtype: torch.dtype | None = None,
+) -> list[Bucket]:
     """Return buckets of parameters of one type: at least one bucket, and the same ones in all processes.
+
+    With a ``sum_dtype`` of 16 bits the last bucket has no parameters: its tail needs more bits.
 
     The parameters are in reverse order of registration, which is nearly the order in which a backward pass computes
     their gradients. The true order is not used: it may differ between processes.
@@ -31,41 +39,53 @@ def assign(parameters: Sequence[Named], device: torch.device, *, first_bytes: in
         size = sum(parameter.numel() * parameter.element_size() for _, parameter in members)
         if size >= (most_bytes if closed else first_bytes):
             closed.append(open_.pop(named[1].dtype))
-    return [Bucket(members, device) for members in [*closed, *open_.values()] or [[]]]
+    all_ = [Bucket(members, device, sum_dtype) for members in [*closed, *open_.values()]]
+    return all_ if all_ and sum_dtype is None else [*all_, Bucket([], device)]
 
 
 class Memory:
     """The gradients of one bucket, and a tail of other numbers that are summed with them.
 
-    Gradients of 32 and 64 bits are summed in this memory. Others are summed in a copy of real numbers of at least 32
-    bits, which exists only while it is summed.
+    Gradients of the type in which they are summed, ``sum_dtype`` or their own with at least 32 bits, are summed in this
+    memory. Others are summed in a copy of real numbers, which exists only while it is summed.
     """
 
-    def __init__(self, parameters: Sequence[nn.Parameter], tail: Sequence[torch.Tensor], device: torch.device) -> None:
+    def __init__(
+        self,
+        parameters: Sequence[nn.Parameter],
+        tail: Sequence[int],
+        device: torch.device,
+        sum_dtype: torch.dtype | None,
+    ) -> None:
         dtype = parameters[0].dtype if parameters else torch.float32
-        self.in_place = dtype in _SUMMED_AS_THEY_ARE
-        sizes, self._lengths = [parameter.numel() for parameter in parameters], [each.numel() for each in tail]
+        self._wide = sum_dtype or torch.promote_types(dtype.to_real(), torch.float32)
+        self.in_place = dtype is self._wide
+        sizes, self._lengths = [parameter.numel() for parameter in parameters], list(tail)
         if self.in_place:
             sizes += self._lengths
         self._values = torch.empty(sum(sizes), dtype=dtype, device=device)
         parts = self._values.split_with_sizes(sizes)
         self.gradients = [
-            part.as_strided(parameter.size(), torch.empty_like(parameter, device="meta").stride())
+            part.as_strided(parameter.size(), torch.empty_like(parameter, device="meta").stride()).data
             for part, parameter in zip(parts, parameters, strict=False)
         ]
-        """A view for each parameter. It has the parameter's strides, or dense ones if the parameter is not dense."""
+        """A view for each parameter. It has the parameter's strides, or dense ones if the parameter is not dense, and
+        (by ``data``) a version of its own, which says whether anything was added to it."""
         self._tail: Sequence[torch.Tensor] = parts[len(parameters) :]
         self._sums = self._values
 
-    def fits(self, tail: Sequence[torch.Tensor]) -> bool:
+    def fits(self, lengths: Sequence[int]) -> bool:
         """Return whether the memory was made for a tail of these lengths."""
-        return self._lengths == [each.numel() for each in tail]
+        return self._lengths == list(lengths)
 
     def fill(self, gradients: Sequence[torch.Tensor | None], tail: Sequence[torch.Tensor]) -> torch.Tensor:
-        """Copy the gradients (zeros for missing ones) and the tail. Return the tensor that has to be summed."""
-        pairs = list(zip(self.gradients, gradients, strict=True))
+        """Copy the gradients that are not here yet (zeros for missing ones) and the tail.
+
+        Return the tensor that has to be summed.
+        """
+        pairs = [pair for pair in zip(self.gradients, gradients, strict=True) if pair[0] is not pair[1]]
         targets = [target for target, source in pairs if source is not None]
-        sources = [source for source in gradients if source is not None]
+        sources = [source for _, source in pairs if source is not None]
         if len(targets) < len(pairs):
             torch._foreach_zero_([target for target, source in pairs if source is None])
         if self.in_place:
@@ -76,8 +96,7 @@ class Memory:
             torch._foreach_copy_(targets, sources)
         if not self.in_place:
             real = self._real()
-            wide = torch.promote_types(real.dtype, torch.float32)
-            self._sums = real.new_empty(real.numel() + sum(self._lengths), dtype=wide)
+            self._sums = real.new_empty(real.numel() + sum(self._lengths), dtype=self._wide)
             torch.cat([real, *tail], out=self._sums)
         return self._sums
 
@@ -97,10 +116,14 @@ class Memory:
 class Bucket:
     """Parameters of one type. Their gradients are summed together."""
 
-    def __init__(self, members: Sequence[Named], device: torch.device) -> None:
+    def __init__(self, members: Sequence[Named], device: torch.device, sum_dtype: torch.dtype | None = None) -> None:
         self.names = [name for name, _ in members]
         self.parameters = [parameter for _, parameter in members]
-        self._device = device
+        self._device, self._sum_dtype = device, sum_dtype
+        self.tail: list[int] = []
+        """Lengths of what is usually sent with the gradients."""
+        self._versions: list[int] = []
+        """Of the memory's gradients while they were zero, if passes add to them."""
         self.arrivals = 0
         """How many times the parameters have got gradients in this pass."""
         self.expected = 0
@@ -112,12 +135,27 @@ class Bucket:
         """That of the last step. None while it is in use, and after a failure: an abandoned sum may still write to
         it."""
 
+    def accumulate(self) -> None:
+        """Let the next passes add to the memory that is summed, so that several need no more memory than one."""
+        if self._memory is None or not self._memory.fits(self.tail):
+            self._memory = Memory(self.parameters, self.tail, self._device, self._sum_dtype)
+        gradients = self._memory.gradients
+        if gradients:
+            torch._foreach_zero_(gradients)
+        self._versions = [gradient._version for gradient in gradients]
+        for parameter, gradient in zip(self.parameters, gradients, strict=True):
+            parameter.grad = gradient
+
     def take(self) -> list[torch.Tensor | None]:
         """Remove the gradients from the parameters and return them."""
-        gradients = []
+        gradients = [parameter.grad for parameter in self.parameters]
+        if self._memory is not None:  # a parameter that no pass has used still has the zeros
+            for place, (own, version) in enumerate(zip(self._memory.gradients, self._versions, strict=False)):
+                if gradients[place] is own and own._version == version:
+                    gradients[place] = None
         for parameter in self.parameters:
-            gradients.append(parameter.grad)
             parameter.grad = None
+        self._versions = []
         self.had = [gradient is not None for gradient in gradients]
         return gradients
 
@@ -129,8 +167,9 @@ class Bucket:
         Raise ConfigError if a gradient is sparse.
         """
         memory, self._memory = self._memory, None
-        if memory is None or not memory.fits(tail):
-            memory = Memory(self.parameters, tail, self._device)
+        lengths = [each.numel() for each in tail]
+        if memory is None or not memory.fits(lengths):
+            memory = Memory(self.parameters, lengths, self._device, self._sum_dtype)
         try:
             return memory, memory.fill(gradients, tail)
         except RuntimeError as error:

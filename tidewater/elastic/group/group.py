@@ -170,7 +170,7 @@ class Group:
 
     def tally(self, values: Sequence[float], *, timeout_seconds: float | None = None) -> Sequence[float]:
         """Return the sums of some numbers over all ranks, in 64 bits, to decide by. Raise like ``all_reduce``."""
-        sealed = torch.tensor([*ballot.seal(self.uuid), *values], dtype=torch.float64, device=self.device)
+        sealed = ballot.numbers([*ballot.seal(self.uuid), *values], self.device, torch.float64)
         self.all_reduce(sealed, timeout_seconds=timeout_seconds)
         return self.opened(sealed.tolist())
 

@@ -1,7 +1,7 @@
 """Sums the gradients of a model over the ranks, while the backward pass still computes others.
 
-    reducer = Reducer(group, model.named_parameters())
-    reducer.reset()                                     # each step begins with this
+    reducer = Reducer(group, model.named_parameters(), load=[5])
+    reducer.reset(passes=2)                             # each step begins with this
     ...                                                 # backward passes of all micro-batches but the last
     reducer.watch()
     torch.autograd.backward(loss)                       # starts the sum of each bucket when its gradients are there
@@ -21,8 +21,10 @@ one, the others add zeros.
 
 The sums are not divided by the number of ranks, because ranks weight their loss by their share of the step.
 
-Gradients of 16 bits are summed in copies of 32 bits. At most two copies exist at a time. Each has 50 MiB, or more if a
-single parameter is larger. With other gradients, the memory is that of the gradients, and is kept for the next step.
+Gradients of 16 bits are summed in copies of 32 bits, unless ``sum_dtype`` says otherwise, and those of 32 bits with
+``sum_dtype`` in copies of 16. At most two copies exist at a time. One of 32 bits has 50 MiB, or more if a single
+parameter is larger. With other gradients, the memory is that of the gradients, and is kept for the next step.
+Several micro-batches add their gradients in that memory, so they need no more of it than one.
 """
 
 from __future__ import annotations
@@ -35,28 +37,38 @@ import torch
 
 from tidewater.elastic.errors import ConfigError
 from tidewater.elastic.group import buckets
-from tidewater.elastic.group.ballot import seal
+from tidewater.elastic.group.ballot import SEAL, numbers, seal
 from tidewater.elastic.group.buckets import Bucket, Memory, Named
 from tidewater.elastic.group.group import Group
 
 _MOST_IDLE = 100
 _COPIES = 2
-"""Most sums of 16-bit gradients at a time: while one is sent, the next is prepared."""
+"""Most sums in copies at a time: while one is sent, the next is prepared."""
 
 
 class Reducer:
     """The sums of the gradients of ``parameters`` in the current generation of ``group``. For one thread.
 
-    Parameters that do not require a gradient now must not get one later; ``flush`` raises ConfigError then.
+    ``load`` has the lengths of what is sent with them, ``sum_dtype`` is a type of 16 bits in which they are summed, or
+    None. Parameters that do not require a gradient now must not get one later; ``flush`` raises ConfigError then.
     """
 
-    def __init__(self, group: Group, parameters: Iterable[Named]) -> None:
+    def __init__(
+        self,
+        group: Group,
+        parameters: Iterable[Named],
+        load: Sequence[int] = (),
+        sum_dtype: torch.dtype | None = None,
+    ) -> None:
         named = list(parameters)
         self._group = group
         self._all = [parameter for _, parameter in named]
         self._frozen = [each for each in named if not each[1].requires_grad]
         trained = [each for each in named if each[1].requires_grad]
-        self._buckets = buckets.assign(trained, group.device, first_bytes=buckets.FIRST_BYTES, most_bytes=buckets.BYTES)
+        self._buckets = buckets.assign(
+            trained, group.device, first_bytes=buckets.FIRST_BYTES, most_bytes=buckets.BYTES, sum_dtype=sum_dtype
+        )
+        self._buckets[-1].tail = [*load, SEAL + len(trained) + 1]
         self._early = self._buckets[:-1]
         """The sums of these buckets may start during the backward pass."""
         self._watching = False
@@ -75,12 +87,15 @@ class Reducer:
                 register: Any = parameter.register_post_accumulate_grad_hook  # torch has no type for it
                 register(self._hook(bucket))
 
-    def reset(self) -> None:
-        """Forget all gradients, and the last step if it has failed."""
+    def reset(self, passes: int = 1) -> None:
+        """Forget all gradients, and the last step if it has failed. ``passes`` is how many the next step has."""
         self._watching, self._begun, self._finished, self._local = False, [], [], []
         # Not with optimizer.zero_grad, which is slower and skips parameters that the optimizer doesn't have.
         for parameter in self._all:
             parameter.grad = None
+        if passes > 1:
+            for bucket in self._buckets:
+                bucket.accumulate()
 
     def watch(self) -> None:
         """Start sums during the next backward pass, which is the last one of the step."""
@@ -168,7 +183,7 @@ class Reducer:
         self._begun.append((self._group.begin(values), bucket, memory))
 
     def _limit_copies(self) -> None:
-        """Wait until there is memory for one more copy of 16-bit gradients."""
+        """Wait until there is memory for one more copy of gradients."""
         while sum(not memory.in_place for _, _, memory in self._begun) >= _COPIES:
             work, bucket, memory = self._begun.pop(0)
             self._group.complete([work])
@@ -182,7 +197,7 @@ class Reducer:
         usual, uuid = all(had) and not late, self._group.uuid
         if usual and self._usual[0] == uuid:
             return self._usual[1]
-        counts = torch.tensor([*seal(uuid), *had, float(late)], device=self._group.device)
+        counts = numbers([*seal(uuid), *had, float(late)], self._group.device)
         if usual:
             self._usual = uuid, counts
         return counts
@@ -207,6 +222,7 @@ class Reducer:
         self._start_rest((), late=False)
         _, counts = self._complete()
         for (_, memory), (_, more) in zip(first, self._finished, strict=True):
-            torch._foreach_add_(memory.gradients, more.gradients)
+            if memory.gradients:
+                torch._foreach_add_(memory.gradients, more.gradients)
         self._finished = first
         return counts[:-1]

@@ -31,6 +31,7 @@ from tidewater.elastic.buffers.slots import Value
 from tidewater.elastic.data.device import onto
 from tidewater.elastic.data.seeds import seed_alike, seed_model
 from tidewater.elastic.errors import ConfigError, Diverged, GroupBroken
+from tidewater.elastic.group.ballot import numbers
 from tidewater.elastic.group.group import Group, await_all
 from tidewater.elastic.group.reducer import Reducer
 from tidewater.elastic.method import losses
@@ -43,7 +44,10 @@ from tidewater.elastic.training import Training
 if TYPE_CHECKING:
     from tidewater.elastic.data.loader import Micro, Prepared
 
+_BALLOT = 5
+"""Number of values in a ballot."""
 AMP_TYPES = {"off": None, "bf16": torch.bfloat16, "fp16": torch.float16}
+SUM_TYPES = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 @dataclass(frozen=True)
@@ -65,17 +69,27 @@ class Outcome:
 class Stepper:
     """Makes steps with the model of ``training``, in the current generation of ``group``.
 
-    Raises ConfigError if the model synchronizes batch normalization. ``seed`` is that of the model's random numbers.
+    Raises ConfigError if the model synchronizes batch normalization. ``sum_dtype`` is a type of 16 bits in which the
+    gradients are summed, or None. ``seed`` is that of the model's random numbers.
     """
 
-    def __init__(self, training: Training, state: State, group: Group, *, amp: str, seed: int = 0) -> None:
+    def __init__(
+        self,
+        training: Training,
+        state: State,
+        group: Group,
+        *,
+        amp: str,
+        sum_dtype: torch.dtype | None = None,
+        seed: int = 0,
+    ) -> None:
         self._training, self._state, self._group = training, state, group
         self._seed = seed
         self._amp = AMP_TYPES[amp]
-        self._reducer = Reducer(group, training.model.named_parameters())
+        self._reducer = Reducer(group, training.model.named_parameters(), [_BALLOT, drift.SENT], sum_dtype)
         self._buffers = Buffers(training.model, group)
         self._parameters = list(training.model.parameters())
-        self._ballot = torch.zeros(5, device=group.device)
+        self._ballot = torch.zeros(_BALLOT, device=group.device)
         self._check = torch.zeros(drift.SENT, device=group.device)
         refuse_synchronised(training.model)
 
@@ -166,7 +180,7 @@ class Stepper:
 
         Return the sum of this rank's losses.
         """
-        self._reducer.reset()
+        self._reducer.reset(len(prepared.micro))
         total, samples = Total(), len(prepared.step.samples)
         for index, micro in enumerate(prepared.micro[:-1]):
             with self._able_to_pass(micro, index):
@@ -194,7 +208,8 @@ class Stepper:
         if self._group.device.type == "cpu":  # without torch: each of its calls takes 20 us when caches are cold
             self._ballot.numpy()[:] = values
             return
-        self._ballot.copy_(torch.tensor([0.0 if isinstance(each, torch.Tensor) else each for each in values]))
+        known = [0.0 if isinstance(each, torch.Tensor) else each for each in values]
+        self._ballot.copy_(numbers(known, self._group.device))
         for place, each in enumerate(values):
             if isinstance(each, torch.Tensor):
                 self._ballot[place] = each

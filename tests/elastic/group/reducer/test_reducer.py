@@ -44,12 +44,14 @@ def total(model: nn.Module, batch: Any) -> torch.Tensor:
 class Steps:
     """Makes steps with a model, next to a copy of it that plain autograd trains."""
 
-    def __init__(self, group: Group, model: nn.Module, loss: Loss = total) -> None:
+    def __init__(
+        self, group: Group, model: nn.Module, loss: Loss = total, sum_dtype: torch.dtype | None = None
+    ) -> None:
         self.model, self.plain, self._loss = model, copy.deepcopy(model), loss
         self._optimizers = [
             torch.optim.SGD(each.parameters(), lr=0.1, momentum=0.9, weight_decay=0.1) for each in (model, self.plain)
         ]
-        self._stepper, _ = stepper_of(group, model, loss, self._optimizers[0])
+        self._stepper, _ = stepper_of(group, model, loss, self._optimizers[0], sum_dtype=sum_dtype)
 
     def step(self, *batches: Any) -> Gradients:
         """Make a step of these micro-batches. Return the gradients."""
@@ -313,12 +315,68 @@ def test_a_step_needs_no_copy_of_its_gradients_but_two_buckets_of_16_bits(
     for _ in range(3):
         sums: list[int] = []
         steps.step(batch(dtype=dtype))
-        in_place = {
-            each.grad.untyped_storage().data_ptr() for each in steps.model.parameters() if each.grad is not None
-        }
         assert len(sums) >= 3
-        assert (set(sums) == in_place) == (not copies)
+        assert (set(sums) == storages(steps.model)) == (not copies)
         assert most == (copies or len(sums))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_several_micro_batches_need_no_more_memory_for_gradients_than_one(
+    group: Group, monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype
+) -> None:
+    monkeypatch.setattr(buckets, "BYTES", 1 << 20)
+    places: list[set[int]] = []
+
+    def loss(model: nn.Module, batch: Any) -> torch.Tensor:
+        places.append(storages(model))
+        return total(model, batch)
+
+    steps = Steps(group, nn.Sequential(*[nn.Linear(WIDE, WIDE, dtype=dtype) for _ in range(8)]), loss)
+    for count in (1, 3, 3, 2):
+        places.clear()
+        steps.step(*[batch(dtype=dtype)] * count)
+        summed = storages(steps.model)
+        assert len(summed) >= 3
+        assert places == [summed if count > 1 else set()] * count
+
+
+def storages(model: nn.Module) -> set[int]:
+    return {each.grad.untyped_storage().data_ptr() for each in model.parameters() if each.grad is not None}
+
+
+@pytest.mark.parametrize("sum_dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_sums_of_16_bits_round_the_gradients_and_nothing_else(
+    group: Group, monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype, sum_dtype: torch.dtype
+) -> None:
+    monkeypatch.setattr(buckets, "BYTES", 1 << 20)
+    steps = Steps(group, nn.Sequential(*[nn.Linear(WIDE, WIDE, dtype=dtype) for _ in range(4)]), sum_dtype=sum_dtype)
+    sums: list[torch.Tensor] = []
+    begin = group.begin
+
+    def begin_and_note(tensor: torch.Tensor) -> Any:
+        sums.append(tensor)
+        return begin(tensor)
+
+    monkeypatch.setattr(group, "begin", begin_and_note)
+    for count in (1, 2):
+        sums.clear()
+        batches = [batch(dtype=dtype)] * count
+        found, expected = steps.step(*batches), steps.expected(*batches)
+        assert [each.dtype for each in sums] == [sum_dtype] * (len(sums) - 1) + [torch.float32]
+        for one, other in zip(found, expected, strict=True):
+            assert one is not None
+            assert other is not None
+            assert torch.equal(one, rounded(other, sum_dtype))
+        with torch.no_grad():
+            for one_, other_ in zip(steps.plain.parameters(), steps.model.parameters(), strict=True):
+                one_.copy_(other_)
+
+
+def rounded(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    if tensor.is_complex():
+        return torch.view_as_complex(torch.view_as_real(tensor).to(dtype).float())
+    return tensor.to(dtype).to(tensor.dtype)
 
 
 def test_buckets_are_in_reverse_order_of_registration_and_of_one_type() -> None:

@@ -1,6 +1,7 @@
-"""Two ranks that use different parameters in the same step: python uneven_ranks.py
+"""Two ranks that use different parameters in the same step: python uneven_ranks.py fp32
 
-Prints, for each step, which gradients differ from those of one process that has the samples of both.
+Prints, for each step, which gradients differ from those of one process that has the samples of both, and whether the
+ranks have the same bits. The argument is the value of ``--sum-dtype``.
 """
 
 from __future__ import annotations
@@ -8,6 +9,8 @@ from __future__ import annotations
 import copy
 import os
 import signal
+import sys
+import zlib
 from collections.abc import Sequence
 from multiprocessing.connection import Connection, Pipe
 from typing import Any
@@ -21,6 +24,7 @@ from tests.elastic.group.frozen_rank import meet
 from tidewater.elastic.data.loader import Micro, Prepared
 from tidewater.elastic.data.sampler import Cursor, Step
 from tidewater.elastic.group.group import Group
+from tidewater.elastic.session.step import SUM_TYPES
 
 WIDTH = 600
 """Of a layer: its 1.4 MB fill the first bucket."""
@@ -62,23 +66,30 @@ def loss(model: nn.Module, batch: Any) -> torch.Tensor:
     return result
 
 
-def differing(one: nn.Module, other: nn.Module) -> Sequence[str]:
-    """Return the names of the parameters with different gradients."""
+def differing(one: nn.Module, other: nn.Module, rounding: float) -> Sequence[str]:
+    """Return the names of the parameters with different gradients. ``rounding`` is relative to the largest value."""
     pairs = zip(one.named_parameters(), other.parameters(), strict=True)
-    return [name for (name, mine), its in pairs if not same(mine.grad, its.grad)]
+    return [name for (name, mine), its in pairs if not same(mine.grad, its.grad, rounding)]
 
 
-def same(one: torch.Tensor | None, other: torch.Tensor | None) -> bool:
-    return one is other if one is None or other is None else torch.allclose(one, other, rtol=1e-4, atol=1e-7)
+def same(one: torch.Tensor | None, other: torch.Tensor | None, rounding: float) -> bool:
+    if one is None or other is None:
+        return one is other
+    return torch.allclose(one, other, rtol=1e-4, atol=1e-7 + rounding * float(other.abs().max()))
 
 
-def train(group: Group, rank: int) -> list[str]:
-    """Make all steps. Return a line for each."""
+def bits(model: nn.Module) -> int:
+    return zlib.crc32(b"".join(each.grad.numpy().tobytes() for each in model.parameters() if each.grad is not None))
+
+
+def train(group: Group, rank: int, sum_dtype: str) -> list[tuple[str, int]]:
+    """Make all steps. Return a line for each, and a checksum of the gradients."""
     torch.manual_seed(0)
     model = Branches()
     alone, lines = copy.deepcopy(model), []
     sgd = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=0.1)
-    (stepper, _), draw = stepper_of(group, model, loss, sgd), torch.Generator().manual_seed(1)
+    (stepper, _), draw = stepper_of(group, model, loss, sgd, sum_dtype=SUM_TYPES[sum_dtype]), torch.Generator()
+    draw.manual_seed(1)
     for name, branches in STEPS.items():
         batches = [(torch.randn(4, WIDTH, generator=draw), branch) for branch in branches]
         weight = 1 / sum(bool(branch) for branch in branches)
@@ -88,15 +99,15 @@ def train(group: Group, rank: int) -> list[str]:
         for batch in batches:
             if batch[1]:
                 torch.autograd.backward(loss(alone, batch), torch.tensor(weight))
-        found = differing(model, alone)
-        lines.append(f"{name}: {', '.join(found) or 'equal'}")
+        found = differing(model, alone, 0.01 if SUM_TYPES[sum_dtype] else 0.0)
+        lines.append((f"{name}: {', '.join(found) or 'equal'}", bits(model)))
         stepper.apply(outcome, factor=0.0)
     return lines
 
 
 def as_peer(pipe: Connection) -> None:
     """Train, tell the result, and wait to be killed."""
-    pipe.send(train(meet(1, pipe, SECONDS), 1))
+    pipe.send(train(meet(1, pipe, SECONDS), 1, sys.argv[1]))
     signal.pause()
 
 
@@ -106,9 +117,9 @@ def main() -> None:
     if not peer:
         return as_peer(its)
     try:
-        lines = train(meet(0, mine, SECONDS), 0)
-        for one, other in zip(lines, mine.recv(), strict=True):
-            print(one, "|", other)
+        lines = train(meet(0, mine, SECONDS), 0, sys.argv[1])
+        for (one, checksum), (other, its_checksum) in zip(lines, mine.recv(), strict=True):
+            print(one, "|", other, "|", "the same bits" if checksum == its_checksum else "other bits")
     finally:
         os.kill(peer, signal.SIGKILL)
         os.waitpid(peer, 0)
