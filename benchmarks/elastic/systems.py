@@ -199,8 +199,9 @@ def trainer_node(script: str, *more: str) -> Callable[[Site, int, int], list[str
         return [
             *(str(site.python), site.script(script), "--job", "bench", "--etcd", f"http://{names.HOST}:{port}"),
             *("--worker", f"node-{number}", "--host", names.HOST, "--checkpoints", str(site.folder / "checkpoints")),
-            *("--checkpoint-every", str(site.checkpoint_every), "--batch-size", str(names.GLOBAL_BATCH)),
-            *("--epochs", "1000000", "--max-workers", str(site.nodes), "--report-every", "100", *more),
+            *("--checkpoint-minutes", "0", "--checkpoint-every", str(site.checkpoint_every)),
+            *("--batch-size", str(names.GLOBAL_BATCH), "--epochs", "1000000"),
+            *("--max-workers", str(site.nodes), "--report-every", "100", *more),
         ]
 
     return node

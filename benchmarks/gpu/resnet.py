@@ -185,7 +185,7 @@ def train(size: Size, steps: int, on_step: Callable[[Report], None]) -> None:
             training,
             [
                 *("--job", "resnet", "--etcd", f"http://{names.HOST}:{port}", "--host", names.HOST),
-                *("--checkpoints", str(folder / "checkpoints"), "--checkpoint-every", str(10**9)),
+                *("--checkpoints", str(folder / "checkpoints"), "--checkpoint-minutes", "0"),
                 *("--epochs", "1", "--batch-size", str(size.batch), "--amp", "bf16"),
                 *("--data-workers", str(size.workers), "--report-every", "100"),
             ],

@@ -63,6 +63,7 @@ class Config:
     threads: int
     min_step_seconds: float
     report_every: int
+    checkpoint_minutes: float
     checkpoint_every: int
     keep_checkpoints: int
     lease_seconds: int
@@ -162,7 +163,8 @@ class Config:
             "--max-bad-samples": (self.max_bad_samples, 1),
             "--evaluate-every": (self.evaluate_every, 0),
             "--report-every": (self.report_every, 1),
-            "--checkpoint-every": (self.checkpoint_every, 1),
+            "--checkpoint-minutes": (self.checkpoint_minutes, 0),
+            "--checkpoint-every": (self.checkpoint_every, 0),
             "--keep-checkpoints": (self.keep_checkpoints, 1),
             "--min-step-seconds": (self.min_step_seconds, 0),
             "--lease-seconds": (self.lease_seconds, 2),

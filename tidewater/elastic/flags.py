@@ -123,7 +123,16 @@ def _add_method(group: argparse._ArgumentGroup) -> None:
 
 
 def _add_checkpoints(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--checkpoint-every", type=int, default=200, metavar="STEPS", help="written in the background")
+    group.add_argument(
+        "--checkpoint-minutes",
+        type=float,
+        default=10,
+        metavar="MINUTES",
+        help="longest time between two checkpoints, which are written in the background; 0: no limit",
+    )
+    group.add_argument(
+        "--checkpoint-every", type=int, default=0, metavar="STEPS", help="also after so many steps; 0: only by the time"
+    )
     group.add_argument("--keep-checkpoints", type=int, default=2, metavar="N", help="the newest that are kept")
     group.add_argument(
         "--fresh-optimizer",

@@ -135,7 +135,7 @@ def test_the_loss_equals_that_of_an_undisturbed_run(ring: Ring, farm: Farm, etcd
     disturbed.refresh()
     steps = -(-TOTAL // 7)
     epochs = disturbed.reached // steps
-    flags = ("--epochs", str(epochs), "--checkpoint-every", "100000", "--report-every", "1000")
+    flags = ("--epochs", str(epochs), "--checkpoint-minutes", "0", "--report-every", "1000")
     calm = Job(farm, ring.arena.job.folder.with_name("calm"), etcd, *COMMON, *flags)
     assert calm.start("calm").wait(CALM_SECONDS) == exit_codes.FINISHED
     calm.book.refresh()

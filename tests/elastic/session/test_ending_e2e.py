@@ -29,7 +29,7 @@ def test_the_job_finishes_once_its_last_checkpoint_is_whole_although_workers_die
     farm: Farm, tmp_path: Path, etcd: str, quiet: Log
 ) -> None:
     # Slow steps: the obstacle must be there before the last of the 16 steps.
-    flags = ("--epochs", "2", "--checkpoint-every", "1000", "--min-workers", "1", "--min-step-seconds", "0.5")
+    flags = ("--epochs", "2", "--checkpoint-minutes", "0", "--min-workers", "1", "--min-step-seconds", "0.5")
     job = Job(farm, tmp_path / "job", etcd, *COMMON, *flags, "--heartbeat-seconds", "1")
     workers = [job.start(name) for name in "abc"]
     try:

@@ -111,6 +111,7 @@ class World:
             max_steps=0,
             evaluate_every=1,
             report_every=1,
+            checkpoint_minutes=0,
             checkpoint_every=1,
             min_step_seconds=0.0,
             compare_every=0,

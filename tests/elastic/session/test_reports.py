@@ -20,6 +20,7 @@ from tidewater.elastic.data.sampler import Cursor
 from tidewater.elastic.errors import ConfigError, Diverged
 from tidewater.elastic.observe.log import Log
 from tidewater.elastic.observe.meter import Changed
+from tidewater.elastic.session import reports
 from tidewater.elastic.session.reports import Part, Reports
 from tidewater.elastic.session.state import State, kind_of
 from tidewater.elastic.training import Report, Training
@@ -66,8 +67,13 @@ class Worker:
                 failed=lambda step, error: self.failed.append(step),
             ),
         )
-        config: Any = SimpleNamespace(report_every=1, checkpoint_every=2)
+        config: Any = SimpleNamespace(report_every=1)
+        self._config = config
+        self.often(every=2)
         self.reports = Reports(config, worker, log)
+
+    def often(self, *, every: int = 0, minutes: float = 0) -> None:
+        self._config.checkpoint_every, self._config.checkpoint_minutes = every, minutes
 
     def on_step(self, report: Report) -> None:
         assert report.step == self.state.step, "the model is not that of the step"
@@ -177,6 +183,30 @@ def test_a_periodic_checkpoint_is_the_state_after_its_step(quiet: Log) -> None:
     settle(again)
     assert again.told == []
     assert_whole(2, quiet, again)
+
+
+def test_a_checkpoint_is_due_when_the_last_one_is_older_than_the_longest_time(
+    quiet: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr(reports, "time", SimpleNamespace(monotonic=lambda: now))
+    a = Worker("a", quiet)
+    a.often(minutes=10)
+    train(1, a)
+    assert not a.reports.is_time_to_save()
+    now += 600
+    assert a.reports.is_time_to_save()
+    train(1, a)
+    a.reports.save_after = a.state.step  # as all members have learned in the sums of this step
+    assert not a.reports.is_time_to_save(), "it was asked for"
+    a.reports.settle(0)
+    assert a.saved == [], "a generation has begun in which not all know of it"
+    train(1, a)
+    a.reports.save_after = a.state.step
+    a.reports.settle(0, timed=True)
+    assert [tree["step"] for tree in a.saved] == [3]
+    train(1, a)
+    assert not a.reports.is_time_to_save()
 
 
 def test_a_rank_that_missed_the_sums_of_the_next_step_still_reports_both_steps(quiet: Log) -> None:

@@ -49,7 +49,9 @@ class Session:
             epochs=1, max_steps=0, evaluate_every=0, compare_every=9, min_step_seconds=0.0, step_size=lambda size: 1
         )
         self.config.bad_samples, self.config.max_bad_samples, self.config.seed = "stop", 2, 0
-        self.reports: Any = SimpleNamespace(meter=SimpleNamespace(start=lambda: None, last_step_at=0.0))
+        self.reports: Any = SimpleNamespace(
+            meter=SimpleNamespace(start=lambda: None, last_step_at=0.0), save_after=0, is_time_to_save=lambda: False
+        )
         self.change: Any = SimpleNamespace(goes_on=lambda: None)
         self.log: Any = SimpleNamespace(event=self.event)
         self.waiting_since: float | None = None

@@ -33,7 +33,7 @@ from tidewater.cli.session import Terminal
 from tidewater.elastic.launch.farm import Farm, FarmError
 
 _STEADY = (
-    *("--batch-policy", "keep", "--compare-every", "0", "--checkpoint-every", "1000000", "--evaluate-every", "1"),
+    *("--batch-policy", "keep", "--compare-every", "0", "--checkpoint-minutes", "0", "--evaluate-every", "1"),
     *("--epochs", "1000000", "--min-step-seconds", "0", "--processes", "1", "--metrics-port", "0"),
 )
 """Flags that make the runs comparable. The rehearsal compares the states itself, and ends the runs after some steps."""

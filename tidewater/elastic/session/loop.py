@@ -71,11 +71,15 @@ class Loop:
             began=self._began,
             ready=self._ready,
         )
-        knows, stops = self._session.knows(), bool(self._material.requests.stop)
+        votes = {
+            "knows": self._session.knows(),
+            "stops": bool(self._material.requests.stop),
+            "saves": self._meeting.rank == 0 and self._session.reports.is_time_to_save(),
+        }
 
         def sums() -> Outcome:
             return self._material.stepper.gradients(
-                prepared, knows=knows, stops=stops, compare=self._compares(), meanwhile=self._material.loader.prefetch
+                prepared, **votes, compare=self._compares(), meanwhile=self._material.loader.prefetch
             )
 
         def apply(outcome: Outcome) -> float:
@@ -91,11 +95,14 @@ class Loop:
             self._failure = error
         else:
             self._everyone_knows, self._state.stopped = outcome.everyone_knows, outcome.stops
+            if outcome.saves:
+                self._session.reports.save_after = self._state.step
 
     def _steps_of(self, meeting: Meeting) -> Iterator[Prepared]:
         """Yield the steps of a generation, until the membership changes or the job is finished. Raise GroupBroken."""
         session, state, config = self._session, self._state, self._config
         self._meeting, self._everyone_knows = meeting, False
+        session.reports.save_after = 0  # not all members know of it
         rank, size = meeting.rank, meeting.size
         batch_size = config.step_size(size)
         self._leave_out()
@@ -172,7 +179,7 @@ class Loop:
     def _compares(self) -> bool:
         """Return whether the ranks compare their states in the next step; the same on all of them."""
         step, every = self._state.step, self._config.compare_every
-        return every > 0 and step > 0 and step % every == 0
+        return every > 0 and step > 0 and (step % every == 0 or step == self._session.reports.save_after)
 
     def _evaluated(self, seat: Seat, over: bool) -> bool:
         """Evaluate if it is due. Return False if it is unfinished and all ranks leave the generation now.

@@ -24,6 +24,7 @@ is dropped. So a worker calls ``on_step`` once for every final step, if it took 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -63,6 +64,9 @@ class Reports:
         self._changed: Changed | None = None
         self.part: Part | None = None
         """What this rank contributes to the step that it makes, or has made last."""
+        self.save_after = 0
+        """The step after which all members of this generation save, because it is time; 0: there is none."""
+        self._saved_at = time.monotonic()
         self._checked = self._watched = False
         self._unsaved = 0
         """Checkpoints in a row that could not be written because of what the state contains."""
@@ -78,17 +82,29 @@ class Reports:
         """Keep the report of the step that was just applied until it is final."""
         self._worker.state.pending, self._changed = report, changed
 
-    def settle(self, rank: int) -> bool:
+    def is_time_to_save(self) -> bool:
+        """Return whether the last checkpoint is older than ``--checkpoint-minutes``, and none is about to be written.
+
+        One rank asks, because clocks differ, and says so in the step's ballot.
+        """
+        seconds = 60 * self._config.checkpoint_minutes
+        asked = self.save_after == self._worker.state.step > 0
+        return 0 < seconds <= time.monotonic() - self._saved_at and not asked
+
+    def settle(self, rank: int, *, timed: bool = False) -> bool:
         """Report the last applied step, which is final now, and save it if it is due. Return whether one was pending.
 
-        ``rank`` is that of this worker now; -1 if it is in no generation. Raise ConfigError if the state can't be saved
+        ``rank`` is that of this worker now; -1 if it is in no generation. ``timed`` says whether all members know what
+        ``save_after`` says. Raise ConfigError if the state can't be saved
         after the first step of this process, or for the third checkpoint in a row. Raise Diverged, on all ranks, if the
         state to save is not finite.
         """
         report = self._tell()
         if report and report.rank >= 0 and rank >= 0:
-            due = report.step % self._config.checkpoint_every == 0
+            every = self._config.checkpoint_every
+            due = (every > 0 and report.step % every == 0) or (timed and report.step == self.save_after)
             if due:
+                self._saved_at = time.monotonic()
                 refuse_divergence(self._worker.state)
             if due and rank == 0:
                 save(self._worker)

@@ -378,10 +378,10 @@ class Session:
     def _settle(self) -> None:
         """Report the last step, which is final now, unless others have continued without this worker."""
         self._fence.check(self._current)
-        self._report(self.worker.group.rank)
+        self._report(self.worker.group.rank, timed=True)
 
-    def _report(self, rank: int) -> None:
-        if self.reports.settle(rank):
+    def _report(self, rank: int, *, timed: bool = False) -> None:
+        if self.reports.settle(rank, timed=timed):
             self._waiting_for = ""
 
     def _waits_for_etcd(self, generation: Generation) -> None:

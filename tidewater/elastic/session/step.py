@@ -8,9 +8,9 @@ micro-batches of a rank) is the gradient of the mean over the whole step, even i
 samples. A loss that has a weight of its own is a sum, see ``losses``: ``apply`` divides by the total of the weights.
 
 The last bucket of gradients also carries the ballot: whether a rank knows of the next generation, whether its script
-wants training to end, the loss and its weight, and whether the rank has changed buffers that the others don't expect to
-be changed (see ``buffers``). At some steps it also carries a checksum of the rank's state (see ``peer.drift``); at the
-others these numbers mean nothing.
+wants training to end, whether it is time for a checkpoint, the loss and its weight, and whether the rank has changed
+buffers that the others don't expect to be changed (see ``buffers``). At some steps it also carries a checksum of the
+rank's state (see ``peer.drift``); at the others these numbers mean nothing.
 Buffers have their old values until ``apply``, so a discarded step does not change them.
 """
 
@@ -44,7 +44,7 @@ from tidewater.elastic.training import Training
 if TYPE_CHECKING:
     from tidewater.elastic.data.loader import Micro, Prepared
 
-_BALLOT = 5
+_BALLOT = 6
 """Number of values in a ballot."""
 AMP_TYPES = {"off": None, "bf16": torch.bfloat16, "fp16": torch.float16}
 SUM_TYPES = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -64,6 +64,8 @@ class Outcome:
     """The gradients in the parameters are to be multiplied by it."""
     stops: bool = False
     """Whether training ends with this step."""
+    saves: bool = False
+    """Whether the state after this step is to be saved."""
 
 
 class Stepper:
@@ -99,13 +101,15 @@ class Stepper:
         *,
         knows: bool,
         stops: bool = False,
+        saves: bool = False,
         compare: bool = False,
         meanwhile: Callable[[], None] = lambda: None,
     ) -> Outcome:
         """Leave the gradients of the whole step in the parameters; a collective call.
 
-        ``stops`` says whether this rank wants training to end with this step. With ``compare``, the ranks also compare
-        their states. ``meanwhile`` is called when this rank has done its part, before it waits for the others.
+        ``stops`` and ``saves`` say whether this rank wants training to end, or a checkpoint, after this step. With
+        ``compare``, the ranks also compare their states. ``meanwhile`` is called when this rank has done its part,
+        before it waits for the others.
 
         Raise GroupBroken on any failure of a peer, and on all ranks if their states differ; OutOfMemory if a smaller
         micro-batch may fit; Diverged, on all ranks, if the loss is not a number; ConfigError if the loss is neither a
@@ -117,13 +121,13 @@ class Stepper:
             self._begin(compare)
         try:
             with self._enough_memory(samples):
-                total = self._accumulate(prepared, knows, stops)
+                total = self._accumulate(prepared, (knows, stops, saves))
                 meanwhile()
                 sums = self._reducer.sums()
         finally:
             self._buffers.restore()
         ballot, check = sums
-        knowing, stopping, loss, weight, more = ballot.tolist()
+        knowing, stopping, saving, loss, weight, more = ballot.tolist()
         if compare and not drift.agree(check.tolist(), self._group.size):
             self._state.suspect = True
             raise GroupBroken("the states of the workers differ")
@@ -137,7 +141,7 @@ class Stepper:
             mine = prepared.step.share(self._group.rank, self._group.size)
             raise Diverged(losses.verdict(self._state.step + 1, loss, total.odd_samples(mine)))
         everyone_knows = round(knowing) == self._group.size
-        return Outcome(loss, everyone_knows, self._buffers.sums(more > 0), factor, stopping > 0)
+        return Outcome(loss, everyone_knows, self._buffers.sums(more > 0), factor, stopping > 0, saving > 0)
 
     def apply(self, outcome: Outcome, factor: float) -> float:
         """Update the buffers and step the optimizers with ``factor`` on their learning rates.
@@ -175,10 +179,10 @@ class Stepper:
             with self._buffers.agreed():
                 self._check.copy_(drift.digits(drift.checksum(self._state.tensors(), device), device))
 
-    def _accumulate(self, prepared: Prepared, knows: bool, stops: bool) -> Total:
+    def _accumulate(self, prepared: Prepared, votes: tuple[bool, ...]) -> Total:
         """Run both passes of all micro-batches. The last one starts the sums over the ranks.
 
-        Return the sum of this rank's losses.
+        ``votes`` begin the ballot. Return the sum of this rank's losses.
         """
         self._reducer.reset(len(prepared.micro))
         total, samples = Total(), len(prepared.step.samples)
@@ -194,7 +198,7 @@ class Stepper:
             weights = [each.weight for each in prepared.micro]
             self._buffers.take()
             more = self._buffers.send(sum(weights))
-            self._vote(float(knows), float(stops), total.value, total.weight, more)
+            self._vote(*votes, total.value, total.weight, more)
             if any(weights):
                 self._reducer.watch()
             self._backward(part)

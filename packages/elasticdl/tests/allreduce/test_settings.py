@@ -52,7 +52,7 @@ def test_checkpoints_are_in_a_folder_of_the_submission() -> None:
 
 
 def test_without_a_place_for_checkpoints_a_worker_has_one_of_its_own() -> None:
-    assert (config().checkpoints, config().checkpoint_every) == ("/scratch", NEVER)
+    assert (config().checkpoints, config().checkpoint_every, config().checkpoint_minutes) == ("/scratch", 0, 0)
 
 
 @pytest.mark.parametrize(

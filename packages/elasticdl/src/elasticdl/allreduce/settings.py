@@ -7,7 +7,7 @@
 | `minibatch_size`, `num_workers`    | `--batch-size` is their product, `--micro-batch` is `minibatch_size`            |
 | `num_epochs`, `max_step`, MaxSteps | `--epochs`, `--max-steps`                                                       |
 | `checkpoint_dir`                   | `--checkpoints`, in a folder of this submission                                 |
-| `checkpoint_steps`                 | `--checkpoint-every`                                                            |
+| `checkpoint_steps`                 | `--checkpoint-every`, and no checkpoints by the time                            |
 | `keep_checkpoint_max`              | `--keep-checkpoints`                                                            |
 | `log_loss_steps`                   | `--report-every`                                                                |
 | `job_name`, `run_id`               | `--job`: each submission starts from the beginning, also under an old name      |
@@ -83,7 +83,8 @@ def trainer_flags(job: JobArgs, place: Place, last_step: int | None) -> list[str
         "--micro-batch": job.minibatch_size,
         "--seed": job.seed,
         "--checkpoints": checkpoints,
-        "--checkpoint-every": job.checkpoint_steps or NEVER,
+        "--checkpoint-minutes": 0,
+        "--checkpoint-every": job.checkpoint_steps,
         "--keep-checkpoints": job.keep_checkpoint_max or NEVER,
         "--report-every": job.log_loss_steps or NEVER,
         "--group-timeout-seconds": PATIENCE_SECONDS,
