@@ -27,8 +27,9 @@ def test_make_up_returns_when_training_progresses(checkout: Checkout) -> None:
     wait_for_world(checkout, 2)  # one worker may train before the other has joined
 
 
-def test_make_up_again_changes_nothing(checkout: Checkout) -> None:
+def test_after_a_refresh_of_the_healthy_stack_make_up_changes_nothing(checkout: Checkout) -> None:
     before = identities(checkout)
+    checkout.run("pulumi refresh --yes --skip-preview")
     assert re.search(r"Resources:\s+\d+ unchanged\s+Duration", checkout.make("up").text)
     assert identities(checkout) == before
 

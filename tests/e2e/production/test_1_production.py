@@ -124,7 +124,8 @@ def test_with_the_right_plugin_the_next_up_succeeds_and_each_worker_gets_a_gpu(p
     assert len(zones(production.json(f"kubectl get nodes -l {WORKERS} -o json")["items"])) == 1
 
 
-def test_an_unchanged_stack_checks_nothing_again(production: Checkout) -> None:
+def test_after_a_refresh_an_unchanged_stack_changes_and_checks_nothing(production: Checkout) -> None:
+    production.run("pulumi refresh --yes --skip-preview")
     assert "gpu-check" not in production.run(f"{UP} --expect-no-changes").text
 
 
