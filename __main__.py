@@ -75,9 +75,15 @@ def main() -> None:
     access = TrainerAccess(space, TrainerAccessArgs(name, identity.trainer_role_arn), platform.options(namespace))
     storage = Storage(space, StorageArgs(f"{name}-{space}", files.volume_handle), platform.mounts(namespace))
     isolation = NetworkPolicies(space, NetworkPoliciesArgs(stack.network.cidr), platform.options(namespace))
-    etcd = Etcd("etcd", EtcdArgs(training, namespace.priorities.etcd), platform.options(namespace, storage, isolation))
+    etcd = Etcd(
+        "etcd",
+        EtcdArgs(training, namespace.priorities.etcd, storage.volume),
+        platform.options(namespace, storage, isolation),
+    )
     pods_need = platform.mounts(storage, access, isolation)
-    dataset = Dataset(training.dataset.name, DatasetArgs(training, code.uri, name, stack.region), pods_need)
+    dataset = Dataset(
+        training.dataset.name, DatasetArgs(training, code.uri, name, stack.region, storage.volume), pods_need
+    )
     controller = Controller(
         "controller",
         ControllerArgs(training.images.controller, namespace.priorities.controller, fixed_nodes=stack.surge is None),
@@ -97,7 +103,7 @@ def main() -> None:
     if stack.surge is not None:
         worker_nodes.append(surge_nodes(stack, stack.surge, account, node_needs, platform))
     worker_nodes += [*gpu_plugin, *gpu_check(stack, platform, [*gpu_plugin, *worker_nodes])]
-    workers = TrainingArgs(stack, bucket.name, code.uri, namespace.priorities)
+    workers = TrainingArgs(stack, bucket.name, code.uri, namespace.priorities, storage.volume)
     Training(training.job, workers, platform.options(dataset, etcd, controller, *worker_nodes))
 
     export(

@@ -59,6 +59,7 @@ class Registered:
         ignored: paths of inputs with changes that are ignored.
         replaced_on: paths of inputs that replace it when they change.
         deleted_first: whether it is deleted before its replacement is created.
+        replaced_with: URNs of the resources with which it is replaced.
         deleted_with: URN of the resource, or of its parent's, with which it goes; Pulumi then doesn't delete it itself.
         id: that the mocks gave it; empty for components.
         outputs: that the mocks answered.
@@ -76,6 +77,7 @@ class Registered:
     ignored: tuple[str, ...]
     replaced_on: tuple[str, ...]
     deleted_first: bool
+    replaced_with: tuple[str, ...]
     deleted_with: str
     id: str
     outputs: Mapping[str, Any]
@@ -147,6 +149,7 @@ class _Monitor(mocks.MockMonitor):
                 tuple(request.ignoreChanges),
                 tuple(request.replaceOnChanges),
                 request.deleteBeforeReplace,
+                tuple(request.replace_with),
                 request.deletedWith or self._inherited(request.parent),
                 response.id,
                 {key: _plain(value) for key, value in rpc.deserialize_properties(response.object).items()},

@@ -115,12 +115,13 @@ def _container(wanted: settings.Training) -> Manifest:
 
 @dataclass(frozen=True)
 class DatasetArgs:
-    """The training settings, which name dataset and images, the code's address, the stack's name and its region."""
+    """The training settings, which name dataset and images; the code's address, the stack's name, region, volume."""
 
     training: settings.Training
     code_uri: Text
     stack_name: str
     region: str
+    volume: pulumi.Resource
 
 
 class Dataset(pulumi.ComponentResource):
@@ -152,6 +153,7 @@ class Dataset(pulumi.ComponentResource):
             job_manifest(args.training, args.code_uri),
             opts=pulumi.ResourceOptions(
                 parent=self,
+                replace_with=[args.volume],
                 custom_timeouts=pulumi.CustomTimeouts(create=minutes, update=minutes),
             ),
         )

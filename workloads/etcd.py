@@ -204,10 +204,11 @@ def network_policy_manifest(namespace: str) -> Manifest:
 
 @dataclass(frozen=True)
 class EtcdArgs:
-    """The training settings, which name the namespace, the image and the number of members; and their priority."""
+    """The training settings, which name the namespace, the image and the number of members; priority and volume."""
 
     training: settings.Training
     priority_class: str
+    volume: pulumi.Resource
 
 
 class Etcd(pulumi.ComponentResource):
@@ -227,7 +228,7 @@ class Etcd(pulumi.ComponentResource):
                 image=args.training.images.etcd,
                 priority_class=args.priority_class,
             ),
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[peers]),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[peers], replace_with=[args.volume]),
         )
         # Pulumi waits until a Service has a ready pod.
         objects.register(

@@ -335,12 +335,13 @@ def resources(workers: settings.Workers, efa: int = 0) -> Manifest:
 
 @dataclass(frozen=True)
 class TrainingArgs:
-    """The stack's settings, the bucket's name, the code's address, and the workers' priorities."""
+    """The stack's settings, the bucket's name, the code's address, the workers' priorities and the stack's volume."""
 
     stack: settings.Settings
     bucket: pulumi.Input[str]
     code_uri: Text
     priorities: PriorityClasses
+    volume: pulumi.Resource
 
 
 class Training(pulumi.ComponentResource):
@@ -368,6 +369,7 @@ class Training(pulumi.ComponentResource):
                 # In older stacks it is a Job, which must be gone before.
                 aliases=[pulumi.Alias(type_="kubernetes:batch/v1:Job", name=f"job-{job.name}")],
                 replace_on_changes=replaced_on(job.workers),
+                replace_with=[args.volume],
                 ignore_changes=ignored(job.workers),
                 custom_timeouts=pulumi.CustomTimeouts(create=minutes, update=minutes),
             ),

@@ -134,6 +134,16 @@ def test_no_object_is_deleted_after_its_replacement_has_adopted_it(production: g
     assert [each.name for each in objects if not each.deleted_first] == []
 
 
+def test_with_another_volume_all_that_mounts_it_is_replaced(production: graph.Graph) -> None:
+    """A volume that has to name another access point is deleted when its claim is, and that when no pod mounts it."""
+    claim = production.one(*CLAIM)
+    name = claim.inputs["metadata"]["name"]
+    mounting = [each for each in production.resources if f"{{'claimName': '{name}'}}" in str(each.inputs)]
+    assert {each.urn for each in mounting} == {production.one(*each).urn for each in (ETCD, DATASET, JOB)}
+    volume = production.one(*VOLUME).urn
+    assert [each.name for each in (claim, *mounting) if each.replaced_with != (volume,)] == []
+
+
 def test_code_is_uploaded_while_the_cluster_is_created(production: graph.Graph) -> None:
     assert not production.needs(production.one(*CODE), production.one(*CLUSTER))
 

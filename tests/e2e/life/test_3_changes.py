@@ -157,6 +157,9 @@ def test_refresh_detects_drift_and_up_repairs_it(checkout: Checkout) -> None:
     idle = [s["SubnetId"] for s in subnets["Subnets"] if s["SubnetId"] not in busy]
     checkout.run(f"aws ec2 create-tags --resources {vpc['VpcId']} --tags Key=Project,Value=changed")
     checkout.run(f"kubectl scale -n {checkout.namespace} statefulset/etcd --replicas=2")
+    (point,) = checkout.aws("efs describe-access-points")["AccessPoints"]
+    checkout.run(f"aws efs delete-access-point --access-point-id {point['AccessPointId']}")
+    step = latest_step(checkout)
     if idle:
         checkout.run(f"aws ec2 delete-subnet --subnet-id {idle[0]}")
     refreshed = checkout.run("pulumi refresh --yes --skip-preview --diff").text
@@ -170,6 +173,9 @@ def test_refresh_detects_drift_and_up_repairs_it(checkout: Checkout) -> None:
     assert {"Key": "Project", "Value": "changed"} not in repaired["Tags"]
     etcd = checkout.json(f"kubectl get statefulset etcd -n {checkout.namespace} -o json")
     assert etcd["spec"]["replicas"] == 1
+    # The volume names the new access point, so all that mounts it was made again.
+    wait_for_world(checkout, 3)
+    wait_until("more steps than ever", lambda: latest_step(checkout) > step)
 
 
 @pytest.mark.parametrize(
@@ -177,6 +183,7 @@ def test_refresh_detects_drift_and_up_repairs_it(checkout: Checkout) -> None:
     [
         pytest.param("workers", "99", "maxWorkers", id="out-of-range"),
         pytest.param("instanceTypes[0]", "z9.huge", "z9.huge", id="unknown-instance-type"),
+        pytest.param("namespace", "elsewhere", "the stack's etcd, data and job are in training", id="moved"),
     ],
 )
 def test_an_invalid_config_is_refused_before_anything_changes(

@@ -76,6 +76,27 @@ else:
 """
 )
 
+MOUNTED = (
+    HEAD
+    + """
+claimed = {'storageClassName': '', 'accessModes': ['ReadWriteMany']}
+volume = k8s.core.v1.PersistentVolume('volume', metadata={'name': where['namespace']}, spec={
+    'capacity': {'storage': '1Gi'}, 'accessModes': ['ReadWriteMany'], 'persistentVolumeReclaimPolicy': 'Retain',
+    'claimRef': where | {'name': 'data'},
+    'csi': {'driver': 'efs.csi.aws.com', 'volumeHandle': os.environ['TEST_HANDLE']}},
+    opts=pulumi.ResourceOptions.merge(on, pulumi.ResourceOptions(delete_before_replace=True)))
+def mounting(after):
+    return pulumi.ResourceOptions.merge(on, pulumi.ResourceOptions(
+        depends_on=[after], replace_with=[volume], delete_before_replace=True))
+claim = k8s.core.v1.PersistentVolumeClaim('claim', metadata=where | {'name': 'data'}, spec=claimed | {
+    'volumeName': where['namespace'], 'resources': {'requests': {'storage': '1Gi'}}}, opts=mounting(volume))
+k8s.core.v1.Pod('a-pod', metadata=where | {'name': 'mounts', 'annotations': {'pulumi.com/skipAwait': 'true'}}, spec={
+    'nodeName': 'none', 'terminationGracePeriodSeconds': 0, 'containers': [{'name': 'main', 'image': 'none'}],
+    'volumes': [{'name': 'data', 'persistentVolumeClaim': {'claimName': 'data'}}]}, opts=mounting(claim))
+"""
+)
+"""A pod on a node that isn't there: it mounts the claim as long as it exists."""
+
 CHART = (
     HEAD
     + """
@@ -172,6 +193,19 @@ def test_an_alias_lets_a_custom_resource_replace_an_object_of_another_kind(
     made.pulumi("up", "--yes")
     assert control_plane.live("example.test/v1", "Run", namespace, "train")["spec"] == {"size": 4}
     made.pulumi("preview", "--refresh", "--expect-no-changes")
+    made.pulumi("destroy", "--yes", "--skip-preview")
+
+
+def test_with_a_volume_that_is_replaced_its_claim_and_a_pod_that_mounts_it_are_deleted_before(
+    stack: Any, control_plane: ControlPlane, namespace: str
+) -> None:
+    made = stack(MOUNTED, TEST_HANDLE="fs-1::fsap-1")
+    made.up()
+    made.environment["TEST_HANDLE"] = "fs-1::fsap-2"
+    assert "+-3 replaced" in made.up()
+    spec = control_plane.live("v1", "PersistentVolume", "", namespace)["spec"]
+    assert spec["csi"]["volumeHandle"] == "fs-1::fsap-2"
+    assert control_plane.live("v1", "PersistentVolumeClaim", namespace, "data")["status"]["phase"] == "Bound"
     made.pulumi("destroy", "--yes", "--skip-preview")
 
 
