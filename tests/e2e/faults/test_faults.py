@@ -1,20 +1,24 @@
 """Calls to AWS fail, or are answered too late, during `pulumi up` and `pulumi destroy`: a person runs them again.
 
 `make test` has three faults in each of the two, at calls that a seed chooses. In `make soak` every call meets every
-fault: in each run all those that have not met it yet, and the next run comes further; and `up` is killed while
-Kubernetes' objects are made. The stack is in a cloud of its own.
+fault: in each run all those that have not met it yet, and the next run comes further; and `up` is killed at each of
+Kubernetes' objects. The stack is in a cloud of its own.
 """
 
 from __future__ import annotations
 
+import os
 import random
+import re
+import signal
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pytest
 import yaml
 
-from tests.e2e.checkout import DESTROY, ROOT, STACK, UP, Checkout, stop_once_printed
+from tests.e2e.checkout import DESTROY, ROOT, STACK, UP, Checkout
 from tests.e2e.faults.plan import Call, Fault, Plan
 from tests.e2e.faults.proxy import Proxy
 from tests.e2e.inventory import Inventory, added, aws_inventory
@@ -38,6 +42,11 @@ MOST_CALLS = 400
 
 MOST_RUNS = 40
 """More than are needed: each run makes at least the next resource of the longest chain of dependencies."""
+
+LEAST_OBJECTS = 30
+"""The stack has more in Kubernetes."""
+
+_OBJECT = re.compile(r"^ \+  kubernetes:\S+/\S+:(\S+ \S+) (creating|created)\b", re.MULTILINE)
 
 WITH_A_VPC = ("route tables", "security groups")
 """What EC2 makes with a VPC, and deletes with it."""
@@ -150,23 +159,45 @@ def test_after_a_fault_at_any_call_the_next_up_and_destroy_complete_and_leave_no
     assert not faults.of_up[-1].struck + faults.of_destroy[-1].struck, "some calls were met again and again"
 
 
+def in_the_making(printed: str) -> list[str]:
+    """Return the objects that `pulumi up` has begun to make and has not made, in their order."""
+    states = dict(_OBJECT.findall(printed))
+    return [name for name, state in states.items() if state == "creating"]
+
+
+def killed_while_making(checkout: Checkout, met: set[str]) -> set[str]:
+    """Kill `up` as soon as it makes an object that no kill has met; return that one and what else it was making then.
+
+    Returns {} if it makes no such object, and succeeds.
+    """
+    log = checkout.path / "killed.log"
+    with log.open("w") as out:
+        process = checkout.start(UP, stdout=out, stderr=out)
+        while process.poll() is None:
+            if found := {*in_the_making(log.read_text())} - met:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+                return found | {*in_the_making(log.read_text())}
+            time.sleep(0.05)  # some objects are made in a tenth of a second
+    assert process.returncode == 0, log.read_text()
+    return set()
+
+
 @pytest.mark.soak
-@pytest.mark.timeout(1800)
-@pytest.mark.parametrize(
-    "object_",
-    [
-        "PersistentVolumeClaim persistentvolumeclaim-data",
-        "StatefulSet statefulset-etcd",
-        "Job job-dataset-digits",
-        "ElasticJob elasticjob",
-    ],
-    ids=lambda name: name.partition(" ")[0],
-)
-def test_a_first_up_that_is_killed_while_an_object_is_made_is_destroyed_and_leaves_nothing(
-    checkout: Checkout, proxy: Proxy, account: Inventory, object_: str
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("destroyed", [True, False], ids=["destroy", "up"])
+def test_a_first_up_that_is_killed_at_any_object_is_destroyed_or_completed_and_leaves_nothing(
+    checkout: Checkout, proxy: Proxy, account: Inventory, destroyed: bool
 ) -> None:
     assert proxy
-    stop_once_printed(checkout, UP, f"{object_} creating")
-    checkout.run("pulumi cancel --yes", expect=None)
+    met: set[str] = set()
+    while found := killed_while_making(checkout, met):
+        met |= found
+        checkout.run("pulumi cancel --yes", expect=None)
+        if destroyed:
+            checkout.run(DESTROY)
+            assert added(account, aws_inventory(checkout.cloud())) == {}, f"left after a kill at {found}"
+    assert len(met) > LEAST_OBJECTS, f"only {met} were met"
+    checkout.run("pulumi preview --expect-no-changes")
     checkout.run(DESTROY)
     assert added(account, aws_inventory(checkout.cloud())) == {}
