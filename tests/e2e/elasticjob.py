@@ -134,6 +134,11 @@ def apply(checkout: Checkout, *objects: Object) -> None:
     checkout.run(f"kubectl apply -f {file}")
 
 
+def adapt(checkout: Checkout, file: str, *objects: Object) -> None:
+    """Write these objects into an example of the checkout, for commands that name its file."""
+    (checkout.path / "examples" / "elasticjob" / file).write_text(yaml.safe_dump_all(objects))
+
+
 def example(file: str) -> list[Object]:
     """Return the objects of an example, with images of the one-machine cloud.
 

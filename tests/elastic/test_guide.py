@@ -5,7 +5,6 @@ It has batch normalization with feature maps of one pixel at the end, clips grad
 
 from __future__ import annotations
 
-import re
 import shutil
 import signal
 from collections.abc import Callable
@@ -13,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.elastic.workers import CHECKOUT, Worker
+from tests.elastic.workers import Worker
+from tests.pages import blocks
 from tidewater.contract import exit_codes
 
 pytestmark = pytest.mark.e2e
@@ -25,10 +25,8 @@ BATCH = 64
 @pytest.fixture
 def script(tmp_path: Path) -> Path:
     """Return the script in docs/training.md."""
-    found = re.search(r"```python\n(.*?)```", (CHECKOUT / "docs" / "training.md").read_text(), re.DOTALL)
-    assert found
     path = tmp_path / "my_script.py"
-    path.write_text(found[1])
+    path.write_text(blocks("docs/training.md", "python")[0])
     return path
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.elastic.workers import CHECKOUT, Worker
+from tests.elastic.workers import Worker
+from tests.pages import blocks
 from tidewater.contract import exit_codes
 
 LINES = 12
@@ -17,10 +17,8 @@ LINES = 12
 @pytest.fixture
 def script(tmp_path: Path) -> Path:
     """Return the script in README.md."""
-    found = re.search(r"```python\n(.*?)```", (CHECKOUT / "README.md").read_text(), re.DOTALL)
-    assert found
     path = tmp_path / "my_script.py"
-    path.write_text(found[1])
+    path.write_text(blocks("README.md", "python")[0])
     return path
 
 

@@ -1,11 +1,13 @@
 """Walk-throughs on the stack's worker nodes: who sets the size, a job that shrinks and grows with its nodes, torchrun.
 
-The second is the one of the TorchElastic controller, with its manifest; the third is ElasticDL's elastic scheduling.
-The modules of this folder use one stack, with one node group for all workers, in the order of their names.
+The second is the one of the TorchElastic controller, with its manifest and with the commands of docs/elasticjob.md; the
+third is ElasticDL's elastic scheduling. The modules of this folder use one stack, with one node group for all workers,
+in the order of their names.
 """
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from tests.e2e.elasticjob import (
     NAMESPACE,
     NODE_GROUP,
     Job,
+    adapt,
     apply,
     example,
     make_stack,
@@ -31,8 +34,13 @@ from tests.e2e.training import (
     running_workers,
     wait_for_world,
 )
+from tests.pages import commands
 
 pytestmark = [pytest.mark.e2e, pytest.mark.incremental, pytest.mark.timeout(1800)]
+
+GUIDE = "docs/elasticjob.md"
+(CREATE_SPACE, APPLY, LIST), NAMES, (ONE_NODE, THREE_NODES, GROW, DESCRIBE) = commands(GUIDE, "A first job")
+((FOLLOW, PODS),) = commands(GUIDE, "Pods")
 
 TRAIN = ["python3", "-m", "examples.elasticjob.train"]
 ARGUMENTS = ["--checkpoints=/tmp/checkpoints", "--epochs=100000", "--min-step-seconds=0.5", "--report-every=1"]
@@ -83,14 +91,24 @@ def without_size(job: dict[str, Any]) -> dict[str, Any]:
     return {**job["spec"], "replicaSpecs": {"Worker": {**worker, "replicas": None}}}
 
 
+def comes_to(job: Job, command: str) -> None:
+    """Run a command of the guide; assert that `kubectl describe` comes to print the conditions as the guide shows them.
+
+    The command's comment says how many workers are active then.
+    """
+    job.run("\n".join([*NAMES, command]))
+    (active,) = map(int, re.findall(r"# Active: (\d)", command))
+    assert_described_as_running(job, active=active)
+
+
 def assert_described_as_running(job: Job, *, active: int) -> None:
-    """Assert that `kubectl describe` comes to print the conditions as the walk-through shows them."""
+    """Assert that `kubectl describe` comes to print the conditions as the guide shows them."""
     wait_until(f"the description of {active} active workers", lambda: is_described_as_running(job, active=active))
 
 
 def is_described_as_running(job: Job, *, active: int) -> bool:
     """Return whether `kubectl describe` prints the conditions of a job with this number of active workers."""
-    text = job.run(f"kubectl describe elasticjob {job.name} -n {job.space}").text
+    text = job.run(DESCRIBE).text
     lines = [" ".join(line.split()) for line in text.splitlines()]
     said = f"Message: ElasticJob {job.name} is running."
     sentence = next((number for number, line in enumerate(lines) if line.startswith(said)), None)
@@ -133,35 +151,48 @@ def test_an_old_manifest_gets_its_two_workers(imagenet: Job, tmp_path: Path) -> 
     ranks = tmp_path / "ranks.py"
     ranks.write_text(RANKS)
     scale_nodes(imagenet, 2)
-    store_code(imagenet, ranks)
     (job,) = example("imagenet.yaml")
     # The sample's image is not here. In its place is this project's trainer, which takes environment variables.
     job["metadata"]["annotations"] = {"tidewater.dev/launcher": "tidewater"}
     (container,) = job["spec"]["replicaSpecs"]["Worker"]["template"]["spec"]["containers"]
     container["resources"] = {"requests": {"cpu": "1500m"}}  # as with one GPU: one worker fits on a node
-    apply(imagenet, *example("etcd.yaml"), with_code(job, TRAIN, ARGUMENTS))
+    adapt(imagenet, "etcd.yaml", *example("etcd.yaml"))
+    adapt(imagenet, "imagenet.yaml", with_code(job, TRAIN, ARGUMENTS))
+    imagenet.run(f"kubectl delete namespace {NAMESPACE}")
+    imagenet.run(CREATE_SPACE)
+    store_code(imagenet, ranks)
+    imagenet.run(APPLY)
     wait_for_world(imagenet, 2)
     assert set(running_workers(imagenet)) == {"imagenet-worker-0", "imagenet-worker-1"}
     found = imagenet.run(f"kubectl exec -n {NAMESPACE} imagenet-worker-0 -- getent hosts imagenet-worker-1").text
     assert imagenet.pods("replica-index=1")[0]["status"]["podIP"] in found
     assert_described_as_running(imagenet, active=2)
+    header, row = imagenet.run(LIST).text.splitlines()
+    assert header.split() == ["NAME", "STATE", "DESIRED", "ACTIVE", "MIN", "MAX", "WAITING", "AGE"]
+    assert row.split()[:6] == ["imagenet", "Running", "2", "2", "1", "3"]
+    assert len(imagenet.run(PODS).text.splitlines()) == 3
+    with (tmp_path / "log").open("w") as log:
+        following = imagenet.start(FOLLOW, stdout=log)
+    prefixes = [f"[pod/imagenet-worker-{index}/elasticjob-worker] " for index in (0, 1)]
+    wait_until("the logs of both", lambda: all(each in (tmp_path / "log").read_text() for each in prefixes))
+    following.kill()
+    following.wait()
 
 
 def test_the_job_survives_the_removal_of_a_node_in_the_same_process(imagenet: Job) -> None:
     before, generation, step = identities(imagenet), latest_generation(imagenet), latest_step(imagenet)
-    scale_nodes(imagenet, 1)
+    comes_to(imagenet, ONE_NODE)
     wait_until("one running worker", lambda: len(running_workers(imagenet)) == 1)
     (survivor,) = identities(imagenet).items()
     wait_for_world(imagenet, 1, of=dict([survivor]), after=generation)
     assert survivor in before.items()
     assert latest_step(imagenet) > step
-    assert_described_as_running(imagenet, active=1)
     assert imagenet.status().get("restarts", 0) == 0
 
 
 def test_kubectl_edit_makes_three_workers_of_one_while_training_goes_on(imagenet: Job) -> None:
     before = identities(imagenet)
-    scale_nodes(imagenet, 3)
+    comes_to(imagenet, THREE_NODES)
     wait_for_world(imagenet, 2)  # the worker that had lost its node is back
     # Six spaces: the line of spec.replicaSpecs.Worker, and not the one of the status.
     editor = "sed -i 's/^      replicas: 2$/      replicas: 3/'"
@@ -180,12 +211,8 @@ def test_kubectl_scale_resizes_the_job_within_its_bounds(imagenet: Job) -> None:
     wait_for_world(imagenet, 2, of=dict.fromkeys(["imagenet-worker-0", "imagenet-worker-1"]))
     wait_until("the third worker to go", lambda: "imagenet-worker-2" not in identities(imagenet))
     assert identities(imagenet).items() <= before.items()
-    imagenet.scale(3)
+    comes_to(imagenet, GROW)
     wait_for_world(imagenet, 3)
-    imagenet.await_active(3)
-    shown = imagenet.run(f"kubectl get ej -n {NAMESPACE}").text.splitlines()
-    assert shown[0].split() == ["NAME", "STATE", "DESIRED", "ACTIVE", "MIN", "MAX", "WAITING", "AGE"]
-    assert shown[1].split()[:6] == ["imagenet", "Running", "3", "3", "1", "3"]
 
 
 def test_a_deleted_job_leaves_no_pod_and_no_service(imagenet: Job) -> None:

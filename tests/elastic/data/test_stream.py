@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from torch.utils.data import IterableDataset, TensorDataset
 
 from tests.elastic.data.steps import draws, generators_unchanged, memberships, samples_of
+from tests.pages import blocks
 from tidewater.elastic.data.loader import LoaderSettings, Place
 from tidewater.elastic.data.sampler import Cursor
 from tidewater.elastic.data.stream import StreamLoader
@@ -185,10 +186,9 @@ def test_a_dataset_may_go_on_changing_the_state_that_it_has_given() -> None:
 
 
 def test_the_example_of_the_guide_is_read_once_at_any_sequence_of_memberships(tmp_path: Path) -> None:
-    guide = (Path(__file__).parents[3] / "docs" / "training.md").read_text()
-    (example,) = [block for block in guide.split("```python\n")[1:] if block.startswith("class Lines")]
+    (example,) = [block for block in blocks("docs/training.md", "python") if block.startswith("class Lines")]
     names: dict[str, Any] = {"torch": torch}
-    exec(example.partition("```")[0], names)
+    exec(example, names)
     (tmp_path / "lines").write_text("".join(f"{number}\n" for number in range(TOTAL)))
     seen: list[int] = []
     cursor = Cursor()

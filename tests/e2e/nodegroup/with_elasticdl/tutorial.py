@@ -1,8 +1,8 @@
-"""ElasticDL's tutorial on the one-machine cluster: its objects, its command, and what it looks at.
+"""ElasticDL's tutorial on the one-machine cluster: its commands as the guide has them, and what it looks at.
 
-tutorial = Tutorial(checkout)
-tutorial.write_data()
-tutorial.train()
+tutorial = Tutorial(checkout.path)
+tutorial.begin()
+tutorial.run(TRAIN)
 tutorial.phases()          # {"elasticdl-test-mnist-master": "Running", …}
 """
 
@@ -13,10 +13,9 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
-
 from tests.e2e.checkout import wait_until
 from tests.e2e.elasticjob import Job
+from tests.pages import commands
 
 HERE = Path(__file__).parent
 SPACE = "training"
@@ -24,45 +23,10 @@ NAME = "elasticdl-test-mnist"
 MASTER = f"{NAME}-master"
 SERVERS = [f"{NAME}-ps-0", f"{NAME}-ps-1"]
 
-CLASSES = [
-    {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": value}
-    for name, value in (("high", 1_000_000), ("low", 1_000))
-]
-
-COMMAND = """elasticdl train \\
-  --model_zoo=model_zoo \\
-  --model_def=paced.digits.custom_model \\
-  --training_data=/data/elasticdl/digits/train \\
-  --validation_data=/data/elasticdl/digits/test \\
-  --num_epochs=40 \\
-  --master_resource_request="cpu=50m,memory=512Mi" \\
-  --master_resource_limit="cpu=1,memory=1024Mi" \\
-  --master_pod_priority=high \\
-  --worker_resource_request="cpu=300m,memory=512Mi" \\
-  --worker_resource_limit="cpu=1,memory=1024Mi" \\
-  --worker_pod_priority=low \\
-  --ps_resource_request="cpu=50m,memory=512Mi" \\
-  --ps_resource_limit="cpu=1,memory=1024Mi" \\
-  --ps_pod_priority=high \\
-  --minibatch_size=16 \\
-  --num_minibatches_per_task=4 \\
-  --num_ps_pods=2 \\
-  --num_workers=4 \\
-  --evaluation_steps=200 \\
-  --grads_to_wait=1 \\
-  --job_name=test-mnist \\
-  --log_level=INFO \\
-  --image_pull_policy=IfNotPresent \\
-  --volume="mount_path=/data,claim_name=data" \\
-  --log_loss_steps=10 --checkpoint_steps=50 --checkpoint_dir=/data/elasticdl/checkpoints"""
-"""The tutorial's command. Other than there: sizes that fit the nodes, this cluster's claim, an image that no registry
-has, and the last line."""
-
-DEPLOYMENT = (
-    'sed "s|IMAGE|$(kubectl get configmap tidewater -o jsonpath={.data.image})|" examples/elasticdl/nginx.yaml'
-    " | kubectl create -f -"
+BEGIN, (TRAIN, PODS), LOGS, (DELETE_WORKER,), (DEPLOY, GIVE_BACK), (ALL_LOGS, END) = commands(
+    "packages/elasticdl/docs/elasticdl.md", "The tutorial"
 )
-"""As the documentation has it."""
+"""The tutorial's commands, block by block."""
 
 SMALL = " ".join(
     f'--{kind}_resource_request="cpu=50m,memory=512Mi" --{kind}_resource_limit="cpu=1,memory=1024Mi"'
@@ -98,17 +62,13 @@ class Tutorial(Job):
     space: str = SPACE
 
     def begin(self) -> None:
-        """Write the model zoo, choose the namespace, and make the priority classes."""
-        self.run(f"kubectl config set-context --current --namespace={SPACE}")
-        self.run("elasticdl zoo init model_zoo")
-        shutil.copytree(HERE / "zoo" / "paced", self.path / "model_zoo" / "paced")
-        file = self.path / "classes.yaml"
-        file.write_text(yaml.safe_dump_all(CLASSES))
-        self.run(f"kubectl apply -f {file}")  # the other example of elastic scheduling has the same ones
-
-    def write_data(self) -> None:
-        """Write real digits as RecordIO on the file system."""
-        self.run("elasticdl data write digits /data/elasticdl/digits --in_pod --records_per_shard=500")
+        """Do what comes before the job, and give it a model that takes its time."""
+        self.run("kubectl delete priorityclass high low --ignore-not-found")  # of examples/elasticjob/mnist.yaml
+        for command in BEGIN:
+            self.run(command)
+        model = self.path / "model_zoo" / "mnist" / "mnist_functional_api.py"
+        model.rename(model.with_name("example.py"))
+        shutil.copy(HERE / "paced.py", model)
 
     def phases(self) -> dict[str, str]:
         """Return the job's pods with their phases; one that is being deleted is Terminating, as kubectl prints it."""

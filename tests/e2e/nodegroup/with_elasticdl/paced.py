@@ -12,7 +12,7 @@ from typing import Any
 
 from elasticdl.data.reader import Metadata
 from elasticdl.zoo.spec import Mode
-from mnist import mnist_functional_api as example  # type: ignore[import-not-found] # of the zoo, next to this folder
+from mnist import example  # type: ignore[import-not-found] # the zoo's own module, under another name
 
 HURRY = Path("/data/elasticdl/hurry")
 PAUSE_SECONDS = 0.5
