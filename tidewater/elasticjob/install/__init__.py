@@ -7,6 +7,7 @@
 two leads, and the other takes over. Its packages come from the image, or an init container installs them.
 
 program   the controller's sources as a zip, which a ConfigMap holds
+zip_main  what runs first in that zip
 access    what the controller may do
 pods      the Deployment of the controller and its disruption budget
 """

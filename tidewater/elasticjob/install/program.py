@@ -9,6 +9,7 @@ So the controller runs in any image with Python, and no image has to be built fo
 
 from __future__ import annotations
 
+import bz2
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from pathlib import Path
 
 from tidewater.contract.archive import to_zip
 from tidewater.contract.controller_program import REQUIREMENTS
+from tidewater.elasticjob.install.zip_main import MODULES
 
 PACKAGES = ("tidewater/contract", "tidewater/controller", "tidewater/elasticjob", "tidewater/kube")
 INIT = "tidewater/__init__.py"
@@ -45,7 +47,7 @@ ROOT = Path(__file__).resolve().parents[3]
 """The checkout, or the `site-packages` of an installation."""
 
 ENTRY = "__main__.py"
-_ENTRY_TEXT = b"from tidewater.controller.start import main\n\nmain()\n"
+_ENTRY_FILE = Path(__file__).with_name("zip_main.py")
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ class Program:
         Raises:
             FileNotFoundError: `root` lacks one of them, or the requirements.
         """
-        files = {ENTRY: _ENTRY_TEXT, **{name: (root / name).read_bytes() for name in (INIT, REQUIREMENTS)}}
+        files = {ENTRY: _ENTRY_FILE.read_bytes(), **{name: (root / name).read_bytes() for name in (INIT, REQUIREMENTS)}}
         for package in PACKAGES:
             found = sorted((root / package).rglob("*.py"))
             if not found:
@@ -82,4 +84,6 @@ class Program:
 
     def zipped(self) -> bytes:
         """Return the zip, compressed: `kubectl apply` keeps a copy of an object in an annotation of 256 KiB at most."""
-        return to_zip(self.files, compressed=True)
+        modules = {name: content for name, content in self.files.items() if name != ENTRY}
+        packed = bz2.compress(to_zip(modules, compressed=False))
+        return to_zip({ENTRY: self.files[ENTRY], MODULES: packed}, compressed=False)
