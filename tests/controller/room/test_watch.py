@@ -5,8 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
 from tests.controller.fakes.api import Api, Call
 from tidewater.controller.cluster.client import Ref
+from tidewater.controller.cluster.mirror import FORBIDDEN_SECONDS
+from tidewater.controller.room.packing import Room
 from tidewater.controller.room.watch import RoomWatch
 from tidewater.kube.errors import Refused
 from tidewater.kube.kinds import NODES, PODS, PRIORITY_CLASSES
@@ -114,6 +118,41 @@ async def test_without_the_rights_the_room_is_not_known_and_jobs_go_on_as_withou
     await desk.want()
     assert desk.watch.room() is None
     assert desk.changes
+
+
+@pytest.mark.parametrize("verb", ["list", "watch"])
+async def test_after_one_refusal_the_room_is_known_again_a_few_minutes_later(verb: str) -> None:
+    refusals = iter([Refused("forbidden", status=403)])
+
+    def refuse(call: Call, moment: str) -> None:
+        if (call.verb, call.kind) == (verb, PODS) and (error := next(refusals, None)):
+            raise error
+
+    desk = Desk(refuse)
+    desk.start("a")
+    await desk.want()
+    assert desk.watch.room() is None
+    before = desk.changes
+    await asyncio.sleep(FORBIDDEN_SECONDS + 1)
+    assert desk.held() == ["n"]
+    assert desk.changes > before
+
+
+async def test_while_it_is_refused_again_the_room_is_never_taken_for_one_that_is_only_not_listed_yet() -> None:
+    """A job would have to give its pods up for a moment."""
+
+    def refuse(call: Call, moment: str) -> None:
+        found.append(desk.watch.room())
+        if call.kind == PODS:
+            raise Refused("forbidden", status=403)
+
+    found: list[Room | None] = []
+    desk = Desk(refuse)
+    await desk.want()
+    found.clear()
+    await asyncio.sleep(FORBIDDEN_SECONDS * 3)
+    assert len(found) > 3
+    assert set(found) == {None}
 
 
 async def test_what_was_watched_before_is_listed_anew() -> None:

@@ -6,7 +6,8 @@
     watch.room()                     # a Room, or None if it can't be known
 
 Other pods take room too, so all of the cluster's are watched, in one request; of each only what it holds of its node is
-kept. While no job waits, nothing is watched.
+kept. While no job waits, nothing is watched. After the API server has forbidden a request, the room is not known until
+all is listed anew, which is tried every few minutes.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from tidewater.controller.cluster.client import Cluster, Manifest, Source
-from tidewater.controller.cluster.mirror import Change, Mirror, Report
+from tidewater.controller.cluster.mirror import FORBIDDEN_SECONDS, Change, Mirror, Report
 from tidewater.controller.room.packing import Held, Room
 from tidewater.controller.room.placement import Node, read_node
 from tidewater.controller.room.requests import requested
@@ -50,6 +51,7 @@ class RoomWatch:
         self._report = report
         self._wanted = asyncio.Event()
         self._unwanted = asyncio.Event()
+        self._permitted = True  # as far as is known
         self._room: Room | None = None  # until something changes
         self._begin()
 
@@ -60,7 +62,7 @@ class RoomWatch:
 
     def room(self) -> Room | None:
         """Return the room on the nodes; None if this controller may not know it."""
-        if self._refused:
+        if not self._permitted:
             return None
         if self._room is None:
             mirrors = (self._nodes, self._pods, self._classes)
@@ -80,22 +82,29 @@ class RoomWatch:
                 watching.cancel()
                 ended.cancel()
                 await asyncio.gather(watching, ended, return_exceptions=True)
-            if not watching.cancelled():
+            if watching.cancelled():
+                self._permitted = True
+            else:
                 watching.result()
             self._begin()
 
     async def _watch(self) -> None:
+        """Watch until it is time to begin anew, because a request was refused a while ago."""
         mirrors = (self._nodes, self._pods, self._classes)
         async with asyncio.TaskGroup() as tasks:
-            for mirror in mirrors:
-                tasks.create_task(mirror.run())
+            running = [tasks.create_task(mirror.run()) for mirror in mirrors]
             for mirror in mirrors:
                 await mirror.synced.wait()
+            self._permitted = not self._refused.is_set()
             self._note()
+            await self._refused.wait()
+            await asyncio.sleep(FORBIDDEN_SECONDS)
+            for each in running:
+                each.cancel()
 
     def _begin(self) -> None:
         """Forget everything: what is watched again later is listed anew."""
-        self._refused = False
+        self._refused = asyncio.Event()
         self._room = None
         nodes, pods, classes = (Source(kind, optional=True) for kind in (NODES, PODS, PRIORITY_CLASSES))
         self._nodes = Mirror[Node](self._cluster, nodes, read_node, self._note, self._ended)
@@ -112,7 +121,8 @@ class RoomWatch:
 
     def _ended(self, plural: str, error: ClusterError | None) -> None:
         if isinstance(error, Refused):
-            self._refused = True
+            self._permitted = False
+            self._refused.set()
             self._changed()
         self._report(plural, error)
 
