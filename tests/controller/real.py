@@ -138,15 +138,16 @@ async def cloud() -> AsyncIterator[Cloud]:
 
 @contextlib.asynccontextmanager
 async def controller(
-    number: int = 1_000_000, moment: str = "before", *, fixed_nodes: bool = False
+    number: int = 1_000_000, moment: str = "before", options: Options | None = None
 ) -> AsyncIterator[Faulty]:
     """Run a controller that leads, in this process."""
     server, fence = ApiServer(connect()), Fence()
     fence.open_until(float("inf"))
     cluster = Faulty(Fenced(server, fence), number, moment)
     log = Log("controller-0", level="error")
-    options = Options(fixed_nodes=fixed_nodes)
-    made = Controller(cluster, options, recorder=Recorder(cluster, "controller-0"), log=log, metrics=Metrics())
+    made = Controller(
+        cluster, options or Options(), recorder=Recorder(cluster, "controller-0"), log=log, metrics=Metrics()
+    )
     task = asyncio.create_task(made.run())
     try:
         yield cluster

@@ -31,10 +31,12 @@ def test_without_flags_it_looks_after_all_namespaces_and_elects_in_its_own() -> 
 def test_every_flag_is_used() -> None:
     text = (
         "--namespace a --workers 3 --cluster-domain d --lease-namespace b --lease-name c --metrics-port 0 --fixed-nodes"
+        " --taint-bad-nodes"
     )
     flags = flags_of([*text.split(), "--log-level", "debug"], "x")
-    assert flags.options == Options("a", 3, "d", fixed_nodes=True)
+    assert flags.options == Options("a", 3, "d", fixed_nodes=True, taints_nodes=True)
     assert not FLAGS.options.fixed_nodes
+    assert not FLAGS.options.taints_nodes
     assert flags.lease == LeaseName("b", "c")
     assert (flags.metrics_port, flags.log_level) == (0, "debug")
 

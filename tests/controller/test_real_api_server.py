@@ -12,7 +12,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,7 +24,9 @@ from tests.control_plane import NO_PROXY, Plane, named
 from tests.controller.fakes import jobs, karpenter
 from tests.controller.real import cloud, controller, until
 from tidewater.controller.act import stamp
-from tidewater.controller.cluster.client import NODE_CLASSES, NODE_POOLS, Manifest, Ref
+from tidewater.controller.cluster.client import NODE_CLASSES, NODE_POOLS, Manifest, Ref, Source
+from tidewater.controller.decide.exits import MOST_DEVICE_FAILURES
+from tidewater.controller.loop import Options
 from tidewater.controller.store import SELECTOR
 from tidewater.elasticjob import names
 from tidewater.elasticjob.install import access
@@ -234,14 +236,19 @@ def definitions(plane: Plane) -> Iterator[None]:
 @pytest.fixture(scope="module")
 def least(plane: Plane) -> str:
     """Return the kubeconfig of an account with the controller's rights."""
-    account, role = "least", {"apiGroup": access.RBAC, "kind": "ClusterRole", "name": "least"}
-    subjects = [{"apiGroup": access.RBAC, "kind": "User", "name": account}]
-    shared = {"apiVersion": f"{access.RBAC}/v1", "metadata": {"name": account}}
+    return account(plane, "least", access.CLUSTER_RULES)
+
+
+def account(plane: Plane, name: str, rules: Sequence[Manifest]) -> str:
+    """Return the kubeconfig of an account with these rights."""
+    role = {"apiGroup": access.RBAC, "kind": "ClusterRole", "name": name}
+    subjects = [{"apiGroup": access.RBAC, "kind": "User", "name": name}]
+    shared = {"apiVersion": f"{access.RBAC}/v1", "metadata": {"name": name}}
     plane.apply(
-        shared | {"kind": "ClusterRole", "rules": list(access.CLUSTER_RULES)},
+        shared | {"kind": "ClusterRole", "rules": list(rules)},
         shared | {"kind": "ClusterRoleBinding", "roleRef": role, "subjects": subjects},
     )
-    return str(plane.kubeconfig(account, with_rights=False))
+    return str(plane.kubeconfig(name, with_rights=False))
 
 
 def test_with_its_own_rights_alone_it_reads_in_karpenters_objects_why_no_node_comes(
@@ -291,12 +298,45 @@ def test_with_its_own_rights_alone_it_sees_when_a_job_has_room_on_fixed_nodes(
             await found.server.patch(Ref(NODES, None, "fixed"), {"spec": {"taints": None}})
             made = await found.server.create(PODS, {"apiVersion": "v1", "kind": "Pod", **other})
             monkeypatch.setenv("KUBECONFIG", least)
-            async with controller(fixed_nodes=True):
+            async with controller(options=Options(fixed_nodes=True)):
                 await found.server.create(JOBS, job)
                 await until(lambda: found.waits("queued", "Unschedulable"))
                 assert not [name for name in await found.names(PODS) if name.startswith("queued")]
                 await found.server.delete(Ref(PODS, jobs.NAMESPACE, "other"), uid=made["metadata"]["uid"], grace=0)
                 await until(lambda: found.settled("queued", 2))
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("more", [access.TAINT_RULES, ()], ids=["it-may", "it-may-not"])
+def test_with_its_own_rights_alone_it_taints_a_node_on_which_devices_fail_or_says_why_not(
+    plane: Plane, monkeypatch: pytest.MonkeyPatch, more: Sequence[Manifest]
+) -> None:
+    name = "tainting" if more else "untainting"
+    job, node = Ref(JOBS, jobs.NAMESPACE, name), Ref(NODES, None, name)
+    own = {"key": "mine", "effect": "NoSchedule"}
+
+    async def main() -> None:
+        async with cloud() as found:
+            made = await found.server.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
+            await found.server.patch(node, {"spec": {"taints": [own]}})
+            await found.server.create(JOBS, jobs.manifest(name))
+            seen = {name: {"deviceFailures": MOST_DEVICE_FAILURES, "uid": made["metadata"]["uid"]}}
+            await found.server.patch(job, {"status": {"nodes": seen}}, "status")
+            monkeypatch.setenv("KUBECONFIG", account(plane, name, [*access.CLUSTER_RULES, *more]))
+
+            async def done() -> bool:
+                reasons = [each["reason"] for each in (await found.server.list(Source(EVENTS, jobs.NAMESPACE))).items]
+                tainted = (await found.server.get(job))["status"]["nodes"][name].get("tainted", False)
+                return bool(tainted) if more else "FailedTaintNode" in reasons
+
+            async with controller(options=Options(fixed_nodes=True, taints_nodes=True)):
+                await until(lambda: found.settled(name, 2))
+                await until(done)
+            keys = [each["key"] for each in (await found.server.get(node))["spec"]["taints"]]
+            assert keys == ["mine", *(["tidewater.dev/device-failing"] if more else [])]
+            pod = await found.server.get(Ref(PODS, jobs.NAMESPACE, f"{name}-worker-0"))
+            assert name in str(pod["spec"]["affinity"]), "it prefers other nodes"
 
     asyncio.run(main())
 

@@ -42,7 +42,7 @@ class Desk:
 
     def start(self, name: str = "imagenet", index: int = 0, type_: str = names.WORKER, *, core: bool = True) -> None:
         """Create a pod of a job."""
-        self.api.create(PODS, objects.pod(self.view(name).job, type_, index, core=core))
+        self.api.create(PODS, objects.pod(self.view(name).job, CreatePod(type_, index, core=core)))
 
     def set_status(self, pod: str, **status: object) -> None:
         self.api.patch(Ref(PODS, jobs.NAMESPACE, pod), {"status": status}, "status")
@@ -98,7 +98,7 @@ async def test_a_node_that_was_deleted_is_lost_until_it_is_there_again() -> None
     assert desk.view().nodes == {"n": NodeView(name="n", doomed=True, lost=True)}
     desk.api.create(NODES, node)
     await desk.settle()
-    assert desk.view().nodes == {"n": NodeView(name="n")}
+    assert desk.view().nodes["n"] == NodeView(name="n", uid=desk.api.get(NODES, "", "n")["metadata"]["uid"])
 
 
 async def test_of_nodes_that_were_deleted_only_the_last_are_remembered() -> None:
@@ -147,7 +147,7 @@ async def test_a_job_that_was_made_anew_learns_that_the_names_of_the_former_are_
     desk.apply()
     await desk.settle()
     former = replace(desk.view().job, uid="of a former job")
-    desk.api.create(PODS, objects.pod(former, names.WORKER, 0, core=True))
+    desk.api.create(PODS, objects.pod(former, CreatePod(names.WORKER, 0, core=True)))
     desk.api.create(SERVICES, objects.service(former))
     await desk.settle()
     desk.due.clear()
@@ -165,7 +165,7 @@ async def test_a_job_learns_that_the_only_pod_of_a_former_type_is_gone() -> None
     desk.apply(replicaSpecs={**jobs.workers(), "Master": master})
     await desk.settle()
     former = replace(desk.view().job, uid="of a former job")
-    desk.api.create(PODS, objects.pod(former, "Master", 0, core=True))
+    desk.api.create(PODS, objects.pod(former, CreatePod("Master", 0, core=True)))
     await desk.settle()
     desk.due.clear()
     desk.api.delete(Ref(PODS, jobs.NAMESPACE, "imagenet-master"))

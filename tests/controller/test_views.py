@@ -301,6 +301,14 @@ def test_a_node_says_whether_it_is_cordoned_and_answers() -> None:
     assert not node_view(going(taint("karpenter.sh/disrupted"))).cordoned
 
 
+def test_a_node_says_which_one_it_is_and_whether_devices_fail_there() -> None:
+    tainted = going(taint("tidewater.dev/device-failing"))
+    tainted["metadata"]["uid"] = "node-uid"
+    assert (node_view(tainted).uid, node_view(tainted).tainted) == ("node-uid", True)
+    assert not node_view(tainted).doomed, "its pods stay"
+    assert not node_view(going(taint("tidewater.dev/worker"))).tainted
+
+
 def test_a_node_says_whether_karpenter_brought_it() -> None:
     labelled = {"metadata": {"name": "n", "labels": {"karpenter.sh/nodepool": "workers"}}}
     assert node_view(labelled).elastic

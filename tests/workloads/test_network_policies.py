@@ -15,6 +15,7 @@ from tests import graph
 from tests.security.reach import Host, Network, Pod, selects
 from tidewater.contract import metrics
 from tidewater.controller import objects
+from tidewater.controller.decide.actions import CreatePod
 from tidewater.elasticjob import codec, names
 from workloads import etcd, network_policies
 
@@ -52,7 +53,7 @@ def worker_of(deployed: graph.Graph, number: int) -> Pod:
     """Return a worker of the stack's job, with the labels that the controller gives it."""
     registered = json.dumps({"apiVersion": names.API_VERSION, "kind": names.KIND, **deployed.one(JOB).inputs})
     manifest = json.loads(registered, parse_float=lambda text: int(float(text)))  # Pulumi has no whole numbers
-    made = objects.pod(codec.job_of(manifest), names.WORKER, number, core=True)
+    made = objects.pod(codec.job_of(manifest), CreatePod(names.WORKER, number, core=True))
     return Pod(SPACE, made["metadata"]["labels"])
 
 

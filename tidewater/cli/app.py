@@ -102,6 +102,10 @@ def install(
         bool,
         typer.Option("--fixed-nodes", help="No nodes come for pods that wait: jobs of a queue wait until they fit."),
     ] = False,
+    taint_bad_nodes: Annotated[
+        bool,
+        typer.Option("--taint-bad-nodes", help="Taint nodes on which workers end three times by an error of a GPU."),
+    ] = False,
     crd_only: Annotated[bool, typer.Option("--crd-only", help="Print the CRD and nothing else.")] = False,
 ) -> None:
     """Print CRD, rights and Deployment of the controller: tidewater install | kubectl apply -f -"""
@@ -114,7 +118,12 @@ def install(
     except FileNotFoundError as error:
         raise UsageError(f"the controller can't be packed: {error}", "Install tidewater from its repository.") from None
     wanted = Installation(
-        program=program, namespace=namespace, image=image or IMAGE, replicas=replicas, fixed_nodes=fixed_nodes
+        program=program,
+        namespace=namespace,
+        image=image or IMAGE,
+        replicas=replicas,
+        fixed_nodes=fixed_nodes,
+        taint_bad_nodes=taint_bad_nodes,
     )
     typer.echo(rendered(manifests(wanted)))
 

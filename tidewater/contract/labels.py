@@ -40,6 +40,9 @@ NODES_SURGE = "surge"
 
 TAINT_WORKER = f"{PREFIX}/worker"
 
+# Of a node on which workers of a job have ended again and again by an error of a device.
+TAINT_DEVICE_FAILING = f"{PREFIX}/device-failing"
+
 
 def component(name: str, *, instance: str) -> dict[str, str]:
     """Return the labels of the objects of one component (``COMPONENT_*``) of one instance (a job or a stack)."""

@@ -25,10 +25,11 @@ from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
+from tidewater.contract.labels import TAINT_DEVICE_FAILING
 from tidewater.controller import objects
 from tidewater.controller.cluster.client import Cluster, Manifest, Ref
 from tidewater.controller.cluster.mirror import Key, Mirror
-from tidewater.controller.decide.actions import Action, CreatePod, CreateService, DeleteJob, DeletePod, Emit
+from tidewater.controller.decide.actions import Action, CreatePod, CreateService, DeleteJob, DeletePod, Emit, TaintNode
 from tidewater.controller.decide.displacement import QUOTA
 from tidewater.controller.observe.events import About, Recorder, about
 from tidewater.controller.observe.log import Log
@@ -37,7 +38,7 @@ from tidewater.elasticjob import codec, names
 from tidewater.elasticjob.model import ElasticJob, Status
 from tidewater.elasticjob.names import JOBS
 from tidewater.kube.errors import Busy, ClusterError, Conflict, Exists, NotFound, Refused, Unavailable, Unreachable
-from tidewater.kube.kinds import PODS, SERVICES, Kind
+from tidewater.kube.kinds import NODES, PODS, SERVICES, Kind
 
 AT_A_TIME = 8
 """Requests for one job at the same time."""
@@ -47,6 +48,10 @@ T = TypeVar("T")
 
 class ServiceRefused(Refused):
     """The API server does not accept the service. The job's pods were created all the same."""
+
+
+class TaintRefused(Refused):
+    """The API server does not accept a node's taint. All other actions were carried out."""
 
 
 class PodNotCreated(Exception):
@@ -86,10 +91,10 @@ class Hands:
 
         Raises:
             PodNotCreated: A pod was not created; the message is for people. All pods that could be created are.
-            ServiceRefused: It does not accept the service. All other actions have been carried out.
+            ServiceRefused, TaintRefused: It does not accept these. All other actions have been carried out.
             ClusterError: Anything else that may succeed the next time.
         """
-        refused: ServiceRefused | None = None
+        refused: Refused | None = None
         self._store.note_unused(job, [action for action in actions if isinstance(action, CreatePod)])
         for kind, same in itertools.groupby(actions, type):
             group = list(same)
@@ -99,6 +104,10 @@ class Hands:
                 await self._delete_pods(job, [each for each in group if isinstance(each, DeletePod)])
             elif kind is CreateService:
                 refused = await self._create_service(job)
+            elif kind is TaintNode:
+                for each in group:
+                    if isinstance(each, TaintNode):
+                        refused = await self._taint_node(job, each) or refused
             elif kind is DeleteJob:
                 await self._delete_job(job)
         if refused is not None:
@@ -170,14 +179,7 @@ class Hands:
         self, job: ElasticJob, action: CreatePod, done: list[str], errors: list[ClusterError]
     ) -> None:
         """Create a pod and add its name to `done`, or the reason why there is none to `errors`."""
-        manifest = objects.pod(
-            job,
-            action.type,
-            action.index,
-            core=action.core,
-            job_restarts=action.job_restarts,
-            domain=self._domain,
-        )
+        manifest = objects.pod(job, action, self._domain)
         self._store.note_used(job, action)
         try:
             await self._create(PODS, manifest, job, self._store.pods, done)
@@ -259,6 +261,32 @@ class Hands:
             self._store.pods.gone(key, action.uid)
         else:
             self._store.pods.deleted(found)
+
+    async def _taint_node(self, job: ElasticJob, action: TaintNode) -> TaintRefused | None:
+        """Taint a node. Return a refusal rather than raise it, since the job goes on without the taint.
+
+        Raises:
+            Conflict: The node has changed meanwhile.
+        """
+        ref = Ref(NODES, None, action.name)
+        try:
+            node = await self._cluster.get(ref)
+            if node["metadata"]["uid"] != action.uid:
+                return None  # another node of that name: its event is on the way
+            version = {"resourceVersion": node["metadata"]["resourceVersion"]}  # the list of taints is replaced
+            taints = [*(node["spec"].get("taints") or ()), {"key": TAINT_DEVICE_FAILING, "effect": "NoSchedule"}]
+            found = await self._cluster.patch(ref, {"metadata": version, "spec": {"taints": taints}})
+        except NotFound:
+            return None
+        except Refused as error:
+            self._recorder.record(about(job), "Warning", names.Reason.FAILED_TAINT_NODE, str(error))
+            self._log.warning("taint_refused", node=action.name, reason=str(error))
+            return TaintRefused(str(error), status=error.status)
+        self._store.nodes.wrote(found)
+        message = f"Tainted node {action.name} with {TAINT_DEVICE_FAILING}: devices fail there again and again"
+        self._recorder.record(about(job), "Normal", names.Reason.TAINTED_NODE, message)
+        self._log.info("node_tainted", job=f"{job.namespace}/{job.name}", node=action.name)
+        return None
 
     async def _delete_job(self, job: ElasticJob) -> None:
         key = Key(job.namespace, job.name)

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from tidewater.controller import objects
-from tidewater.controller.act import Hands, PodNotCreated, ServiceRefused, stamp
+from tidewater.controller.act import Hands, PodNotCreated, ServiceRefused, TaintRefused, stamp
 from tidewater.controller.cluster.client import Cluster, Manifest
 from tidewater.controller.cluster.fence import NotLeader
 from tidewater.controller.cluster.mirror import Key
@@ -53,12 +53,14 @@ class Options:
         workers: Jobs that are reconciled at the same time.
         domain: The cluster's DNS domain.
         fixed_nodes: Whether no node comes for a pod that waits.
+        taints_nodes: Whether nodes on which devices fail get a taint.
     """
 
     namespace: str | None = None
     workers: int = 16
     domain: str = objects.CLUSTER_DOMAIN
     fixed_nodes: bool = False
+    taints_nodes: bool = False
 
 
 class Controller:
@@ -84,7 +86,14 @@ class Controller:
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self.work = WorkQueue()
-        self.store = Store(cluster, options.namespace, self._due, self._watch_ended, fixed_nodes=options.fixed_nodes)
+        self.store = Store(
+            cluster,
+            options.namespace,
+            self._due,
+            self._watch_ended,
+            fixed_nodes=options.fixed_nodes,
+            taints_nodes=options.taints_nodes,
+        )
         self._options = options
         self._recorder = recorder
         self._log = log
@@ -209,13 +218,13 @@ class Controller:
         return decide(view, now), view.job
 
     async def _carry_out(self, key: Key, job: ElasticJob, work: Sequence[Action]) -> None:
-        """Carry out actions. If the API server does not create a pod or the service, write that into the status."""
+        """Carry out actions. If the API server refuses one of them, write into the status what was done or refused."""
         try:
             await self._hands.carry_out(job, work)
         except PodNotCreated as error:
             await self._tell_refusal(key, str(error))
             raise error.cause from None
-        except ServiceRefused:
+        except (ServiceRefused, TaintRefused):
             await self._tell_refusal(key)
             raise
 

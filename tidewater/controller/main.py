@@ -77,6 +77,11 @@ def flags_of(arguments: Sequence[str], own_namespace: str) -> Flags:
         action="store_true",
         help="no nodes come for pods that wait: jobs of a queue get no pods until there is room for them",
     )
+    parser.add_argument(
+        "--taint-bad-nodes",
+        action="store_true",
+        help="taint nodes on which workers end again and again by an error of a device, such as a GPU",
+    )
     parser.add_argument("--lease-namespace", default=own_namespace, help="of the Lease (default: %(default)s)")
     parser.add_argument("--lease-name", default=names.FIELD_MANAGER, help="of the Lease (default: %(default)s)")
     parser.add_argument(
@@ -88,7 +93,7 @@ def flags_of(arguments: Sequence[str], own_namespace: str) -> Flags:
     parser.add_argument("--log-level", choices=logs.LEVELS, default="info", help="(default: %(default)s)")
     given = parser.parse_args(arguments)
     return Flags(
-        options=Options(given.namespace, given.workers, given.cluster_domain, given.fixed_nodes),
+        options=Options(given.namespace, given.workers, given.cluster_domain, given.fixed_nodes, given.taint_bad_nodes),
         lease=LeaseName(given.lease_namespace, given.lease_name),
         metrics_port=given.metrics_port,
         log_level=given.log_level,

@@ -1,6 +1,6 @@
 """The objects that the controller creates, as pure functions: pods and the service of a job.
 
-    objects.pod(job, "Worker", 0, core=True)
+    objects.pod(job, CreatePod("Worker", 0, core=True))
     objects.service(job)
 
 A pod is the user's template with: the labels of the old controller and `indexLabel`, a host name and a subdomain, a DNS
@@ -34,6 +34,7 @@ _HASH_LENGTH = 16
 _TEMPLATE_METADATA = ("finalizers",)
 # The kubelet then takes the end of a failed container's log for its message, which the job's status keeps.
 _LAST_WORDS = {"terminationMessagePolicy": "FallbackToLogsOnError"}
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 Container = Mapping[str, Any]
 
 
@@ -48,20 +49,8 @@ def template_hashes(job: ElasticJob) -> dict[str, str]:
     return {type: template_hash(replica.template) for type, replica in job.spec.replica_specs.items()}
 
 
-def pod(
-    job: ElasticJob, type: str, index: int, *, core: bool, job_restarts: int = 0, domain: str = CLUSTER_DOMAIN
-) -> Manifest:
-    """Return a pod.
-
-    Args:
-        job: The job.
-        type: The replica type, a key of spec.replicaSpecs.
-        index: Which of this type's pods.
-        core: Whether it belongs to the job's minimum; it then gets the core priority class, else that of the surge.
-        job_restarts: How many times all pods of the job have been made anew.
-        domain: The cluster's DNS domain.
-    """
-    which = CreatePod(type, index, core, job_restarts)
+def pod(job: ElasticJob, which: CreatePod, domain: str = CLUSTER_DOMAIN) -> Manifest:
+    """Return a pod. One of the job's minimum gets the core priority class, the others that of the surge."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -162,12 +151,22 @@ def _pod_spec(job: ElasticJob, which: CreatePod, domain: str) -> Manifest:
     return {
         **given,
         **({"priorityClassName": priority} if priority else {}),
+        **({"affinity": _avoiding(which.avoid, given.get("affinity") or {})} if which.avoid else {}),
         "containers": launched(containers, job) if which.type == names.WORKER else containers,
         "restartPolicy": _restart_policy(job, replica),
         "hostname": job.host_name(which.type, which.index),
         "subdomain": names.service_name(job.name),
         "dnsConfig": {**dns, "searches": [search, *(dns.get("searches") or ())]},
     }
+
+
+def _avoiding(nodes: Sequence[str], affinity: Mapping[str, Any]) -> Manifest:
+    """Return an affinity with the preference for any other nodes than these."""
+    own = affinity.get("nodeAffinity") or {}
+    # A field has one value in each expression; all expressions of a term must hold.
+    fields = [{"key": "metadata.name", "operator": "NotIn", "values": [name]} for name in nodes]
+    preferred = [*(own.get(_PREFERRED) or ()), {"weight": 100, "preference": {"matchFields": fields}}]
+    return {**affinity, "nodeAffinity": {**own, _PREFERRED: preferred}}
 
 
 def launched(containers: Sequence[Container], job: ElasticJob) -> list[dict[str, Any]]:

@@ -104,6 +104,7 @@ class Store:
         due: Called for each job that something has changed for.
         report: Called when a watch has ended.
         fixed_nodes: Whether no node comes for a pod that waits.
+        taints_nodes: Whether nodes on which devices fail get a taint.
     """
 
     def __init__(
@@ -114,8 +115,10 @@ class Store:
         report: Report = lambda plural, error: None,
         *,
         fixed_nodes: bool = False,
+        taints_nodes: bool = False,
     ) -> None:
         self._due = due
+        self._taints_nodes = taints_nodes
         self._keys: dict[str, Key] = {}
         self._pods: dict[str, dict[str, PodView]] = {}
         self._services: dict[str, set[str]] = {}
@@ -183,6 +186,8 @@ class Store:
             nodes=self._nodes,
             services=frozenset(self._services.get(job.uid, ())),
             admission=self._queues.admission(key, now),
+            fixed_nodes=self._rooms is not None,
+            taints_nodes=self._taints_nodes,
             waiting_cores=self._all_waiting - self._waiting[job.uid],
             template_hashes=hashes,
             unused=frozenset(self._unused.get(job.uid, ())),

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from tidewater.contract.labels import TAINT_DEVICE_FAILING
 from tidewater.controller.decide.observed import STARTING, NodeView, PodView
 from tidewater.elasticjob import names
 from tidewater.elasticjob.pod_end import failed_end
@@ -154,6 +155,8 @@ def node_view(node: Object) -> NodeView:
     ends = not hard.isdisjoint(ENDING_TAINTS) or (deleted and (cordoned or not hard.isdisjoint(CLOSING_TAINTS)))
     return NodeView(
         name=metadata["name"],
+        uid=metadata.get("uid", ""),
+        tainted=TAINT_DEVICE_FAILING in taints,
         doomed=deleted or cordoned or marked or ready != "True",
         cordoned=cordoned and not lost,
         ends=ends and not lost,

@@ -95,6 +95,7 @@ class ConditionType(StrEnum):
     SUSPENDED = "Suspended"
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"
+    DEVICE_FAILING = "DeviceFailing"
     READY = "Ready"
     RECONCILING = "Reconciling"
     STALLED = "Stalled"
@@ -126,6 +127,10 @@ class Reason(StrEnum):
     OUT_OF_MEMORY = "OutOfMemory"
     TOO_FEW_WORKERS = "TooFewWorkers"
     PERMANENT_FAILURE = "PermanentFailure"
+    DEVICE_FAILING = "DeviceFailing"
+    NO_DEVICE_FAILING = "NoDeviceFailing"
+    TAINTED_NODE = "TaintedNode"
+    FAILED_TAINT_NODE = "FailedTaintNode"
 
 
 NODE_STARTING = "NodeStarting"

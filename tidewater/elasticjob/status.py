@@ -72,8 +72,8 @@ class Condition:
     type: Annotated[
         str,
         About(
-            "Created, Running, Restarting, Suspended, Succeeded or Failed; for tools that know no ElasticJob: Ready,"
-            " Reconciling or Stalled.",
+            "Created, Running, Restarting, Suspended, Succeeded, Failed or DeviceFailing; for tools that know no"
+            " ElasticJob: Ready, Reconciling or Stalled.",
             min_length=1,
             max_length=316,
         ),
@@ -84,6 +84,19 @@ class Condition:
     observed_generation: Annotated[int, About("The job's metadata.generation that the condition is about.")] = 0
     last_update_time: Annotated[datetime | None, About("When anything of the condition last changed.")] = None
     last_transition_time: Annotated[datetime | None, About("When the condition last became true or false.")] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeStatus:
+    """What the job has seen of one node's devices, such as GPUs."""
+
+    device_failures: Annotated[
+        int, About("Workers of the job that ended there by an error of a device (exit code 200).")
+    ] = 0
+    uid: Annotated[str, About("The node's uid. Another node of the same name begins anew.")] = ""
+    tainted: Annotated[
+        bool, About("Whether the node had the taint tidewater.dev/device-failing after the last of them.")
+    ] = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,6 +138,9 @@ class Status:
             "By pod: how many times in a row it exited with 137 or 143 without a disruption, each within ten minutes."
             " With podNames Successive it counts for the pods that it replaced, too."
         ),
+    ] = field(default_factory=dict)
+    nodes: Annotated[
+        Mapping[str, NodeStatus], About("By name: the nodes on which devices have failed, as long as they exist.")
     ] = field(default_factory=dict)
     job_restarts: Annotated[
         int | None,

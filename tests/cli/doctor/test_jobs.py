@@ -189,3 +189,13 @@ def test_who_may_not_read_all_namespaces_sees_the_jobs_of_the_own_one(here: Surr
     assert jobs.waiting(here.place).text == "2 jobs in progress, no pod waits"
     here.cluster.refused["*/elasticjobs"] = forbidden("elasticjobs")
     assert jobs.waiting(here.place).text == "1 job in progress, no pod waits"
+
+
+def test_a_node_on_which_devices_fail_is_to_be_replaced(here: Surroundings) -> None:
+    failing = {"type": "DeviceFailing", "status": "True", "message": "Workers have ended …: 3 on node a."}
+    here.cluster.objects |= {"elasticjobs": [job(conditions=[failing])], "pods": [pod(0), pod(1)]}
+    found = jobs.waiting(here.place)
+    assert (found.outcome, found.text) == (Outcome.FIX, f"job training/digits: {failing['message']}")
+    assert "kubectl cordon" in found.remedy
+    failing["status"] = "False"
+    assert jobs.waiting(here.place).outcome is Outcome.FINE

@@ -64,13 +64,15 @@ class World:
     Args:
         rooms: Pods that can run at the same time.
         fixed_nodes: Whether the controller knows that no nodes come.
+        taints_nodes: Whether it taints nodes on which devices fail.
     """
 
-    def __init__(self, rooms: int = 100, *, fixed_nodes: bool = False) -> None:
+    def __init__(self, rooms: int = 100, *, fixed_nodes: bool = False, taints_nodes: bool = False) -> None:
         self.api = Api()
         self.rooms = rooms
-        self.options = Options(fixed_nodes=fixed_nodes)
+        self.options = Options(fixed_nodes=fixed_nodes, taints_nodes=taints_nodes)
         self.most: Counter[str] = Counter()
+        self.replicas: list[Replica] = []
         self.add_node(NODE)
         self._nodes = asyncio.create_task(self._run_nodes())
 
@@ -85,7 +87,8 @@ class World:
 
     def start(self, fault: Fault = lambda call, moment: None) -> Replica:
         """Start a replica of the controller that leads."""
-        return Replica(self.api, fault, self.options)
+        self.replicas.append(Replica(self.api, fault, self.options))
+        return self.replicas[-1]
 
     def add_node(self, name: str) -> None:
         """Add a node that is ready."""

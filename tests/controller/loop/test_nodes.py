@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import count
+
+import pytest
 
 from tests.controller.fakes import jobs, karpenter, virtual
-from tests.controller.fakes.api import WRITES
+from tests.controller.fakes.api import WRITES, Call, Fault, Killed
 from tests.controller.fakes.world import NODE, World
+from tidewater.contract.exit_codes import DEVICE_FAILED
 from tidewater.controller.act import stamp
 from tidewater.controller.cluster.client import NODE_CLAIMS, NODE_CLASSES, NODE_POOLS, Ref
+from tidewater.kube.errors import Conflict, Refused
 from tidewater.kube.kinds import EVENTS, NODES
 
 
@@ -83,3 +88,81 @@ async def test_the_workers_of_a_node_leave_as_soon_as_karpenter_deletes_it() -> 
         "delete pods imagenet-worker-0",
         "delete pods imagenet-worker-1",
     }
+
+
+OWN = {"key": "mine", "effect": "NoSchedule"}
+
+
+async def failing(fault: Fault = lambda call, moment: None, times: int = 3) -> World:
+    """Return a cluster with a job that lost a worker so many times by an error of a device of the only node."""
+    world = World(taints_nodes=True)
+    world.api.patch(Ref(NODES, None, NODE), {"spec": {"taints": [OWN]}})
+    world.start(fault)
+    world.apply(jobs.manifest(backoffLimit=100))
+    await world.settle()
+    for _ in range(times):
+        world.exit("imagenet-worker-1", DEVICE_FAILED)
+        await world.settle(400)
+    return world
+
+
+def taints(world: World) -> list[str]:
+    return [each["key"] for each in world.api.get(NODES, "", NODE)["spec"]["taints"]]
+
+
+async def test_a_node_on_which_devices_fail_is_tainted_at_the_third_time_and_not_again_when_a_person_removes_it() -> (
+    None
+):
+    world = await failing(times=2)
+    assert taints(world) == ["mine"]
+    world.exit("imagenet-worker-1", DEVICE_FAILED)
+    await world.settle()
+    assert taints(world) == ["mine", "tidewater.dev/device-failing"]
+    assert len(world.events("DeviceFailing")) == len(world.events("TaintedNode")) == 1
+    world.api.patch(Ref(NODES, None, NODE), {"spec": {"taints": [OWN]}})
+    await world.settle(3600)
+    assert taints(world) == ["mine"]
+    world.exit("imagenet-worker-1", DEVICE_FAILED)
+    await world.settle()
+    assert taints(world) == ["mine", "tidewater.dev/device-failing"]
+
+
+async def test_a_refused_taint_holds_nothing_else_up() -> None:
+    def refuse(call: Call, moment: str) -> None:
+        if (call.verb, call.kind) == ("patch", NODES):
+            raise Refused("nodes is forbidden", status=403)
+
+    world = await failing(refuse)
+    assert (taints(world), world.status()["nodes"][NODE]["deviceFailures"]) == (["mine"], 3)
+    assert set(world.pods().values()) == {"Running"}
+    assert "nodes is forbidden" in world.events("FailedTaintNode")
+    before = len(world.api.calls)
+    await world.settle(600)
+    assert len(world.api.calls) - before < 60
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("number", range(8))
+async def test_a_controller_that_is_killed_at_any_write_or_meets_a_conflict_taints_it_all_the_same(
+    number: int, moment: str
+) -> None:
+    writes, conflicts = count(), iter([Conflict("the node has been modified", status=409)])
+
+    def kill(call: Call, when: str) -> None:
+        if (call.verb, call.kind, when) == ("patch", NODES, "before") and (error := next(conflicts, None)):
+            raise error
+        if call.verb in WRITES and when == moment and next(writes) == number:
+            raise Killed
+
+    world = await failing(times=2)
+    for each in world.replicas:
+        await each.stop()
+    world.exit("imagenet-worker-1", DEVICE_FAILED)
+    first = world.start(kill)
+    await world.settle(5)
+    await first.stop()
+    world.start()
+    await world.settle(400)
+    assert taints(world) == ["mine", "tidewater.dev/device-failing"]
+    status = world.status()["nodes"][NODE]
+    assert (status["deviceFailures"], status["tainted"]) == (3, True)

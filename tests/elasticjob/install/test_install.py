@@ -177,10 +177,21 @@ def test_settings_of_the_pods_are_left_out_where_they_have_no_value() -> None:
     assert pods.pod_spec(chosen)["priorityClassName"] == "high"
 
 
-def test_fixed_nodes_are_a_flag_of_the_controller() -> None:
-    fixed = install.Installation(program=PROGRAM, fixed_nodes=True)
+@pytest.mark.parametrize(
+    ("chosen", "flag"), [({"fixed_nodes": True}, "--fixed-nodes"), ({"taint_bad_nodes": True}, "--taint-bad-nodes")]
+)
+def test_choices_are_flags_of_the_controller(chosen: dict[str, bool], flag: str) -> None:
     assert "args" not in pods.container(WANTED)
-    assert pods.container(fixed)["args"] == ["--fixed-nodes"]
+    assert pods.container(install.Installation(program=PROGRAM, **chosen))["args"] == [flag]
+
+
+def test_it_may_change_nodes_only_if_it_is_to_taint_them() -> None:
+    def rules(wanted: install.Installation) -> list[dict[str, Any]]:
+        return next(each["rules"] for each in install.manifests(wanted) if each["kind"] == "ClusterRole")
+
+    tainting = install.Installation(program=PROGRAM, taint_bad_nodes=True)
+    more = [rule for rule in rules(tainting) if rule not in rules(WANTED)]
+    assert more == [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["patch"]}]
 
 
 def test_it_is_json_and_the_same_every_time() -> None:

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 from tidewater.cli.doctor.place import Place
 from tidewater.cli.doctor.results import Outcome, Result, fine, skipped
-from tidewater.cli.job.waiting import ENDED, invalid, state_of, told
+from tidewater.cli.job.waiting import ENDED, condition, invalid, state_of, told
 from tidewater.cli.show import moment, plural
 from tidewater.cli.top.samples import is_core, pod_state
 from tidewater.contract import labels
@@ -57,6 +57,10 @@ _REMEDIES = {
 _REFUSED = (
     "Correct what the message names: a quota (`kubectl describe quota -n {namespace}`), an admission policy, or a "
     "webhook that doesn't answer. The controller tries again within a minute."
+)
+_BAD_NODE = (
+    "`kubectl cordon NODE` keeps new pods away, and `kubectl drain NODE` moves what runs there; then replace the node. "
+    "With `tidewater install --taint-bad-nodes` the controller keeps new pods away by itself."
 )
 _REMEDY = "`kubectl describe pod {pod} -n {namespace}` says what it waits for."
 
@@ -202,6 +206,9 @@ def job_findings(job: Object, pods: Iterable[Object], now: datetime) -> list[Fin
     elif (job.get("status") or {}).get("waiting") == names.Reason.FAILED_CREATE_POD:
         outcome = Outcome.NOTE if state_of(job) == State.RUNNING else Outcome.FIX
         found.append(Finding(outcome, f"job {namespace}/{name}: {told(job)}", _REFUSED.format(namespace=namespace)))
+    failing = condition(job, names.ConditionType.DEVICE_FAILING)
+    if failing.get("status") == "True":
+        found.append(Finding(Outcome.FIX, f"job {namespace}/{name}: {failing['message']}", _BAD_NODE))
     cause = _no_node(job)
     for (reason, message, core), names_of in sorted(_pending(job["spec"], pods, now).items()):
         other = _REMEDY

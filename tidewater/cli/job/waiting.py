@@ -129,12 +129,16 @@ def told(job: Object) -> str:
 
     Its condition Running says so, whether that holds or not. If the job can't be read, Created says what to correct.
     """
-    conditions = {each.get("type"): each for each in status_of(job).get("conditions") or []}
-    ended, created = conditions.get(state_of(job), {}), conditions.get(ConditionType.CREATED, {})
+    ended, created = condition(job, state_of(job)), condition(job, ConditionType.CREATED)
     if state_of(job) in ENDED and ended.get("status") == "True":
         return str(ended.get("message", ""))
-    running = {} if invalid(job) else conditions.get(ConditionType.RUNNING, {})
+    running = {} if invalid(job) else condition(job, ConditionType.RUNNING)
     return str((running or created).get("message", ""))
+
+
+def condition(job: Object, type: str) -> dict[str, Any]:
+    """Return the job's condition of a type; empty if it has none."""
+    return next((each for each in status_of(job).get("conditions") or [] if each.get("type") == type), {})
 
 
 def invalid(job: Object) -> bool:

@@ -30,13 +30,15 @@ class CreateService:
 class CreatePod:
     """Create a pod. `core` pods have the core priority class, the others that of the surge.
 
-    `job_restarts` is how many times all pods of the job have been made anew.
+    `job_restarts` is how many times all pods of the job have been made anew. `avoid` are nodes on which it comes only
+    if no other one has room.
     """
 
     type: str
     index: int
     core: bool
     job_restarts: int = 0
+    avoid: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,14 @@ class DeletePod:
 
 
 @dataclass(frozen=True, slots=True)
+class TaintNode:
+    """Keep new pods away from a node on which devices fail, if it still has this uid."""
+
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
 class DeleteJob:
     """Delete the job with everything that it owns: its time to live is over."""
 
@@ -66,7 +76,7 @@ class Emit:
     message: str
 
 
-Action = CreateService | CreatePod | DeletePod | DeleteJob | Emit
+Action = CreateService | CreatePod | DeletePod | TaintNode | DeleteJob | Emit
 
 
 @dataclass(frozen=True, slots=True)

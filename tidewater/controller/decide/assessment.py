@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from tidewater.controller.decide.displacement import lasting, mover, vacated
-from tidewater.controller.decide.exits import Tally, Verdict, tally
+from tidewater.controller.decide.exits import Tally, Verdict, failing, tally
 from tidewater.controller.decide.observed import Admission, JobView, PodView
 from tidewater.controller.decide.pods import Goal, Site, barred
 from tidewater.controller.decide.queue import Standing, need, stand
@@ -96,6 +96,9 @@ class Assessment:
             last_failure=self.tally.last_failure_time,
             job_restarts=self.restart.number,
             refusal=self.view.refusal,
+            # Karpenter, which brings nodes elsewhere, ignores pods that name nodes which they avoid:
+            # https://github.com/kubernetes-sigs/karpenter/issues/3214
+            avoided=failing(self.tally.nodes) if self.view.fixed_nodes else (),
             lasting=lasting(self.job.status, self.crews.values(), self.now),
         )
 
@@ -122,7 +125,7 @@ def assessed(view: JobView, now: datetime) -> Assessment:
     sorted_, strays = crews(view)
     restart = _restart(view, now)
     judged = [_judged(*each, restart) for crew in sorted_.values() for each in crew.judged()]
-    counted = _tally(view, tally(view.job.status, judged, now))
+    counted = _tally(view, tally(view.job.status, judged, view.nodes, now))
     sorted_ = {type: vacated(crew, view.nodes) for type, crew in sorted_.items()}
     aim = aim_of(view, sorted_[names.WORKER], now)
     moved = _mover(view, sorted_[names.WORKER], aim)

@@ -4,9 +4,9 @@
     conditions = conditions_of(situation.job, state, sentence(...), now)
 
 Of Running, Restarting, Suspended, Succeeded and Failed at most one is true. Types, reasons and the sentence
-"ElasticJob NAME is running." are the old controller's. Of Ready, Reconciling and Stalled exactly one is true: tools
-that know no ElasticJob read them. A condition changes only if something in it does, so that a status that is made again
-equals the one before.
+"ElasticJob NAME is running." are the old controller's. DeviceFailing names nodes. Of Ready, Reconciling and Stalled
+exactly one is true: tools that know no ElasticJob read them. A condition changes only if something in it does, so that
+a status that is made again equals the one before.
 https://github.com/kubernetes-sigs/cli-utils/blob/master/pkg/kstatus/README.md
 """
 
@@ -18,7 +18,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from tidewater.controller.decide.assessment import Assessment
-from tidewater.controller.decide.exits import in_one_line
+from tidewater.controller.decide.exits import failing, in_one_line
 from tidewater.controller.decide.observed import STARTING, Admission, PodView
 from tidewater.controller.decide.queue import demand
 from tidewater.controller.decide.replica_groups import Crew
@@ -26,7 +26,7 @@ from tidewater.elasticjob import names
 from tidewater.elasticjob.choices import State
 from tidewater.elasticjob.model import ElasticJob
 from tidewater.elasticjob.names import NODE_STARTING, ConditionType, Reason
-from tidewater.elasticjob.status import Condition, ReplicaStatus, Status
+from tidewater.elasticjob.status import Condition, NodeStatus, ReplicaStatus, Status
 
 PATIENCE = timedelta(seconds=5)
 """So long a pod without room counts as one that starts, unless Karpenter says something of it. Karpenter collects pods
@@ -272,6 +272,29 @@ def conditions_of(job: ElasticJob, state: State, message: str, now: datetime) ->
             made.append(_updated(old.get(type), type, holds, why, job.generation, now))
     known = {condition.type for condition in made}
     return (*made, *(condition for condition in job.status.conditions if condition.type not in known))
+
+
+def with_devices(
+    conditions: tuple[Condition, ...], job: ElasticJob, nodes: Mapping[str, NodeStatus], now: datetime
+) -> tuple[Condition, ...]:
+    """Return the conditions with DeviceFailing, from when it is true for the first time."""
+    kept = tuple(each for each in conditions if each.type != ConditionType.DEVICE_FAILING)
+    old = next((each for each in conditions if each.type == ConditionType.DEVICE_FAILING), None)
+    names_of = failing(nodes)
+    if not names_of and old is None:
+        return conditions
+    why = (Reason.NO_DEVICE_FAILING, "No node is known on which devices fail again and again.")
+    if names_of:
+        found = ", ".join(f"{nodes[name].device_failures} on node {name}" for name in names_of)
+        tainted = [name for name in names_of if nodes[name].tainted]
+        away = f" New pods are kept away from {', '.join(tainted)} by a taint." if tainted else ""
+        why = (
+            Reason.DEVICE_FAILING,
+            f"Workers have ended by an error of a device: {found}. Replace the node, or its device. If workers fail in"
+            f" this way on most nodes, look at the program: an assertion that fails in a kernel does the same.{away}",
+        )
+    made = _updated(old, ConditionType.DEVICE_FAILING, bool(names_of), why, job.generation, now)
+    return (*kept, made)
 
 
 def of_finished(job: ElasticJob, state: State, now: datetime) -> tuple[Condition, ...]:

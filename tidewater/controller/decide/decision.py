@@ -16,7 +16,16 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from tidewater.controller.decide.actions import Action, CreatePod, CreateService, Decision, DeleteJob, DeletePod, Emit
+from tidewater.controller.decide.actions import (
+    Action,
+    CreatePod,
+    CreateService,
+    Decision,
+    DeleteJob,
+    DeletePod,
+    Emit,
+    TaintNode,
+)
 from tidewater.controller.decide.assessment import Assessment, assessed
 from tidewater.controller.decide.conditions import (
     REASONS,
@@ -27,9 +36,10 @@ from tidewater.controller.decide.conditions import (
     state_of,
     waiting,
     warnings,
+    with_devices,
 )
 from tidewater.controller.decide.displacement import departures
-from tidewater.controller.decide.exits import failure, in_one_line
+from tidewater.controller.decide.exits import failing, failure, in_one_line
 from tidewater.controller.decide.finish import BY_FAILURES, Outcome, cleaning, deadline, outcome
 from tidewater.controller.decide.observed import JobView, is_finished, lost, parted
 from tidewater.controller.decide.pods import abandon, delete_all, fill, inherited, remaining, superfluous
@@ -146,9 +156,26 @@ def _ongoing(situation: Assessment, plan: Plan) -> Decision:
     deletes = tuple(delete for delete in plan.deletes if delete.uid not in kept)
     deletes += tuple(delete for crew in left.values() for delete in superfluous(crew))
     events = (*_events(situation, state), *_warnings(situation, left, status))
-    actions = (*first, *_forced(deletes, view), *plan.creates, *events)
+    actions = (*first, *_forced(deletes, view), *plan.creates, *_taints(situation), *events)
     times = [time for time in (*plan.again, next_told(left, now)) if time is not None]
     return Decision(_dated(status, old, now), actions, min(times, default=None))
+
+
+def _taints(situation: Assessment) -> tuple[TaintNode, ...]:
+    """Return the taints of nodes on which devices fail, until they are seen; a person may take them away after that.
+
+    Only of a node with more than half of the job's failures: a program that fails in this way does it on any node.
+    """
+    view, found = situation.view, situation.tally.nodes
+    if not view.taints_nodes:
+        return ()
+    number = sum(each.device_failures for each in found.values())
+    wrong = {name: found[name] for name in failing(found) if name in view.nodes}
+    return tuple(
+        TaintNode(name, each.uid)
+        for name, each in wrong.items()
+        if not each.tainted and 2 * each.device_failures > number
+    )
 
 
 def _completed(situation: Assessment) -> set[str]:
@@ -245,7 +272,7 @@ def _status(situation: Assessment, standing: Standing, counts: Mapping[str, Repl
     return Status(
         state=fate.state,
         waiting=fate.waiting,
-        conditions=fate.conditions,
+        conditions=with_devices(fate.conditions, job, tally.nodes, situation.now),
         replica_statuses=counts,
         replicas=worker.active + worker.pending,
         selector=",".join(f"{key}={value}" for key, value in labels.items()),
@@ -256,6 +283,7 @@ def _status(situation: Assessment, standing: Standing, counts: Mapping[str, Repl
         out_of_memory=tally.out_of_memory,
         signals=tally.signals,
         last_failure=tally.last_failure,
+        nodes=tally.nodes,
         job_restarts=situation.restart.number or None,
         restart_time=situation.restart.time,
         observed_generation=job.generation,

@@ -1,29 +1,31 @@
 """What the end of a pod means: the work is done, or the pod is replaced, or it has failed for good.
 
-    verdict(pod, replica)         # Verdict.RETRY
-    tally(status, crews, now)     # the failures that count, each once
+    verdict(pod, replica)                # Verdict.RETRY
+    tally(status, judged, nodes, now)    # the failures that count, each once
 
 A pod that was evicted, preempted or lost with its node did not fail: it is replaced under any restart policy, and
 it is not counted. That includes a pod without any container status, which is what such pods often look like.
 
 An exit after SIGKILL or SIGTERM mostly has such a cause too, even if nothing says so. But a program that kills itself,
 or a liveness probe that always fails, would be replaced for ever. So only `FREE_SIGNALS` of them in a row are free.
+
+Failures of a device, such as a GPU, are also counted by node: after `MOST_DEVICE_FAILURES` the job names the node.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import Enum
 
-from tidewater.contract.exit_codes import ALWAYS_RETRIED, NOT_THE_WORKERS_FAULT
+from tidewater.contract.exit_codes import ALWAYS_RETRIED, DEVICE_FAILED, NOT_THE_WORKERS_FAULT
 from tidewater.controller.decide.actions import Emit
-from tidewater.controller.decide.observed import PodView
+from tidewater.controller.decide.observed import NodeView, PodView
 from tidewater.elasticjob.choices import RestartPolicy
 from tidewater.elasticjob.model import ReplicaSpec
 from tidewater.elasticjob.names import Reason
-from tidewater.elasticjob.status import Status
+from tidewater.elasticjob.status import NodeStatus, Status
 
 BACKOFF = timedelta(seconds=10)
 LONGEST_BACKOFF = timedelta(seconds=300)
@@ -43,6 +45,11 @@ FREE_SIGNALS = 3
 
 The last of these waits for `BACKOFF`, each further one for twice as long. As with memory, a run of LONG_RUN or another
 failure begins a new row."""
+
+MOST_DEVICE_FAILURES = 3
+"""A node counts as failing after so many workers of a job have ended there by an error of a device.
+
+A single error may have been chance, and the process that replaces the worker often finds the device in order."""
 
 SHORTEST_LIFE = timedelta(seconds=5)
 """A disrupted pod is not replaced earlier than this after its creation, if a kubelet refuses each pod at once."""
@@ -72,6 +79,8 @@ class Tally:
     """By name of a pod: see `FREE_SIGNALS`."""
     last_failure: str = ""
     """Which pod failed last, how, and what it printed at the end."""
+    nodes: Mapping[str, NodeStatus] = field(default_factory=dict)
+    """By name: see `MOST_DEVICE_FAILURES`."""
 
 
 def verdict(pod: PodView, replica: ReplicaSpec) -> Verdict:
@@ -108,12 +117,15 @@ def signals(pod: PodView, status: Status) -> int:
     return 1 if _ran_long(pod) else row + 1
 
 
-def tally(status: Status, judged: Iterable[tuple[PodView, Verdict]], now: datetime) -> Tally:
+def tally(
+    status: Status, judged: Iterable[tuple[PodView, Verdict]], nodes: Mapping[str, NodeView], now: datetime
+) -> Tally:
     """Return the failures that count, each once for as long as its pod exists.
 
     Args:
         status: the job's present status, which says what has been counted.
         judged: the job's pods. A pod that is being deleted is LIVE, since what it does from then on is not counted.
+        nodes: by name.
         now: in whole seconds.
     """
     restarts, counted, events = status.restarts, dict[str, int](), list[Emit]()
@@ -139,7 +151,32 @@ def tally(status: Status, judged: Iterable[tuple[PodView, Verdict]], now: dateti
     # Workers often fail because another one has.
     first = min(new, key=lambda pod: pod.finished or now, default=None)
     words = status.last_failure if first is None else failure(first)
-    return Tally(restarts, counted, time, tuple(events), exhausted, signalled, words)
+    devices = _devices(status, new, nodes)
+    before = failing(status.nodes)
+    events += (_node_event(name, devices[name]) for name in failing(devices) if name not in before)
+    return Tally(restarts, counted, time, tuple(events), exhausted, signalled, words, devices)
+
+
+def failing(nodes: Mapping[str, NodeStatus]) -> tuple[str, ...]:
+    """Return the names of the nodes on which devices have failed too often."""
+    return tuple(sorted(name for name, each in nodes.items() if each.device_failures >= MOST_DEVICE_FAILURES))
+
+
+def _devices(status: Status, new: Iterable[PodView], nodes: Mapping[str, NodeView]) -> Mapping[str, NodeStatus]:
+    """Return the failures of devices by node, with those of pods that have not been seen to fail before.
+
+    Nodes that are gone are forgotten. A controller that may not read nodes knows of none, and forgets none.
+    """
+    unknown = NodeView(name="")
+    there = {name: each for name, each in status.nodes.items() if not nodes or name in nodes}
+    found = {name: each for name, each in there.items() if not nodes or nodes[name].uid == each.uid}
+    for pod in new:
+        code = pod.exit_code if pod.phase == "Failed" else pod.restarted_after
+        if code == DEVICE_FAILED and pod.node is not None and (not nodes or pod.node in nodes):
+            number = found.get(pod.node, NodeStatus()).device_failures + 1
+            found[pod.node] = NodeStatus(device_failures=number, uid=nodes.get(pod.node, unknown).uid)
+    tainted = {name for name in found if nodes.get(name, unknown).tainted}
+    return {name: replace(each, tainted=each.tainted or name in tainted) for name, each in found.items()}
 
 
 def _count_rows(exhausted: dict[str, int], signalled: dict[str, int], pod: PodView) -> None:
@@ -188,6 +225,11 @@ def _event(pod: PodView, meaning: Verdict) -> Emit:
         return Emit("Warning", Reason.EXITED_WITH_CODE, text)
     after = "It is not restarted." if meaning is Verdict.PERMANENT else "It will be restarted."
     return Emit("Warning", Reason.EXITED_WITH_CODE, f"Pod {pod.name} exited {_how(pod)}. {after}{words}")
+
+
+def _node_event(name: str, node: NodeStatus) -> Emit:
+    text = f"{node.device_failures} workers on node {name} have ended by an error of a device."
+    return Emit("Warning", Reason.DEVICE_FAILING, text)
 
 
 def failure(pod: PodView) -> str:

@@ -101,6 +101,10 @@ class NodeView:
     """One node, as far as the job's pods depend on it."""
 
     name: str
+    uid: str = ""
+    """Empty if it is gone."""
+    tainted: bool = False
+    """Has the taint that keeps pods away from a node on which devices fail."""
     doomed: bool = False
     """Cordoned, not ready, being deleted, or with the notice that it will be."""
     cordoned: bool = False
@@ -127,6 +131,10 @@ class JobView:
     services: frozenset[str] = frozenset()
     """Names of the job's services."""
     admission: Admission = Admission.FREE
+    fixed_nodes: bool = False
+    """Whether no node comes for a pod that waits."""
+    taints_nodes: bool = False
+    """Whether nodes on which devices fail get a taint."""
     waiting_cores: int = 0
     """Core pods of other jobs that no node has room for."""
     template_hashes: Mapping[str, str] = field(default_factory=dict)

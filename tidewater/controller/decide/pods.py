@@ -51,6 +51,7 @@ class Site:
         job_restarts: how many times all pods of the job have been made anew.
         refusal: what the API server said of the pod that it has just refused; no other one is then created.
         lasting: whether it has refused pods for a while.
+        avoided: nodes on which new pods come only if no other one has room.
     """
 
     nodes: Mapping[str, NodeView]
@@ -60,6 +61,7 @@ class Site:
     job_restarts: int = 0
     refusal: str = ""
     lasting: bool = False
+    avoided: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +107,9 @@ def fill(crew: Crew, goal: Goal, site: Site, now: datetime) -> Change:
     return Change(
         deletes=deletes,
         creates=tuple(
-            replace(create, job_restarts=site.job_restarts) for create in creates if create.core or not short.roomless
+            replace(create, job_restarts=site.job_restarts, avoid=site.avoided)
+            for create in creates
+            if create.core or not short.roomless
         ),
         again=min(times, default=None),
     )

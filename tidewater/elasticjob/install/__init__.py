@@ -47,4 +47,5 @@ def namespace(wanted: Installation) -> Manifest:
 
 def surroundings(wanted: Installation) -> list[Manifest]:
     """Return what the Deployment needs, in its namespace and around it."""
-    return [*access.manifests(wanted.name, wanted.namespace), pods.program_map(wanted), pods.disruption_budget(wanted)]
+    rights = access.manifests(wanted.name, wanted.namespace, taints_nodes=wanted.taint_bad_nodes)
+    return [*rights, pods.program_map(wanted), pods.disruption_budget(wanted)]

@@ -38,6 +38,9 @@ CLUSTER_RULES: tuple[Manifest, ...] = (
 )
 """In all namespaces."""
 
+TAINT_RULES: tuple[Manifest, ...] = ({"apiGroups": [""], "resources": ["nodes"], "verbs": ["patch"]},)
+"""In addition, if it taints nodes on which devices fail."""
+
 OWN_RULES: tuple[Manifest, ...] = (
     {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "create", "update"]},
 )
@@ -78,7 +81,7 @@ def users_roles(own: Mapping[str, str]) -> list[Manifest]:
     return [role(into, rules) for into, rules in USERS_RULES.items()]
 
 
-def manifests(name: str, namespace: str) -> list[Manifest]:
+def manifests(name: str, namespace: str, *, taints_nodes: bool) -> list[Manifest]:
     """Return the service account, its roles and their bindings, and the roles of users."""
     own = labels.component(labels.COMPONENT_CONTROLLER, instance=name)
     subjects = [{"kind": "ServiceAccount", "name": name, "namespace": namespace}]
@@ -104,5 +107,6 @@ def manifests(name: str, namespace: str) -> list[Manifest]:
         "metadata": metadata(within=namespace),
         "automountServiceAccountToken": False,  # the pods mount their own
     }
-    cluster, within = role("ClusterRole", CLUSTER_RULES, within=None), role("Role", OWN_RULES, within=namespace)
+    everywhere = (*CLUSTER_RULES, *(TAINT_RULES if taints_nodes else ()))
+    cluster, within = role("ClusterRole", everywhere, within=None), role("Role", OWN_RULES, within=namespace)
     return [account, *cluster, *within, *users_roles(own)]

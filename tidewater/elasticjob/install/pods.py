@@ -39,6 +39,8 @@ class Installation:
     priority_class: str | None = None
     fixed_nodes: bool = False
     """Whether no program makes nodes for pods that wait."""
+    taint_bad_nodes: bool = False
+    """Whether it taints nodes on which devices fail; it then may change nodes."""
 
     @property
     def labels(self) -> dict[str, str]:
@@ -158,11 +160,13 @@ def container(wanted: Installation) -> Manifest:
     def probe(path: str, **times: int) -> Manifest:
         return {"httpGet": {"path": path, "port": "metrics"}, "timeoutSeconds": 5, **times}
 
+    chosen = {"--fixed-nodes": wanted.fixed_nodes, "--taint-bad-nodes": wanted.taint_bad_nodes}
+    flags = [flag for flag, is_set in chosen.items() if is_set]
     return {
         "name": "controller",
         "image": wanted.image,
         "command": ["python3", f"{PROGRAM_DIRECTORY}/{PROGRAM_FILE}"],
-        **({"args": ["--fixed-nodes"]} if wanted.fixed_nodes else {}),
+        **({"args": flags} if flags else {}),
         "env": [
             *_environment(),
             {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import fields, replace
 from datetime import datetime
 
+from tidewater.contract.exit_codes import DEVICE_FAILED
 from tidewater.controller.decide.actions import (
     CreatePod,
     CreateService,
@@ -13,9 +14,10 @@ from tidewater.controller.decide.actions import (
     DeleteJob,
     DeletePod,
     Emit,
+    TaintNode,
     status_comes_first,
 )
-from tidewater.controller.decide.exits import Verdict, verdict
+from tidewater.controller.decide.exits import MOST_DEVICE_FAILURES, Verdict, verdict
 from tidewater.controller.decide.observed import Admission, JobView, PodView, is_finished, lost, parted
 from tidewater.controller.decide.pods import GIVES_WAY, MOST_REPLACED
 from tidewater.controller.decide.replica_groups import core_bound
@@ -49,6 +51,7 @@ def check(view: JobView, decision: Decision, now: datetime) -> None:
     _check_giving_way(view, decision, left)
     _check_nodes(view, decision, left)
     _check_ends(view, decision, left)
+    _check_devices(view, decision)
     _check_state(decision, left)
 
 
@@ -260,6 +263,25 @@ def _check_nodes(view: JobView, decision: Decision, left: list[PodView]) -> None
         assert not lost(pods[0], view.nodes), f"{pods} can't confirm its end"
 
 
+def _check_devices(view: JobView, decision: Decision) -> None:
+    """Failures of devices are counted before their pods may go, and only nodes with many of them are left out."""
+    before, after = view.job.status.nodes, decision.status.nodes
+    numbers = {name: each.device_failures for name, each in after.items()}
+    new = sum(numbers[name] - (before[name].device_failures if name in before else 0) for name in numbers)
+    failed = {pod.uid for pod in view.pods if DEVICE_FAILED in (pod.exit_code, pod.restarted_after)}
+    assert 0 <= new <= len(failed - view.job.status.counted.keys()) + sum(pod.restarts for pod in view.pods)
+    assert not new or status_comes_first(view.job.status, decision.status), "a pod goes before its failure is kept"
+    many = {name for name, number in numbers.items() if number >= MOST_DEVICE_FAILURES}
+    assert many == {name for name in many if not view.nodes or name in view.nodes}, "a node that is gone is named"
+    for action in decision.actions:
+        if isinstance(action, TaintNode):
+            assert view.taints_nodes, "taints a node unasked"
+            assert action.name in many, f"taints {action.name} after {numbers.get(action.name, 0)} failures"
+            assert not view.nodes[action.name].tainted, "taints a node twice"
+        if isinstance(action, CreatePod):
+            assert set(action.avoid) == (many if view.fixed_nodes else set())
+
+
 def moved(decision: Decision) -> set[str]:
     """Return the uids of the pods that leave because of their nodes."""
     deletes = (action for action in decision.actions if isinstance(action, DeletePod))
@@ -268,7 +290,7 @@ def moved(decision: Decision) -> set[str]:
 
 def _check_state(decision: Decision, left: list[PodView]) -> None:
     true = {each.type for each in decision.status.conditions if each.status == "True"} - {"Created"}
-    assert len(true - HEALTH) <= 1, f"{true} exclude each other"
+    assert len(true - HEALTH - {ConditionType.DEVICE_FAILING}) <= 1, f"{true} exclude each other"
     assert len(true & HEALTH) == 1, f"exactly one of {HEALTH} must be true, and these are: {true}"
     active = sum(pod.phase == "Running" for pod in left)
     assert decision.status.state is not State.RUNNING or active, "runs without a running pod"

@@ -9,6 +9,7 @@ from typing import Any
 
 from tests.controller.decide.histories.simulation import ENDED, Simulation
 from tests.controller.decide.world import ago
+from tidewater.contract.exit_codes import DEVICE_FAILED
 from tidewater.controller.decide.decision import decide
 from tidewater.controller.decide.observed import Admission, JobView, NodeView, PodView, is_finished
 from tidewater.elasticjob import names
@@ -16,7 +17,7 @@ from tidewater.elasticjob.choices import CleanPodPolicy, PodNames, RestartPolicy
 from tidewater.elasticjob.model import ElasticJob, JobSpec, ReplicaSpec, SchedulingPolicy
 from tidewater.elasticjob.status import Status
 
-EXIT_CODES = (1, 2, 130, 137, 138, 143, None)
+EXIT_CODES = (1, 2, DEVICE_FAILED, 137, 138, 143, None)
 
 
 def random_job(random: Random, name: str = "j", queue: str | None = None) -> ElasticJob:
@@ -82,6 +83,8 @@ def random_view(random: Random) -> JobView:
         waiting_cores=random.choice((0, 0, 0, 1, 3)),
         template_hashes=dict.fromkeys(job.spec.replica_specs, random.choice(("first", "first", "first", "second"))),
         refusal="exceeded quota" if random.random() < 0.1 else "",
+        fixed_nodes=len(nodes) > 2,
+        taints_nodes=len(nodes) % 2 == 0,
     )
     if random.random() < 0.6:  # a status of an earlier time, when the pods were others
         earlier = replace(view, pods=random_pods(random, job))

@@ -7,12 +7,14 @@ against the promises in `promises`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from tests.controller.decide.histories import promises
 from tests.controller.decide.world import NOW
+from tidewater.contract.exit_codes import DEVICE_FAILED
 from tidewater.controller.decide.actions import (
     Action,
     CreatePod,
@@ -21,6 +23,7 @@ from tidewater.controller.decide.actions import (
     DeleteJob,
     DeletePod,
     Emit,
+    TaintNode,
     reserving,
     status_comes_first,
 )
@@ -51,6 +54,8 @@ class Simulation:
     services: set[str] = field(default_factory=set)
     admissions: Mapping[tuple[str, str], Admission] = field(default_factory=dict)
     hashes: dict[str, str] = field(default_factory=dict)
+    device_failures: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """By job and node: pods that ended there by an error of a device."""
     given: dict[str, set[tuple[str, int]]] = field(default_factory=dict)
     """By job: the types and numbers of pods that no other pod may get."""
     now: datetime = NOW
@@ -74,6 +79,8 @@ class Simulation:
             pods=tuple(mine.values()),
             nodes=self.nodes,
             services=frozenset(self.services),
+            fixed_nodes=self.fixed,
+            taints_nodes=len(self.rooms) % 2 == 0,
             admission=self.admissions.get((job.namespace, job.name), Admission.FREE),
             waiting_cores=sum(pod.unschedulable_since is not None and pod.index == 0 for pod in others),
             template_hashes=dict.fromkeys(job.spec.replica_specs, self.hashes.get(name, "first")),
@@ -119,6 +126,8 @@ class Simulation:
                 self.create(name, step)
             case DeletePod(pod_name, uid, _, grace):
                 self.delete(name, pod_name, uid, at_once=grace == 0)
+            case TaintNode(node, _):
+                self.nodes[node] = replace(self.nodes[node], tainted=True)
             case DeleteJob():
                 del self.jobs[name], self.pods[name]
             case Emit():
@@ -196,6 +205,7 @@ class Simulation:
         """End the container that trains, and the others unless the pod `lingers`."""
         phase = "Succeeded" if exit_code == 0 else "Failed"
         time = self.now.replace(microsecond=0)
+        self.device_failures[job, pod.node or ""] += exit_code == DEVICE_FAILED
         how = replace(pod, phase=phase, exit_code=exit_code, disrupted=disrupted, lingers=lingers)
         self.put(job, replace(how, finished=time))
 

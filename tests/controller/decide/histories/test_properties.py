@@ -73,6 +73,8 @@ def calm(cluster: Simulation) -> None:
 
 
 def check_rest(cluster: Simulation, job: ElasticJob) -> None:
+    for name, node in job.status.nodes.items():
+        assert node.device_failures <= cluster.device_failures[job.name, name], "a failure is counted twice"
     view = parted(cluster.observe(job.name))
     sorted_, strays = crews(view)
     assert not strays

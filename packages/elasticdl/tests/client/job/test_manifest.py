@@ -14,6 +14,7 @@ from elasticdl.job import JobArgs, JobMode, Strategy
 
 from packages.elasticdl.tests.client.seed import CODE, COMMAND, FACTS, asked
 from tidewater.controller import objects
+from tidewater.controller.decide.actions import CreatePod
 from tidewater.elasticjob import codec
 from tidewater.elasticjob.choices import CleanPodPolicy, Launcher, PodNames, RestartPolicy, SuccessPolicy
 
@@ -90,8 +91,12 @@ def test_each_job_that_is_made_of_one_file_is_another_run() -> None:
         (variable,) = (each for each in container["env"] if each["name"] == "ELASTICDL_JOB_UID")
         assert variable["valueFrom"]["fieldRef"]["fieldPath"] == "metadata.labels['tidewater.dev/job-uid']"
     first, second = (replace(codec.job_of(job()), uid=uid) for uid in ("uid-1", "uid-2"))
-    assert objects.pod(first, "Master", 0, core=True)["metadata"]["labels"]["tidewater.dev/job-uid"] == "uid-1"
-    assert objects.pod(second, "Master", 0, core=True)["metadata"]["labels"]["tidewater.dev/job-uid"] == "uid-2"
+    assert (
+        objects.pod(first, CreatePod("Master", 0, core=True))["metadata"]["labels"]["tidewater.dev/job-uid"] == "uid-1"
+    )
+    assert (
+        objects.pod(second, CreatePod("Master", 0, core=True))["metadata"]["labels"]["tidewater.dev/job-uid"] == "uid-2"
+    )
 
 
 def test_in_an_image_the_zoo_stays_where_it_is() -> None:
