@@ -5,16 +5,18 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 from typer.testing import Result
 
 from tests.cli.conftest import Run
-from tests.cli.fake import FakeCluster, crashing, job, pod, running
+from tests.cli.fake import PATIENCE_SECONDS, FakeCluster, crashing, job, pod, running
 from tidewater.elasticjob import names
 from tidewater.elasticjob.names import JOBS
+from tidewater.kube.cluster import Change
 from tidewater.kube.errors import Unreachable, error_of
-from tidewater.kube.kinds import PODS
+from tidewater.kube.kinds import PODS, Kind
 
 
 def at(second: int, text: str, fraction: str = "") -> str:
@@ -218,6 +220,49 @@ def test_following_reads_the_pod_that_replaces_a_lost_one(run: Run, live: FakeCl
     result = follow(run, live, act)
     assert result.stdout == "worker-0 | first\nworker-0 | second\n"
     assert "digits-worker-0 has left" in result.stderr
+
+
+def test_a_log_that_is_read_on_is_not_that_of_the_pod_which_has_replaced_it(run: Run, live: FakeCluster) -> None:
+    live.put(PODS, pod(0))
+    whole_log, whole_list, whole_watch = live.log, live.list, live.watch
+    replaced, tried = threading.Event(), threading.Event()
+
+    def asked() -> None:
+        if replaced.is_set():
+            tried.set()
+
+    def log(*given: Any) -> Iterator[str]:
+        asked()
+        return whole_log(*given)
+
+    def list_(*given: Any) -> Any:
+        found = whole_list(*given)
+        asked()
+        return found
+
+    def watch(kind: Kind, *given: Any) -> Iterator[Change]:
+        """Report that the pod is gone only when its log has been asked for again."""
+        for change in whole_watch(kind, *given):
+            if change.type == "DELETED":
+                assert tried.wait(PATIENCE_SECONDS)
+            yield change
+
+    live.log, live.list, live.watch = log, list_, watch  # type: ignore[method-assign, assignment]
+
+    def act() -> None:
+        live.await_reader("digits-worker-0")
+        first = live.logs.pop("digits-worker-0")
+        live.write("digits-worker-0", at(2, "second"))
+        live.remove(PODS, "digits-worker-0")
+        live.put(PODS, pod(0))
+        replaced.set()
+        first.lines.append(at(1, "first"))
+        first.closed = True
+        live.write("digits-worker-0")
+        live.await_reader("digits-worker-0")
+        finish(live, 0)
+
+    assert follow(run, live, act).stdout == "worker-0 | first\nworker-0 | second\n"
 
 
 def test_following_reads_the_last_run_of_a_crashing_worker_once(run: Run, live: FakeCluster) -> None:

@@ -273,14 +273,18 @@ class Follower:
 
         def read() -> None:
             error: ErrorWithRemedy | None = None
+            replaced = False
             try:
-                for raw in cluster.log(name, options):
+                # The API server finds logs by name, and the news that another pod has this name may be late.
+                there = {str(each["metadata"].get("uid", "")) for each in cluster.list(PODS, named(name)).items}
+                replaced = run.uid not in there
+                for raw in () if replaced else cluster.log(name, options):
                     line = line_of(name, raw)
                     if position.admits(line):
                         self._inbox.put(partial(self._printer.line, line))
             except ErrorWithRemedy as found:
                 error = found
-            self._inbox.put(partial(self._end, run, error, whole=whole))
+            self._inbox.put(partial(self._end, run, error, whole=whole or replaced))
 
         return read
 
@@ -300,7 +304,8 @@ class Follower:
         """Decide what the end of a stream means: the container has ended, or the connection has.
 
         Args:
-            whole: The run had ended before the stream began, so that a stream that ends well has all of its log.
+            whole: The run had ended before the stream began, so that a stream that ends well has all of its log; or the
+                pod is gone.
         """
         del self._reading[run.uid]
         if isinstance(error, Forbidden | LoginFailed | MissingKind):
