@@ -6,6 +6,7 @@ import pickle
 import re
 from collections.abc import Callable
 from pathlib import Path, PosixPath
+from typing import NoReturn
 
 import pytest
 from torch.distributed.checkpoint.metadata import _MEM_FORMAT_ENCODING
@@ -13,6 +14,7 @@ from torch.distributed.checkpoint.metadata import _MEM_FORMAT_ENCODING
 from tests.elastic.checkpoint.conftest import LINE, Told, at, loaded, save, small
 from tests.elastic.checkpoint.conftest import same as same_bits
 from tidewater.elastic.checkpoint import Checkpoints, Unreadable
+from tidewater.elastic.checkpoint import format as dcp
 from tidewater.elastic.checkpoint.manifest import Entry, Manifest, hash_of
 from tidewater.elastic.errors import RecordError
 
@@ -57,6 +59,20 @@ def test_a_damaged_checkpoint_is_skipped_with_a_message_and_the_previous_one_is_
         (skipped,) = told.of("checkpoint_skipped")
         assert skipped["path"] == str(folder / "step-000000000020")
         assert skipped["reason"]
+
+
+def test_a_checkpoint_that_does_not_fit_in_memory_is_not_taken_for_a_damaged_one(
+    checkpoints: Checkpoints, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(checkpoints, 10, 20)
+
+    def fails(*_: object) -> NoReturn:
+        raise RuntimeError("[enforce fail at alloc_cpu.cpp:121] DefaultCPUAllocator: can't allocate memory")
+
+    monkeypatch.setattr(dcp, "_read_tensors", fails)
+    with pytest.raises(RuntimeError, match="can't allocate memory"):
+        checkpoints.load(LINE)
+    assert not told.of("checkpoint_skipped")
 
 
 def test_every_single_flipped_bit_of_the_manifest_is_detected(

@@ -8,7 +8,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy
 import pytest
@@ -16,9 +16,11 @@ import torch
 
 from tests.elastic.checkpoint.conftest import Slow, Told, at, loaded, save, small, trained
 from tests.elastic.checkpoint.conftest import same as same_bits
+from tests.elastic.group.faulty import ERRORS
 from tidewater.elastic.checkpoint import Checkpoints
 from tidewater.elastic.checkpoint.directory import Directory
 from tidewater.elastic.checkpoint.places import Upload
+from tidewater.elastic.checkpoint.snapshot import Snapshots
 from tidewater.elastic.errors import ConfigError
 
 
@@ -156,6 +158,20 @@ def test_an_unsupported_state_fails_only_the_checkpoint(
     assert says in str(failed["reason"])
     save(checkpoints, 2)
     assert sorted(each.name for each in folder.iterdir()) == ["step-000000000002"]
+
+
+def test_an_error_of_the_gpu_is_no_failure_of_the_checkpoint(
+    checkpoints: Checkpoints, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(checkpoints, 10)
+
+    def fails(*_: object, **__: object) -> NoReturn:
+        raise ERRORS["device"]()
+
+    monkeypatch.setattr(Snapshots, "take", fails)
+    with pytest.raises(torch.AcceleratorError):
+        checkpoints.save(at(20), small(20))
+    assert not told.of("checkpoint_failed")
 
 
 def test_every_place_gets_the_checkpoint(tmp_path: Path, open_places: Callable[..., Checkpoints], told: Told) -> None:

@@ -32,6 +32,7 @@ from tidewater.elastic.checkpoint.lineage import History
 from tidewater.elastic.checkpoint.manifest import TREE, Manifest, Score
 from tidewater.elastic.checkpoint.places import Upload
 from tidewater.elastic.errors import RecordError
+from tidewater.elastic.machine_errors import ran_out_of_memory
 
 _KNOWN = {
     "torch.distributed.checkpoint.metadata": (
@@ -72,12 +73,17 @@ def write(upload: Upload, history: History, parts: tree.Parts, layout: Layout, s
 
 
 def read(folder: Path) -> Any:
-    """Return the state in a checkpoint, on the CPU. Raise RecordError if it is damaged, OSError if it is unreadable."""
+    """Return the state in a checkpoint, on the CPU.
+
+    Raise RecordError if it is damaged, OSError if it is unreadable, what torch raises if it does not fit in memory.
+    """
     Manifest.of(folder).verify(folder)
     try:
         outline = json.loads((folder / TREE).read_bytes())
         return tree.join(outline, _read_tensors(folder, tree.names(outline)))
     except (ValueError, KeyError, TypeError, RuntimeError, AssertionError, pickle.UnpicklingError) as error:
+        if ran_out_of_memory(error):
+            raise
         raise RecordError(f"it can't be read: {error}") from error
 
 

@@ -93,7 +93,8 @@ class Checkpoints:
         score: Score | None = None,
         if_best: bool = False,
     ) -> bool:
-        """Copy the tensors at once and write in the background. Errors of a place or of the state are not raised.
+        """Copy the tensors at once and write in the background. Errors of a place or of the state are not raised, but
+        those of the device are.
 
         While a checkpoint is being written, another one is dropped. With ``wait``, it is not dropped, and this returns
         when both are written, which may take minutes if a bucket does not answer. With ``if_best``, it is written when
@@ -122,6 +123,10 @@ class Checkpoints:
             try:
                 snapshot = self._prepared().take(tree, fresh=self._writer.busy)
             except (ConfigError, MemoryError, RuntimeError) as error:  # torch raises RuntimeError if memory is short
+                from tidewater.elastic.machine_errors import device_failure  # with torch
+
+                if device_failure(error):
+                    raise
                 self.failed(step, error)
                 return False
         task = Task(history, snapshot, time.monotonic() - started, score, if_best)
