@@ -32,7 +32,10 @@ KILLED = 137
 NOT_THE_WORKERS_FAULT = (KILLED, LEFT)
 """Exit codes that are mostly no failures of the code. An ElasticJob replaces the worker, and counts a row of them."""
 
-ALWAYS_RETRIED = (130, 138, DEVICE_FAILED, UNCONNECTED)
+OF_THE_MACHINE = (DEVICE_FAILED, UNCONNECTED)
+"""Failures of the machine. A worker of several processes goes on without a process that ends so again and again."""
+
+ALWAYS_RETRIED = (130, 138, *OF_THE_MACHINE)
 """SIGINT, SIGUSR1 and failures of the machine: an ElasticJob replaces the worker, and counts a failure."""
 
 RETRYABLE = (FAILED,)

@@ -111,6 +111,7 @@ class _Script:
         from tidewater.elastic.data.reading import Watch
         from tidewater.elastic.data.seeds import seed_script
         from tidewater.elastic.data.stream import length, open_loader
+        from tidewater.elastic.launch.device import own_device, start_device
         from tidewater.elastic.method.checks import check
 
         # A kernel with one input channel has two equivalent descriptions of its strides; DDP warns about that
@@ -118,7 +119,7 @@ class _Script:
         warnings.filterwarnings("ignore", message="Grad strides do not match bucket view strides")
         torch.set_num_threads(config.threads)
         seed_script(config.seed)
-        device = torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
+        device = own_device(os.environ)
         training = self._training = self.hooked(config, device)
         check(training, config)
         most = config.max_bad_samples if config.bad_samples == "skip" else 0
@@ -127,6 +128,7 @@ class _Script:
         self._loader = open_loader(training, settings, device)
         self._watch = Watch(self._loader.readings, Log(config.worker), config.data_timeout_seconds)
         self._watch.start()
+        start_device(device)
         training.model.to(device)
         samples = length(training.dataset)
         about: dict[str, Value] = {"samples": "unknown" if samples is None else samples}

@@ -97,6 +97,14 @@ TRAINING = (
         "Worker {{ $labels.pod }} of job {{ $labels.elasticjob }} answers no requests for its metrics.",
         "It hangs, its node is lost, or a network policy keeps Prometheus out.",
     ),
+    Alert(
+        "TrainingProcessLeftOut",
+        f"max by ({JOB}, pod, gpu) (tidewater_process_left_out) > 0",
+        0,
+        LOOK,
+        "Worker {{ $labels.pod }} of job {{ $labels.elasticjob }} trains without its GPU {{ $labels.gpu }}.",
+        "Its log names the GPU and the error. Cordon the node and delete the pod, and the worker gets another node.",
+    ),
 )
 
 CONTROL = (

@@ -132,11 +132,12 @@ TRAINING = (
         ),
     ),
     Panel(
-        "Steps given up, workers that drifted",
-        "In the last hour. A step is given up when a worker fails in it.",
+        "Steps given up, workers that drifted, GPUs left out",
+        "In the last hour; GPUs that fail, now. A step is given up when a worker fails in it.",
         (
             Query(f"max(increase(tidewater_discarded_steps_total{SELECTED}[1h]))", "steps given up"),
             Query(f"sum(increase(tidewater_drifts_total{SELECTED}[1h]))", "drifts"),
+            Query(f"sum(tidewater_process_left_out{SELECTED}) or vector(0)", "GPUs left out"),
         ),
     ),
 )

@@ -6,7 +6,7 @@ import pytest
 
 from tidewater.cli.run.decide import MAX_QUICK_FAILURES, MAX_QUICK_LOSSES, Row, Then, Verdict, decide, outcome
 from tidewater.contract.exit_codes import FAILED, FINISHED, KILLED, LEFT, USAGE
-from tidewater.elastic.launch.launcher import QUICK_SECONDS
+from tidewater.elastic.launch.rules import QUICK_SECONDS
 
 INTERRUPTED, SEGMENTATION_FAULT = 130, 139
 ALMOST = Row(failures=MAX_QUICK_FAILURES - 1, losses=MAX_QUICK_LOSSES - 1)

@@ -2,7 +2,8 @@
 
     faulty.install("device", "connect")        # torch.AcceleratorError whenever it connects with others
 
-They begin when the worker is in a group with others: before that it warms up alone.
+They begin when the worker is in a group with others: before that it warms up alone. ``install(…, alone=True)`` fails
+from the first group on.
 """
 
 from __future__ import annotations
@@ -32,28 +33,42 @@ PLACES: dict[str, tuple[Any, str]] = {
 ERRORS: dict[str, Callable[[], Exception]] = {
     "device": lambda: torch.AcceleratorError("CUDA error: an illegal memory access was encountered"),
     "memory": lambda: torch.AcceleratorError("CUDA error: out of memory"),
+    "library": lambda: RuntimeError("CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasSgemm(…)`"),
     "local": lambda: RuntimeError("ncclSystemError: System call (e.g. socket, malloc) failed or device error."),
     "peer": lambda: RuntimeError("[../gloo/transport/tcp/pair.cc:554] Connection closed by peer [127.0.0.1]:4711"),
 }
 
 
-def install(error: str, place: str) -> None:
+def install(error: str, place: str, *, alone: bool = False) -> None:
     """Raise an error of ``ERRORS`` at a place of ``PLACES``."""
     owner, name = PLACES[place]
     form, original = Group.form, getattr(owner, name)
-    together = False
+    together = alone
 
     @functools.wraps(form)
     def formed(group: Group, uuid: int, rank: int, addresses: Any, *more: Any, **named: Any) -> None:
         nonlocal together
-        together = len(addresses) > 1
+        together = alone or len(addresses) > 1
         form(group, uuid, rank, addresses, *more, **named)
 
     @functools.wraps(original)
     def faulty(*given: Any, **named: Any) -> Any:
         if together:
+            if error == "library":
+                _let_the_gpu_repeat(ERRORS["device"]())
             raise ERRORS[error]()
         return original(*given, **named)
 
     Group.form = formed  # type: ignore[assignment, method-assign]
     setattr(owner, name, faulty)
+
+
+def _let_the_gpu_repeat(error: Exception) -> None:
+    """Let every later call of CUDA raise the error, as after a failure of the GPU. Of these calls one is made here."""
+
+    class Stream:
+        def query(self) -> bool:
+            raise error
+
+    torch.cuda.is_initialized = lambda: True
+    torch.cuda.current_stream = lambda *_: Stream()  # type: ignore[assignment]

@@ -47,6 +47,18 @@ def test_a_worker_ends_at_once_when_its_gpu_fails_and_the_others_train_on(
     goes_on(healthy)
 
 
+@pytest.mark.parametrize("place", ["forward", "apply", "score"])
+def test_a_gpu_that_fails_in_a_library_with_an_error_of_its_own_ends_the_worker_too(
+    job: Job, healthy: Forked, place: str
+) -> None:
+    failed = job.start("failed", fault=("library", place))
+    assert failed.wait() == exit_codes.DEVICE_FAILED, job.told()
+    (event,) = failed.events("device_failed")
+    assert event["reason"] == "CUDA error: an illegal memory access was encountered"
+    assert "CUBLAS_STATUS_EXECUTION_FAILED" in failed.text()
+    goes_on(healthy)
+
+
 @pytest.mark.parametrize("place", ["connect", "begin", "finish"])
 def test_a_newcomer_that_fails_for_a_cause_of_its_own_leaves_and_says_why(
     job: Job, healthy: Forked, place: str
@@ -75,3 +87,16 @@ def test_a_worker_that_has_the_state_and_can_connect_with_no_other_saves_it_befo
     newcomer.wait_for(lambda worker: worker.last is not None)
     (left,), (loaded,) = alone.events("left"), newcomer.events("checkpoint_loaded")
     assert loaded["step"] == left["step"]
+
+
+@pytest.mark.parametrize("place", ["connect", "begin", "finish"])
+def test_a_worker_that_can_not_even_sum_alone_ends_before_it_joins_and_says_why(
+    job: Job, healthy: Forked, place: str
+) -> None:
+    broken = job.start("broken", fault=("local", place), fails_alone=True)
+    assert broken.wait() == exit_codes.UNCONNECTED, job.told()
+    (event,) = broken.events("unconnected")
+    assert "a group of this worker alone failed" in event["reason"]
+    assert "ncclSystemError" in event["reason"]
+    assert not broken.events("joined")
+    goes_on(healthy)

@@ -7,29 +7,30 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from tests.elastic.launch.machines import LISTED, machine
+from tests.elastic.workers import free_port
 from tests.processes import eventually, is_alive
 from tidewater.contract import env, exit_codes
 from tidewater.elastic.config import Config
 from tidewater.elastic.errors import ConfigError
-from tidewater.elastic.launch import launcher
-from tidewater.elastic.launch.launcher import Then, Verdict, Visible
+from tidewater.elastic.launch import launcher, rules
+from tidewater.elastic.launch.gpus import Gpu, Visible
 from tidewater.elastic.observe.log import parse
 
 ROOT = Path(__file__).resolve().parents[3]
 REQUIRED = ["--job=digits", "--etcd=http://127.0.0.1:1", "--data=/data", "--checkpoints=/checkpoints"]
-CRASHED = 139
-LONG = launcher.QUICK_SECONDS + 1
 
 SCRIPT = """
 import os, signal, subprocess, sys, time
 from pathlib import Path
-from tidewater.elastic.launch import launcher
+from tidewater.elastic.launch import launcher, rules
 from tidewater.elastic.config import Config
 
 {settings}
@@ -58,9 +59,13 @@ while rank == 1 and not (here / "ready.0.0").exists():
 until_told() if rank == 0 else sys.exit({code})
 """
 """A body: not before the first has begun, or that would be stopped before it could leave a trace."""
-LISTED = """GPU 0: NVIDIA A10G (UUID: GPU-1)
-GPU 1: NVIDIA A10G (UUID: GPU-2)
+MACHINE_FAILS = """
+ranks = {ranks}
+while rank in ranks and not (here / f"ready.{{len(ranks)}}.0").exists():
+    time.sleep(0.02)
+sys.exit(ranks[rank]) if rank in ranks else until_told()
 """
+"""A body: the first processes end with the codes of `ranks`, once the process after them has begun."""
 
 
 class Worker:
@@ -68,7 +73,7 @@ class Worker:
 
     def __init__(self, here: Path, body: str, *arguments: str, processes: int = 2, quick_seconds: float = 60.0) -> None:
         self.here = here
-        settings = f"launcher.QUICK_SECONDS, launcher.BACK_OFF_SECONDS = {quick_seconds}, 0.05"
+        settings = f"rules.QUICK_SECONDS, rules.BACK_OFF_SECONDS = {quick_seconds}, 0.05"
         script = here / "train.py"
         script.write_text(SCRIPT.format(settings=settings, required=REQUIRED, here=str(here), body=body))
         self.command = [sys.executable, str(script), f"--processes={processes}", *arguments]
@@ -100,49 +105,6 @@ class Worker:
 
 def events(output: str, name: str) -> list[dict[str, str]]:
     return [fields for fields in map(parse, output.splitlines()) if fields.get("event") == name]
-
-
-@pytest.mark.parametrize(
-    ("code", "ran", "failures", "leaving", "verdict"),
-    [
-        pytest.param(exit_codes.FINISHED, LONG, 0, False, Verdict(Then.REST), id="finished"),
-        pytest.param(exit_codes.USAGE, 1, 0, False, Verdict(Then.GIVE_UP), id="wrong-command-line"),
-        pytest.param(exit_codes.FAILED, LONG, 0, False, Verdict(Then.RESTART, 0, 1), id="failed"),
-        pytest.param(exit_codes.KILLED, LONG, 2, False, Verdict(Then.RESTART, 0, 1), id="a-long-run-forgives-the-past"),
-        pytest.param(exit_codes.LEFT, LONG, 0, False, Verdict(Then.RESTART, 0, 1), id="left-though-nobody-asked-us"),
-        pytest.param(CRASHED, 1, 0, False, Verdict(Then.RESTART, 1, 2), id="first-quick-failure"),
-        pytest.param(CRASHED, 1, 1, False, Verdict(Then.RESTART, 2, 4), id="second-waits-longer"),
-        pytest.param(CRASHED, 1, 2, False, Verdict(Then.GIVE_UP, 3), id="third-is-enough"),
-        pytest.param(CRASHED, 1, 2, True, Verdict(Then.REST), id="failed-while-leaving"),
-        pytest.param(exit_codes.LEFT, 1, 0, True, Verdict(Then.REST), id="left"),
-        pytest.param(exit_codes.USAGE, 1, 0, True, Verdict(Then.REST), id="wrong-command-line-while-leaving"),
-    ],
-)
-def test_the_launchers_reaction_to_the_end_of_a_process(
-    code: int, ran: float, failures: int, leaving: bool, verdict: Verdict
-) -> None:
-    assert launcher.decide(code, ran_seconds=ran, quick_failures=failures, leaving=leaving) == verdict
-
-
-@pytest.mark.parametrize(
-    ("codes", "outcome"),
-    [
-        ([0, 0], exit_codes.FINISHED),
-        ([143, 143], exit_codes.LEFT),
-        ([0, 143], exit_codes.LEFT),
-        ([0, 1, 143], exit_codes.FAILED),
-        ([139, 2], exit_codes.USAGE),
-        ([143, 137], exit_codes.KILLED),
-    ],
-)
-def test_the_workers_exit_code_is_that_of_its_processes(codes: list[int], outcome: int) -> None:
-    assert launcher.outcome(codes) == outcome
-
-
-def test_signals_are_reported_as_a_shell_does() -> None:
-    assert launcher.as_a_shell_does(-signal.SIGKILL) == exit_codes.KILLED
-    assert launcher.as_a_shell_does(-signal.SIGTERM) == exit_codes.LEFT
-    assert launcher.as_a_shell_does(3) == 3
 
 
 def of_process(rank: int, *arguments: str) -> Config:
@@ -180,7 +142,7 @@ def test_auto_is_one_process_per_visible_gpu_and_at_least_one(visible: str, proc
 
 def test_a_given_number_of_processes_is_used_and_they_share_the_gpus() -> None:
     planned = launcher.plan("3", {"CUDA_VISIBLE_DEVICES": "4,6"})
-    assert planned == launcher.Plan(3, Visible(("4", "6"), "CUDA_VISIBLE_DEVICES=4,6"))
+    assert planned == launcher.Plan(3, Visible((Gpu("4"), Gpu("6")), "CUDA_VISIBLE_DEVICES=4,6"))
     assert [planned.gpus.only(rank)["CUDA_VISIBLE_DEVICES"] for rank in range(3)] == ["4", "6", "4"]
     assert launcher.plan("1", {}).processes == 1
 
@@ -214,7 +176,7 @@ def test_a_process_that_fails_repeatedly_ends_the_worker_with_its_exit_code(tmp_
     worker = Worker(tmp_path, SECOND_FAILS.format(code=7))
     done = worker.run()
     assert done.returncode == 7
-    assert (worker.starts(0), worker.starts(1)) == (1, launcher.MAX_QUICK_FAILURES)
+    assert (worker.starts(0), worker.starts(1)) == (1, rules.MAX_QUICK_FAILURES)
     (given_up,) = events(done.stdout, "process_given_up")
     assert (given_up["process"], given_up["failures"]) == ("1", "3")
 
@@ -223,6 +185,66 @@ def test_failures_after_long_runs_do_not_add_up(tmp_path: Path) -> None:
     worker = Worker(tmp_path, "sys.exit(7 if rank == 1 and starts < 5 else 0)", quick_seconds=0.0)
     assert worker.run().returncode == exit_codes.FINISHED
     assert worker.starts(1) == 6
+
+
+@pytest.mark.parametrize("code", exit_codes.OF_THE_MACHINE)
+def test_one_process_with_a_failed_gpu_is_left_out_and_the_others_go_on(tmp_path: Path, code: int) -> None:
+    worker = Worker(tmp_path, MACHINE_FAILS.format(ranks={0: code}), processes=2)
+    worker.environ = {**os.environ, **machine(tmp_path, LISTED)}
+    port = free_port()
+    worker.command.append(f"--metrics-port={port}")
+    with worker.running() as process:
+        other = worker.pid(1)
+        assert process.stdout is not None
+        text = ""
+        for line in process.stdout:
+            text += line
+            if "event=process_left_out" in line:
+                break
+        eventually(lambda: urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=1), OSError)
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+            served = answer.read().decode()
+        assert is_alive(other)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == exit_codes.LEFT
+    assert (worker.starts(0), worker.starts(1)) == (rules.MAX_MACHINE_FAILURES, 1)
+    assert len(events(text, "process_lost")) == rules.MAX_MACHINE_FAILURES - 1
+    (left_out,) = events(text, "process_left_out")
+    expected = {"process": "0", "code": str(code), "failures": "3", "left": "1", "of": "2"}
+    named = {"gpu": "0", "uuid": "GPU-1", "bus_id": "00000000:10:1C.0"}
+    assert expected | named == {name: left_out[name] for name in expected | named}
+    assert f'tidewater_process_left_out{{code="{code}",gpu="GPU-1"}} 1.0' in served
+    assert 'worker="pod/0"' in served
+
+
+def test_the_worker_finishes_without_the_processes_that_were_left_out(tmp_path: Path) -> None:
+    body = "sys.exit(200 if rank == 0 else 0) if rank == 0 or (here / 'started.0.2').exists() else None\n"
+    worker = Worker(tmp_path, f"while True:\n    {body}    time.sleep(0.02)")
+    done = worker.run()
+    assert done.returncode == exit_codes.FINISHED, done.stdout
+    assert len(events(done.stdout, "process_left_out")) == 1
+
+
+def test_an_error_of_the_script_ends_a_worker_with_a_process_left_out_by_its_own_code(tmp_path: Path) -> None:
+    body = "sys.exit(200 if rank == 0 else 7) if rank == 0 or (here / 'started.0.2').exists() else None\n"
+    done = Worker(tmp_path, f"while True:\n    {body}    time.sleep(0.02)").run()
+    assert done.returncode == 7, done.stdout
+
+
+def test_a_worker_with_fewer_than_half_of_its_processes_stops_the_others_and_ends(tmp_path: Path) -> None:
+    ranks = dict.fromkeys(range(2), exit_codes.DEVICE_FAILED)
+    worker = Worker(tmp_path, MACHINE_FAILS.format(ranks=ranks), processes=3)
+    done = worker.run()
+    assert done.returncode == exit_codes.DEVICE_FAILED
+    (given_up,) = events(done.stdout, "worker_given_up")
+    assert given_up["reason"] == "1 of 3 processes are left, fewer than half"
+    assert worker.starts(2) == 1
+
+
+def test_a_worker_without_any_usable_gpu_ends_at_once(tmp_path: Path) -> None:
+    worker = Worker(tmp_path, "sys.exit(200)")
+    assert worker.run().returncode == exit_codes.DEVICE_FAILED
+    assert worker.starts(0) == worker.starts(1) == rules.MAX_MACHINE_FAILURES
 
 
 def test_a_wrong_command_line_ends_the_worker_at_once(tmp_path: Path) -> None:
@@ -309,50 +331,3 @@ def test_as_process_1_the_launcher_reaps_orphaned_processes(tmp_path: Path) -> N
 def children_of(pid: int) -> list[int]:
     """Return the process ids of the children, including zombies."""
     return list(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
-
-
-def environ(tmp_path: Path, answer: str | None = None, status: int = 0) -> dict[str, str]:
-    """Return an environment with an nvidia-smi that prints ``answer``, or without nvidia-smi."""
-    tools = tmp_path / "bin"
-    tools.mkdir()
-    if answer is not None:
-        (tools / "nvidia-smi").write_text(f"#!/bin/sh\n/bin/cat <<'END'\n{answer}END\nexit {status}\n")
-        (tools / "nvidia-smi").chmod(0o755)
-    return {"PATH": str(tools), "NVIDIA_VISIBLE_DEVICES": "all"}
-
-
-def nodes(tmp_path: Path, *names: str) -> Path:
-    """Return a directory like /dev with these device nodes."""
-    folder = tmp_path / "dev"
-    folder.mkdir()
-    for name in names:
-        (folder / name).touch()
-    return folder
-
-
-def test_nvidia_smi_counts_the_gpus(tmp_path: Path) -> None:
-    given = environ(tmp_path, LISTED)
-    assert launcher.visible_gpus(given, nodes(tmp_path)) == launcher.Visible(("0", "1"), "nvidia-smi -L")
-
-
-@pytest.mark.parametrize(("answer", "status"), [(None, 0), ("no driver\n", 9)], ids=["absent", "failing"])
-def test_without_nvidia_smi_the_device_nodes_are_counted(tmp_path: Path, answer: str | None, status: int) -> None:
-    given = environ(tmp_path, answer, status)
-    dev = nodes(tmp_path, "nvidia0", "nvidia3", "nvidiactl", "nvidia-uvm", "null")
-    assert launcher.visible_gpus(given, dev) == launcher.Visible(("0", "1"), f"{dev}/nvidia*")
-
-
-def test_an_image_that_requests_all_gpus_has_none_on_a_machine_without_gpus(tmp_path: Path) -> None:
-    given = environ(tmp_path)
-    assert launcher.visible_gpus(given, nodes(tmp_path)).names == ()
-
-
-def test_cuda_visible_devices_takes_precedence_and_is_parsed_as_cuda_does(tmp_path: Path) -> None:
-    given = {**environ(tmp_path, LISTED), "CUDA_VISIBLE_DEVICES": "2, 3,-1,0"}
-    assert launcher.visible_gpus(given).names == ("2", "3")
-    assert launcher.visible_gpus({**given, "CUDA_VISIBLE_DEVICES": ""}).names == ()
-
-
-def test_a_process_sees_only_its_own_gpu_and_nothing_changes_without_gpus() -> None:
-    assert launcher.Visible(("2", "3"), "").only(1) == {"CUDA_VISIBLE_DEVICES": "3"}
-    assert launcher.Visible((), "").only(1) == {}

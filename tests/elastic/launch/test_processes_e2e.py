@@ -10,6 +10,7 @@ import pytest
 
 from tests.elastic.workers import Worker
 from tidewater.contract import exit_codes
+from tidewater.elastic.launch import rules
 
 pytestmark = pytest.mark.e2e
 
@@ -59,3 +60,16 @@ def test_a_wrong_command_line_ends_the_whole_worker(start: Callable[..., Worker]
     pod = start("pod", "--processes", "2", "--data", "/nowhere")
     assert pod.wait() == exit_codes.USAGE
     assert "event=process_lost" not in pod.text()
+
+
+def test_a_process_whose_gpu_fails_is_left_out_and_the_others_train_on(start: Callable[..., Worker]) -> None:
+    pod = start("pod", "--processes", "2", *LONG, python=("-m", "tests.elastic.launch.bad_gpu"))
+    pod.wait_for(lambda pod: pod.events("process_left_out"))
+    (left_out,) = pod.events("process_left_out")
+    assert (left_out["process"], left_out["left"], left_out["of"]) == ("1", "1", "2")
+    assert [line["worker"] for line in pod.events("device_failed")] == ["pod/1"] * rules.MAX_MACHINE_FAILURES
+    reached = len(pod.steps())
+    pod.wait_for(lambda pod: len(pod.steps()) > reached + 10)
+    assert [line["worker"] for line in pod.events("started")].count("pod/0") == 1
+    pod.signal(signal.SIGTERM)
+    assert pod.wait() == exit_codes.LEFT

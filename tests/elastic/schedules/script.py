@@ -70,6 +70,8 @@ class Options:
     """The dataset is a stream."""
     fault: tuple[str, str] | None = None
     """What fails in this worker only, see ``faulty.install``."""
+    fails_alone: bool = False
+    """Whether it fails also before this worker has joined others."""
 
 
 class Numbers(Dataset[tuple[torch.Tensor, torch.Tensor, int]]):
@@ -312,7 +314,7 @@ def main(options: Options, argv: list[str]) -> int:
     witness = Witness(options)
     witness.install()
     if options.fault:
-        faulty.install(*options.fault)
+        faulty.install(*options.fault, alone=options.fails_alone)
     if options.breakage:
         breakages.ALL[options.breakage]()
     return tidewater.run(witness.training, argv)

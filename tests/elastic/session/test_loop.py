@@ -9,7 +9,7 @@ import pytest
 
 from tests.elastic.workers import Worker
 from tidewater.contract import exit_codes
-from tidewater.elastic.launch.launcher import as_a_shell_does
+from tidewater.elastic.launch.rules import as_a_shell_does
 
 pytestmark = pytest.mark.e2e
 

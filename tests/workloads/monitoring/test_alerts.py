@@ -57,6 +57,7 @@ FIRES = {
     "TrainingStateDrifted": Story(worker("drifts_total", "0x5 1x5"), 8),
     "TrainingCheckpointsFail": Story(worker("checkpoint_failures_total", "0x5 1x5"), 8),
     "TrainingWorkerSilent": Story({f'up{{job="workers",{JOB},pod="digits-worker-1"}}': "1x3 0x10"}, 10),
+    "TrainingProcessLeftOut": Story(worker("process_left_out", "1x5", extra=',gpu="GPU-1",code="200"'), 3),
     "ElasticJobWaits": Story({'elasticjob_jobs{state="Restarting"}': "0x2 1x30"}, 25),
     "ElasticJobFailed": Story({'elasticjob_jobs{state="Failed"}': "0 1 1"}, 2),
     "ElasticJobControllerGone": Story(
@@ -110,6 +111,9 @@ CALM = {
     "TrainingWorkerSilent": {
         "a worker that starts": Story({f'up{{job="workers",{JOB},pod="digits-worker-1"}}': "0x3 1x10"}, 3),
         "a worker that is gone": Story({f'up{{job="workers",{JOB},pod="digits-worker-1"}}': "1x3 0x1 stale"}, 20),
+    },
+    "TrainingProcessLeftOut": {
+        "its pod is gone": Story(worker("process_left_out", "1x3 stale", extra=',gpu="GPU-1",code="200"'), 8),
     },
     "ElasticJobWaits": {
         "five minutes for a node": Story({'elasticjob_jobs{state="Created"}': "1x5 0x30"}, 20),

@@ -19,7 +19,7 @@ from tidewater.cli.rehearse.records import Event, Records
 from tidewater.contract import env, rehearsal
 from tidewater.contract.exit_codes import FINISHED, LEFT
 from tidewater.elastic.launch.farm import Farm
-from tidewater.elastic.launch.launcher import as_a_shell_does
+from tidewater.elastic.launch.rules import as_a_shell_does
 
 _POLL_SECONDS = 0.02
 _LAST_LINES = 8

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from tidewater.contract.exit_codes import ALWAYS_RETRIED, FINISHED, NOT_THE_WORKERS_FAULT, RETRYABLE
-from tidewater.elastic.launch import launcher
+from tidewater.elastic.launch import rules
 
-MAX_QUICK_FAILURES = launcher.MAX_QUICK_FAILURES
+MAX_QUICK_FAILURES = rules.MAX_QUICK_FAILURES
 """Failures in a row after which a further replacement would fail too."""
 MAX_QUICK_LOSSES = 20
 """The same for workers that were killed, or that left: people do that on purpose, but a machine without enough memory
@@ -60,7 +60,7 @@ def decide(code: int, *, ran_seconds: float, row: Row, ending: bool) -> Verdict:
     lost = code in NOT_THE_WORKERS_FAULT
     if not lost and code not in (*RETRYABLE, *ALWAYS_RETRIED):
         return Verdict(Then.GIVE_UP, row)
-    if ran_seconds >= launcher.QUICK_SECONDS:
+    if ran_seconds >= rules.QUICK_SECONDS:
         return Verdict(Then.REPLACE, Row())
     row = replace(row, losses=row.losses + 1) if lost else replace(row, failures=row.failures + 1)
     too_many = row.failures >= MAX_QUICK_FAILURES or row.losses >= MAX_QUICK_LOSSES
@@ -73,4 +73,4 @@ def outcome(codes: Iterable[int]) -> int:
     A worker that was killed or left does not matter any more once another one has finished the job.
     """
     found = set(codes)
-    return launcher.outcome(found - set(NOT_THE_WORKERS_FAULT) if FINISHED in found else found)
+    return rules.outcome(found - set(NOT_THE_WORKERS_FAULT) if FINISHED in found else found)

@@ -24,8 +24,8 @@ from tidewater.cli.run.output import Output, keyboard, worker_name
 from tidewater.contract import env
 from tidewater.contract.exit_codes import FAILED, FINISHED, KILLED, LEFT
 from tidewater.contract.leaving import GRACE_SECONDS
-from tidewater.elastic.launch.launcher import as_a_shell_does
 from tidewater.elastic.launch.lifeline import bound_to
+from tidewater.elastic.launch.rules import as_a_shell_does
 from tidewater.elastic.launch.signals import signals
 
 _LAST_LINES = 12

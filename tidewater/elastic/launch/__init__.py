@@ -1,6 +1,9 @@
 """The processes of a worker, one for each GPU, and how processes are started and ended.
 
-launcher   finds the GPUs, starts the processes, restarts lost ones, and forwards signals
+launcher   starts the processes, restarts lost ones, leaves out those with a failed GPU, and forwards signals
+rules      what to do when a process has ended
+gpus       the GPUs, without torch
+device     the GPU of this process
 lifeline   child processes that end with their parent
 program    the program of this process, to be run again
 signals    signals as events of a loop

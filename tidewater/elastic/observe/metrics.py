@@ -66,15 +66,10 @@ class PrometheusMetrics(Metrics):
     """
 
     def __init__(self, registry: Any, *, job: str, worker: str, clock: Callable[[], float] = time.monotonic) -> None:
-        from prometheus_client import Info
-
         self._clock = clock
         self._began: float | None = None
         self._useful_seconds = 0.0
-        # Not labels of every metric: Prometheus adds the pod's name, and its own `job` label has another meaning.
-        Info("tidewater_worker", "Which worker of which job this is", registry=registry).info(
-            {"job_name": job, "worker": worker}
-        )
+        _say_who(registry, job, worker)
         self._open_gauges(registry)
         self._open_counters(registry)
         self._open_histograms(registry)
@@ -181,16 +176,60 @@ def open_metrics(port: int, *, job: str, worker: str) -> Metrics:
     """
     if port == 0:
         return Metrics()
+    registry = _registry()
+    metrics = PrometheusMetrics(registry, job=job, worker=worker)
+    _serve(port, registry)
+    return metrics
+
+
+def serve_left_out(port: int, *, job: str, worker: str, gpu: str, code: int) -> None:
+    """Serve, in place of a process that its worker has left out, that it is left out; nothing if ``port`` is 0.
+
+    So Prometheus sees it as long as the worker runs, and doesn't take the process for one that is silent.
+
+    Args:
+        port: That of the process.
+        job: Name of the job.
+        worker: Name of the process.
+        gpu: UUID or index of its GPU; empty if it has none.
+        code: Its last exit code.
+
+    Raise ConfigError like ``open_metrics``.
+    """
+    if port == 0:
+        return
+    registry = _registry()
+    _say_who(registry, job, worker)
+    from prometheus_client import Gauge
+
+    text = "1 for a process that its worker has left out, because its GPU or its connections failed"
+    Gauge("tidewater_process_left_out", text, ("gpu", "code"), registry=registry).labels(gpu, code).set(1)
+    _serve(port, registry)
+
+
+def _say_who(registry: Any, job: str, worker: str) -> None:
+    from prometheus_client import Info
+
+    # Not labels of every metric: Prometheus adds the pod's name, and its own `job` label has another meaning.
+    Info("tidewater_worker", "Which worker of which job this is", registry=registry).info(
+        {"job_name": job, "worker": worker}
+    )
+
+
+def _registry() -> Any:
     try:
-        from prometheus_client import CollectorRegistry, start_http_server
+        from prometheus_client import CollectorRegistry
     except ImportError as error:
         raise ConfigError(
             "--metrics-port needs prometheus-client: pip install prometheus-client, or leave the flag away"
         ) from error
-    registry = CollectorRegistry()
-    metrics = PrometheusMetrics(registry, job=job, worker=worker)
+    return CollectorRegistry()
+
+
+def _serve(port: int, registry: Any) -> None:
+    from prometheus_client import start_http_server
+
     try:
         start_http_server(port, addr=everywhere(), registry=registry)
     except OSError as error:
         raise ConfigError(f"--metrics-port {port} cannot be used ({error}): choose another one") from error
-    return metrics

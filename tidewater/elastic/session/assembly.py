@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 from tidewater.contract import exit_codes, keys, leaving
 from tidewater.elastic.addresses import route_to
 from tidewater.elastic.config import Config
-from tidewater.elastic.errors import ConfigError, Refused, StoreError
+from tidewater.elastic.errors import ConfigError, GroupBroken, Refused, StoreError
 from tidewater.elastic.etcd.client import EtcdStore
 from tidewater.elastic.etcd.probe import WHERE, first_contact
 from tidewater.elastic.etcd.secret import obtain, restore
@@ -57,7 +57,8 @@ _STANDARD_ERROR = 2
 
 
 class Ended(Exception):
-    """The worker ends before it has joined, with ``code``: the job has finished, or this worker was asked to leave."""
+    """The worker ends before it has joined, with ``code``: the job has finished, this worker was asked to leave, or it
+    can't make a group."""
 
     def __init__(self, code: int) -> None:
         super().__init__(f"exit code {code}")
@@ -102,7 +103,7 @@ def open_session(config: Config, prepare: Callable[[Config], Content]) -> Iterat
             that they could inherit.
 
     Raises:
-        Ended: The job had finished before, or this worker was asked to leave before it had joined.
+        Ended: The job had finished before, this worker was asked to leave before it had joined, or it can't sum.
         ConfigError: Something is wrong here, or this worker can't train with the others; says what.
         RecordError: A record in etcd or a checkpoint is of another version of the code.
     """
@@ -119,7 +120,7 @@ def open_session(config: Config, prepare: Callable[[Config], Content]) -> Iterat
         if not assembly.learn_secret(wanted=asked_to_leave.empty):
             log.event("left", reason="asked to leave before etcd answered")
             raise Ended(exit_codes.LEFT)
-        with _ends_with_its_device(log):
+        with _ends_with_its_device(log), _ends_without_a_group(log):
             session = assembly.session(prepare)
         ask_again()  # the script may have set handlers of its own
 
@@ -149,9 +150,10 @@ def _ends_with_its_device(log: Log, withdraw: Callable[[], None] = lambda: None)
     try:
         yield
     except Exception as error:
-        from tidewater.elastic.machine_errors import device_failure  # with torch
+        from tidewater.elastic.launch.device import failure_of_own_gpu  # with torch
+        from tidewater.elastic.machine_errors import device_failure
 
-        reason = device_failure(error)
+        reason = device_failure(error) or failure_of_own_gpu()
         if not reason:
             raise
         log.event("device_failed", reason=reason)
@@ -161,6 +163,16 @@ def _ends_with_its_device(log: Log, withdraw: Callable[[], None] = lambda: None)
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(exit_codes.DEVICE_FAILED)
+
+
+@contextmanager
+def _ends_without_a_group(log: Log) -> Iterator[None]:
+    """Raise Ended if even a group of this worker alone breaks: with others it would, too."""
+    try:
+        yield
+    except GroupBroken as error:
+        log.event("unconnected", reason=f"a group of this worker alone failed: {error}")
+        raise Ended(exit_codes.UNCONNECTED) from error
 
 
 @contextmanager
