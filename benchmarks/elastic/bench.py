@@ -168,8 +168,9 @@ class Bench:
         if done.returncode:
             raise TurnFailed(f"the transfer ended with {done.returncode}:\n{done.stderr}")
         spent = json.loads(done.stdout)
-        for system, ways in (("tidewater", "peer"), (results.PLAIN_SOCKET, "plain")):
-            yield Found(results.TRANSFER, system, tuple(spent[ways]), "s")
+        for system, way in (("tidewater", "peer"), (results.PLAIN_BROADCAST, "plain")):
+            yield Found(results.TRANSFER, system, tuple(spent[way]), "s")
+        yield Found(results.TRANSFER_MEMORY, "tidewater", tuple(spent["memory"]), "ratio")
 
     def _goodput(self, system: System, number: int) -> Iterator[Found]:
         given = self._given

@@ -7,12 +7,13 @@ from benchmarks.elastic import faults, paced
 STEPS = {name: (f"{name} step", f"{name} step / plain DDP's") for name in paced.SIZES}
 """How long a step takes, and how many times as long as plain DDP's."""
 CHECKPOINT = "checkpoint every 100 steps: time lost"
-TRANSFER = "a state of 512 MB, peer to peer"
+TRANSFER = "a state of 512 MB, to a newcomer"
+TRANSFER_MEMORY = "a newcomer's memory / a state of 512 MB"
 GOODPUT = "goodput: work done by the workers present"
 UNDISTURBED = "goodput: work done, of an undisturbed run's"
 PLAIN_DDP = "plain DDP"
 """In addition to the systems, for the time of a step."""
-PLAIN_SOCKET = "plain socket"
+PLAIN_BROADCAST = "torch's broadcast"
 """In addition to the systems, for the transfer."""
 _LARGE = "large model, "
 
@@ -36,6 +37,7 @@ MEASURES = (
     *(measure for pair in STEPS.values() for measure in pair),
     CHECKPOINT,
     TRANSFER,
+    TRANSFER_MEMORY,
 )
 CAPS = {
     named(fault.headline, large=large): fault.cap_seconds for fault in faults.FAULTS.values() for large in (False, True)

@@ -15,7 +15,7 @@ import torch
 from tests.elastic.checkpoint.conftest import same
 from tidewater.elastic import tree
 from tidewater.elastic.errors import ConfigError, RecordError
-from tidewater.elastic.peer.transfer import memory
+from tidewater.elastic.group.broadcast import memory
 
 
 class Phase(enum.Enum):

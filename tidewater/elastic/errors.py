@@ -10,6 +10,7 @@ TrainerError
 │   ├── OutOfMemory    this worker had too little memory: the step is repeated with smaller micro-batches
 │   └── BadSamples     this worker could not read samples: the step is repeated without them
 ├── DeviceFailed       this process can't use its GPU any more: it ends at once with exit code 200
+├── Damaged            this process received a state only in part, and has nothing to continue from: exit code 1
 ├── DataStuck          a sample was not read within the limit: exit code 1
 ├── Drifted            the states of the workers differ: training stops, the checkpoints are kept: exit code 2
 └── Diverged           the loss is not a number: training stops, the last checkpoint is kept: exit code 2
@@ -69,6 +70,10 @@ class BadSamples(GroupBroken):
 
 class DeviceFailed(TrainerError):
     """The GPU does not answer this process any more. torch's errors of the GPU itself are ``AcceleratorError``."""
+
+
+class Damaged(TrainerError):
+    """The initial values of this process are lost: parts of another worker's state have replaced them."""
 
 
 class DataStuck(TrainerError):

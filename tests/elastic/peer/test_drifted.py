@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 import torch
 
-from tests.elastic.session.test_handover import A, B, Ranks, at
+from tests.elastic.session.handover.test_handover import A, B, Ranks, at
 from tidewater.elastic.addresses import Address
 from tidewater.elastic.errors import Drifted, GroupBroken
 from tidewater.elastic.membership.rules import Generation, Member
 from tidewater.elastic.observe.log import Log
 from tidewater.elastic.peer import drift
+from tidewater.elastic.peer.outline import Outline
 from tidewater.elastic.session.handover import Exchange, synchronise
 
 NONE = frozenset[str]()
@@ -67,14 +68,15 @@ class Suspecting:
         """Return the hosts from which a state was fetched."""
         fetched: list[str] = []
 
-        def fetch(identity: object, address: Address, *_: object) -> dict[str, Any]:
+        def fetch(identity: object, address: Address, *_: object) -> Outline:
             fetched.append(address.host)
-            return {}
+            return Outline.of({})[0]
 
         def adopt(*_: object) -> None:
             self.state.present = True
 
         monkeypatch.setattr("tidewater.elastic.session.handover.server.fetch", fetch)
+        monkeypatch.setattr("tidewater.elastic.session.handover.broadcast.run", lambda *_: None)
 
         def heard(name: str, fields: Mapping[str, object]) -> None:
             self.events.append((name, fields.get("workers")))

@@ -15,6 +15,7 @@ from tidewater.elastic.addresses import Address
 from tidewater.elastic.errors import Stranger
 from tidewater.elastic.membership.traits import Traits
 from tidewater.elastic.peer.handshake import HELLO, Identity, Initiator, Responder, connect
+from tidewater.elastic.peer.outline import Outline
 from tidewater.elastic.peer.server import PONG, PeerServer, ask_traits, look
 
 ME, PEER = Identity(SECRET, "me"), Identity(SECRET, "peer")
@@ -27,7 +28,7 @@ GREETING = 16 + 32
 def server() -> PeerServer:
     server = PeerServer(PEER, Traits((("--token", "1f"),)))
     server.start()
-    server.offer(7, ["the state"])
+    server.offer(7, Outline.of(["the state"])[0])
     return server
 
 

@@ -20,7 +20,7 @@ from tidewater.elastic.membership.suspects import Sign
 from tidewater.elastic.peer import server as peer_server
 from tidewater.elastic.peer.handshake import Identity
 from tidewater.elastic.peer.heartbeat import Heartbeat
-from tidewater.elastic.peer.server import MOST_STRANGERS, PeerServer, fetch, look
+from tidewater.elastic.peer.server import MOST_STRANGERS, PeerServer, look
 
 ME = Identity(SECRET, "me")
 FLOOD = 500
@@ -95,20 +95,3 @@ def test_who_does_not_authenticate_in_time_is_disconnected(monkeypatch: pytest.M
             with contextlib.suppress(OSError):
                 slow.send(b"x")
             time.sleep(0.4)
-
-
-def test_more_receivers_than_transfers_all_get_the_state(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peer_server, "_MOST_TRANSFERS", 1)
-    server = PeerServer(Identity(SECRET, "peer"))
-    server.start()
-    server.offer(7, ["state"])
-    received = []
-    address, until = Address("127.0.0.1", server.port, "peer"), time.monotonic() + 30
-    threads = [
-        threading.Thread(target=lambda: received.append(fetch(ME, address, 7, lambda: None, until))) for _ in range(5)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
-    assert received == [["state"]] * 5

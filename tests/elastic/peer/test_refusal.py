@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.elastic.checkpoint.conftest import LINE
-from tests.elastic.session.test_handover import EXCHANGE, Late, fresh, trained_to
+from tests.elastic.session.handover.test_handover import EXCHANGE, Late, fresh, trained_to
 from tidewater.elastic.errors import ConfigError, GroupBroken
 from tidewater.elastic.membership.rules import Generation, Member
 from tidewater.elastic.observe.log import Log
@@ -23,13 +23,18 @@ class Together:
     """A group of two ranks that run in threads."""
 
     def __init__(self) -> None:
-        self._barrier = threading.Barrier(2)
+        self._barrier = threading.Barrier(2, self._add)
+        self._given: list[list[float]] = []
         self._sums: list[float] = []
 
-    def tally(self, values: list[float]) -> list[float]:
-        self._sums = [one + other for one, other in zip(self._sums or [0.0] * len(values), values, strict=True)]
+    def tally(self, values: list[float], *, timeout_seconds: float = 0.0) -> list[float]:
+        self._given.append(values)
         self._wait()
         return self._sums
+
+    def _add(self) -> None:
+        self._sums = [sum(each) for each in zip(*self._given, strict=True)]
+        self._given = []
 
     def confirm(self, *, timeout_seconds: float = 0.0) -> None:
         self._wait()

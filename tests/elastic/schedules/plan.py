@@ -86,6 +86,6 @@ def _move(chance: random.Random, moment: str, kind: str) -> Move:
     if moment in points.RECOVERY:
         trigger = "kill"
     elif moment in points.MEETING:
-        trigger = "join" if moment in ("fetch", "offer") else chance.choice(("join", "kill"))
+        trigger = "join" if moment in points.HANDOVER else chance.choice(("join", "kill"))
     thaw = chance.choice((_SHORT, _LONG, _LONG, None)) if kind == "freeze" else None
     return Move(kind, chance.randrange(12), round(chance.uniform(0.01, 0.4), 2), moment, trigger, thaw)

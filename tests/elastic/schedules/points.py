@@ -32,8 +32,10 @@ EVALUATION = ("score", "evaluated")
 """A rank is about to compute its part of a round; the last round's sum is there."""
 CHECKPOINT = ("save", "write")
 """A checkpoint is about to be taken; its files are there under a name that does not count yet."""
-MEETING = ("form", "handover", "fetch", "offer")
-"""A generation begins: its group is being formed; positions are compared; a newcomer fetches; its peer has offered."""
+HANDOVER = ("fetch", "offer", "chunk")
+"""A newcomer fetches the outline of the state; its peer has offered it; a chunk of the tensors is about to be sent."""
+MEETING = ("form", "handover", *HANDOVER)
+"""A generation begins: its group is being formed; positions are compared; a newcomer gets the state."""
 RECOVERY = ("give-up",)
 """A survivor is about to tell the others that it has given the broken generation up."""
 ALL = (*STEP, *EPOCH_END, *EVALUATION, *CHECKPOINT, *MEETING, *RECOVERY)
@@ -86,6 +88,7 @@ class Points:
         self._wrap(handover, "synchronise", before="handover")
         self._wrap(server, "fetch", before="fetch")
         self._wrap(server.PeerServer, "offer", after="offer")
+        self._wrap(Group, "broadcast", before="chunk")
         self._wrap(Coordinator, "ready_after", before="give-up")
         self._wrap(Evaluation, "run", after="evaluated")
         self._wrap(Checkpoints, "save", before="save")

@@ -8,5 +8,6 @@ nccl_environment  the variables with which NCCL lets a process survive the death
 rendezvous   the store at which the ranks of one generation meet
 ballot       a seal that shows whether a result is a sum over the ranks of this generation
 reducer      sums the gradients of a step over the ranks, during the backward pass
+broadcast    copies the tensors of the state from one rank to those that need them
 buckets      which gradients are summed together, and the memory in which they are summed
 """

@@ -68,12 +68,16 @@ class Backend(ABC):
         """Start a sum over all ranks, in place. Return its work. Raise RuntimeError if that fails."""
         return self.pg.allreduce([tensor], options(seconds))
 
+    def broadcast(self, tensor: torch.Tensor, source: int, seconds: float) -> Any:
+        """Start to copy the tensor of the rank ``source``, which is only read, to the others; like ``begin``."""
+        return self.pg.broadcast([tensor], broadcast_options(source, seconds))
+
     @abstractmethod
     def finish(self, works: Sequence[Any], check: Callable[[], None], deadline: float) -> bool:
         """Wait until the results of all works have reached the host. Return whether they have before the deadline.
 
         Args:
-            works: Results of ``begin``.
+            works: Results of ``begin`` and ``broadcast``.
             check: Called often; ends the wait by raising.
             deadline: Monotonic.
 
@@ -87,6 +91,13 @@ class Backend(ABC):
     @abstractmethod
     def abort(self) -> None:
         """End all collectives in progress, without their results. Other threads call this too, more than once."""
+
+    def ended(self, works: Sequence[Any]) -> bool:
+        """Return whether none of these works, which were aborted, writes to its tensor any more.
+
+        False only if the next ``prepare`` does not wait for them.
+        """
+        return True
 
     @abstractmethod
     def close(self) -> None:
@@ -144,6 +155,14 @@ def options(seconds: float) -> Any:
     """Return the options of a sum that torch abandons after ``seconds``."""
     given = dist.AllreduceOptions()
     given.timeout = timedelta(seconds=seconds)
+    return given
+
+
+@functools.cache
+def broadcast_options(source: int, seconds: float) -> Any:
+    """Return the options of a broadcast that torch abandons after ``seconds``."""
+    given = dist.BroadcastOptions()
+    given.rootRank, given.rootTensor, given.timeout = source, 0, timedelta(seconds=seconds)
     return given
 
 

@@ -67,7 +67,13 @@ class Gloo(Backend):
 
     def begin(self, tensor: torch.Tensor, seconds: float) -> Any:
         """Start a sum, and keep its work until it has ended."""
-        work = super().begin(tensor, seconds)
+        return self._kept(super().begin(tensor, seconds))
+
+    def broadcast(self, tensor: torch.Tensor, source: int, seconds: float) -> Any:
+        """Start a broadcast, and keep its work until it has ended."""
+        return self._kept(super().broadcast(tensor, source, seconds))
+
+    def _kept(self, work: Any) -> Any:
         self._in_flight.append(work)
         return work
 
@@ -92,6 +98,10 @@ class Gloo(Backend):
     def abort(self) -> None:
         """End the connections. The collectives that use them fail at once."""
         sever(self._ends)
+
+    def ended(self, works: Sequence[Any]) -> bool:
+        """Return whether all have ended: their connections are closed, and gloo has seen it."""
+        return all(work.is_completed() for work in works)
 
     def close(self) -> None:
         """Wait for the end of pending collectives.

@@ -4,6 +4,7 @@
     group.form(uuid=..., rank=0, addresses=(Address("10.0.0.7", 4711, "w-0-1f"), ...), deadline=...)
     group.all_reduce(tensor)                # raises GroupBroken
     work = group.begin(tensor); group.complete([work])      # the same
+    work = group.broadcast(tensor, 2); group.complete([work])   # all get the tensor of rank 2
     group.interrupt("peer lost")            # from another thread: abandons pending collectives
     group.close()                           # before the interpreter ends
 
@@ -37,6 +38,8 @@ from tidewater.elastic.machine_errors import device_failure
 from tidewater.elastic.peer.keyvalue import Keys, LocalKeys
 from tidewater.elastic.peer.server import PeerServer
 
+_ABANDON_SECONDS = 2.0
+_ABANDON_POLL_SECONDS = 0.005
 _DIGITS, _DIGIT_BITS = 3, 20
 """Of a digest for ``gather``."""
 
@@ -141,17 +144,24 @@ class Group:
 
         All ranks must begin the same sums in the same order.
         """
+        return self._started(self._backend.begin, tensor, timeout_seconds or self._backend.timeout_seconds)
+
+    def broadcast(self, tensor: torch.Tensor, source: int) -> Any:
+        """Start to copy the tensor of the rank ``source``, which is only read, to the others; like ``begin``."""
+        return self._started(self._backend.broadcast, tensor, source, self._backend.timeout_seconds)
+
+    def _started(self, start: Callable[..., Any], *given: Any) -> Any:
         if self._failure:
             return None
         try:
-            return self._backend.begin(tensor, timeout_seconds or self._backend.timeout_seconds)
+            return start(*given)
         except RuntimeError as error:
             self._judge(error)
             self.interrupt(_brief(error))
             return None
 
     def complete(self, works: Sequence[Any], *, timeout_seconds: float | None = None) -> None:
-        """Return when the results of all these sums have reached the host. Raise GroupBroken like ``all_reduce``."""
+        """Return when the results of all these works have reached the host. Raise GroupBroken like ``all_reduce``."""
         seconds = timeout_seconds or self._backend.timeout_seconds
         self.check()
         try:
@@ -163,6 +173,16 @@ class Group:
             self._judge(error)
             self.interrupt(_brief(error))
         self.check()
+
+    def abandon(self, works: Sequence[Any], reason: str) -> None:
+        """Interrupt, and wait until these works no longer write to their tensors, so that others may.
+
+        Not for long: one that gloo never ends is stuck while it sends, which it does after it has received.
+        """
+        self.interrupt(reason)
+        begun, deadline = [work for work in works if work is not None], time.monotonic() + _ABANDON_SECONDS
+        while not self._backend.ended(begun) and time.monotonic() < deadline:
+            time.sleep(_ABANDON_POLL_SECONDS)
 
     def confirm(self, *, timeout_seconds: float | None = None) -> None:
         """Return when every rank has called this and so has done everything before it. Raise like ``all_reduce``."""

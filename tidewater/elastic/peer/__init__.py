@@ -3,7 +3,7 @@
 server      the small TCP server in every worker, for state, traits, pings and the rendezvous
 handshake   proof on every connection that both ends know the job's secret
 keyvalue    keys in the process of rank 0, at which the ranks of a generation meet
-transfer    sends a tree of values and tensors through a socket, in chunks with checksums
+outline     what is sent of the state through a socket: everything but the content of its tensors
 drift       finds workers that have a different state from the others
 heartbeat   finds peers that are frozen or cut off
 """

@@ -48,7 +48,7 @@ def checksum(tensors: Iterable[Tensor], device: torch.device) -> Tensor:
     The sums are of integers, modulo 2^64: their order doesn't matter, so all machines get the same. A change of a
     single bit always changes the result.
     """
-    sums = [_sum(tensor) for tensor in tensors]
+    sums = [words(tensor) for tensor in tensors]
     if not sums:
         return torch.zeros((), dtype=torch.int64, device=device)
     # Some optimizers count their steps in tensors on the CPU. All of these are moved at once.
@@ -57,7 +57,26 @@ def checksum(tensors: Iterable[Tensor], device: torch.device) -> Tensor:
         moved = torch.stack([sums[index].cpu() for index in elsewhere]).to(device, non_blocking=True)
         for index, each in zip(elsewhere, moved.unbind(), strict=True):
             sums[index] = each
-    return (torch.stack(sums) * _multipliers(len(sums), device)).sum()
+    return combined(sums, device)
+
+
+def combined(sums: Sequence[Tensor], device: torch.device) -> Tensor:
+    """Return one checksum of several ``words``, which are on ``device``. Their order matters."""
+    return (torch.stack(list(sums)) * _multipliers(len(sums), device)).sum()
+
+
+def words(tensor: Tensor) -> Tensor:
+    """Return the sum of a tensor's words. Which words depends on its shape and type, never on its strides."""
+    flat = tensor.detach().resolve_conj().resolve_neg()
+    if flat.is_complex():
+        flat = torch.view_as_real(flat)
+    flat = flat.contiguous().view(-1)
+    size = flat.element_size()
+    if flat.numel() * size % _WORD == 0 and flat.storage_offset() * size % _WORD == 0:
+        return flat.view(torch.int64).sum()
+    if flat.numel() * size % _WORD == 0:
+        return flat.clone().view(torch.int64).sum()
+    return flat.view(_INTEGERS[size]).sum(dtype=torch.int64)
 
 
 def digits(check: Tensor, device: torch.device) -> Tensor:
@@ -154,20 +173,6 @@ def processor(device: torch.device) -> int:
         model = next((line for line in lines if line.startswith(("model name", "CPU part"))), "")
         kind = f"{model} {torch.backends.cpu.get_cpu_capability()}"
     return zlib.crc32(kind.encode())
-
-
-def _sum(tensor: Tensor) -> Tensor:
-    """Return the sum of a tensor's words. Which words depends on its shape and type, never on its strides."""
-    flat = tensor.detach().resolve_conj().resolve_neg()
-    if flat.is_complex():
-        flat = torch.view_as_real(flat)
-    flat = flat.contiguous().view(-1)
-    size = flat.element_size()
-    if flat.numel() * size % _WORD == 0 and flat.storage_offset() * size % _WORD == 0:
-        return flat.view(torch.int64).sum()
-    if flat.numel() * size % _WORD == 0:
-        return flat.clone().view(torch.int64).sum()
-    return flat.view(_INTEGERS[size]).sum(dtype=torch.int64)
 
 
 @functools.cache

@@ -1,23 +1,21 @@
-"""A small TCP server in every worker, and its clients: it serves the training state and answers pings.
+"""A small TCP server in every worker, and its clients: it serves the outline of the state and answers pings.
 
     server = PeerServer(Identity(secret, me.id), traits); server.start()     # its port goes into the member record
-    server.offer(uuid, tree); …; server.withdraw()                   # in the process that has the state
-    tree = fetch(me, address, uuid, wanted, deadline)                # in a process that needs it
+    server.offer(uuid, outline); …; server.withdraw()                # in the process that has the state
+    outline = fetch(me, address, uuid, wanted, deadline)             # in a process that needs it
     look(me, address); ask_traits(me, address)                       # in any process, at any time
 
-It is independent of the process group. So it is the same for gloo and NCCL, and a large state does not delay
-collectives. Each connection begins with a handshake (see ``handshake``); only then are requests read. A request is a
-line of JSON. One thread answers pings and does nothing else. So a process that is busy with a long step answers; a
-frozen process does not, although its kernel still accepts connections. State, traits and the keys at which a generation
-meets are sent by one thread per request.
+It is independent of the process group, so it is the same for gloo and NCCL. Each connection begins with a handshake
+(see ``handshake``); only then are requests read. A request is a line of JSON. One thread answers pings and does nothing
+else. So a process that is busy with a long step answers; a frozen process does not, although its kernel still accepts
+connections. The outline, traits and the keys at which a generation meets are sent by one thread per request.
 
 A client that can't authenticate can only open connections. Their number and time are limited: at the limit a new
 connection replaces the oldest one of the address that has most of them.
 
-A transfer that breaks off, stalls or does not match its checksums raises GroupBroken, because the remedy is the same: a
+A transfer that breaks off, stalls or does not match its checksum raises GroupBroken, because the remedy is the same: a
 new generation. If a state can't be sent or read, another generation has the same: the process that needs it ends, and
-the others continue. The tree is read in place, not copied, so it must not change from ``offer`` to ``withdraw``.
-``withdraw`` ends running transfers. A receiver never accepts a state that was withdrawn during the transfer.
+the others continue.
 """
 
 from __future__ import annotations
@@ -38,9 +36,9 @@ from tidewater.elastic.addresses import Address, listen
 from tidewater.elastic.errors import ConfigError, GroupBroken, RecordError, Stranger
 from tidewater.elastic.membership.suspects import Sign
 from tidewater.elastic.membership.traits import Traits
-from tidewater.elastic.peer import handshake, keyvalue, transfer
+from tidewater.elastic.peer import handshake, keyvalue, outline
 from tidewater.elastic.peer.handshake import Identity, Responder
-from tidewater.elastic.tree import Tree
+from tidewater.elastic.peer.outline import Outline
 
 PING = b'{"ping": true}\n'
 PONG = b"pong\n"
@@ -62,8 +60,6 @@ _MOST_CALLERS = 512
 """Connections that have authenticated and wait for requests."""
 _MOST_REQUESTS = 256
 """Requests that are answered by a thread at the same time."""
-_MOST_TRANSFERS = 16
-"""States that are sent at the same time; further receivers wait."""
 GONE = (errno.ECONNREFUSED, errno.ECONNRESET, errno.EHOSTUNREACH, errno.ENETUNREACH)
 """Errors of a connection attempt when nothing listens: the process has ended."""
 
@@ -71,9 +67,10 @@ GONE = (errno.ECONNREFUSED, errno.ECONNRESET, errno.EHOSTUNREACH, errno.ENETUNRE
 @dataclass(frozen=True)
 class _Offer:
     uuid: int
-    parcel: transfer.Parcel | None
+    text: bytes
+    """The outline; empty if there is none."""
     refusal: str = ""
-    """Why there is no parcel."""
+    """Why there is none."""
 
 
 @dataclass
@@ -106,24 +103,19 @@ class PeerServer:
         self._strangers: dict[socket.socket, _Caller] = {}
         self._callers: dict[socket.socket, _Caller] = {}
         self._requests: set[socket.socket] = set()
-        self._transfers: set[socket.socket] = set()
-        self._slots = threading.Semaphore(_MOST_TRANSFERS)
 
     def start(self) -> None:
         """Start answering."""
         os.register_at_fork(after_in_child=self._close_in_child)
         threading.Thread(target=self._answer, name="peer-server", daemon=True).start()
 
-    def offer(self, uuid: int, tree: Tree) -> None:
-        """Serve ``tree`` to the members of that generation. It must not change until ``withdraw``.
-
-        Raise ConfigError if the tree contains something that can't be sent.
-        """
-        self._set(_Offer(uuid, transfer.Parcel.of(tree)))
+    def offer(self, uuid: int, state: Outline) -> None:
+        """Serve the outline of the state to the members of that generation, until ``withdraw``."""
+        self._set(_Offer(uuid, state.text))
 
     def refuse(self, uuid: int, reason: str) -> None:
         """Tell the members of that generation that the state can't be sent to them, until ``withdraw``."""
-        self._set(_Offer(uuid, None, reason))
+        self._set(_Offer(uuid, b"", reason))
 
     def _set(self, offer: _Offer) -> None:
         with self._condition:
@@ -131,12 +123,9 @@ class PeerServer:
             self._condition.notify_all()
 
     def withdraw(self) -> None:
-        """Stop serving the state and release it. Running transfers fail. Safe to call twice."""
+        """Stop serving the outline. Safe to call twice."""
         with self._condition:
             self._offer = None
-            for connection in self._transfers:
-                with contextlib.suppress(OSError):
-                    connection.shutdown(socket.SHUT_RDWR)
 
     def _close_in_child(self) -> None:
         # A data loader's process must not keep its parent's sockets open: the parent would seem alive after its end.
@@ -256,27 +245,16 @@ class PeerServer:
                 elif "meet" in request:
                     keyvalue.serve(connection, self.board.at(int(str(request["meet"]))))
                 elif "state" in request:
-                    self._send_state(connection, int(str(request["state"])))
+                    self._send_outline(connection, int(str(request["state"])))
         finally:
             self._requests.discard(connection)
 
-    def _send_state(self, connection: socket.socket, uuid: int) -> None:
+    def _send_outline(self, connection: socket.socket, uuid: int) -> None:
         offer = self._wait_for_offer(connection, uuid)
-        if offer.parcel is None:
-            transfer.send_refusal(connection, offer.refusal)
-            return
-        while not self._slots.acquire(timeout=_WAIT_SECONDS):
-            transfer.send_wait(connection)
-        try:
-            with self._condition:
-                if self._offer is not offer:
-                    return
-                self._transfers.add(connection)
-            transfer.send(connection, offer.parcel, lambda: self._offer is offer)
-        finally:
-            self._slots.release()
-            with self._condition:
-                self._transfers.discard(connection)
+        if offer.refusal:
+            outline.send_refusal(connection, offer.refusal)
+        else:
+            outline.send(connection, offer.text)
 
     def _wait_for_offer(self, connection: socket.socket, uuid: int) -> _Offer:
         until = time.monotonic() + _REQUEST_SECONDS
@@ -285,12 +263,12 @@ class PeerServer:
                 self._condition.wait_for(lambda: self._offer is not None and self._offer.uuid == uuid, _WAIT_SECONDS)
                 if self._offer is not None and self._offer.uuid == uuid:
                     return self._offer
-            transfer.send_wait(connection)
+            outline.send_wait(connection)
         raise OSError(f"no state was offered to generation {uuid}")
 
 
-def fetch(me: Identity, address: Address, uuid: int, wanted: Callable[[], None], deadline: float) -> Tree:
-    """Return the state that the peer offers to generation ``uuid``; its tensors are on the CPU.
+def fetch(me: Identity, address: Address, uuid: int, wanted: Callable[[], None], deadline: float) -> Outline:
+    """Return the outline of the state that the peer offers to generation ``uuid``.
 
     Args:
         me: This process.
@@ -310,7 +288,7 @@ def fetch(me: Identity, address: Address, uuid: int, wanted: Callable[[], None],
 
     try:
         with _request(me, address, {"state": uuid}, _STALL_SECONDS, check) as connection:
-            return transfer.receive(connection, check, _STALL_SECONDS)
+            return Outline.of_text(outline.receive(connection, check, _STALL_SECONDS))
     except OSError as error:
         raise GroupBroken(f"the state could not be fetched from {address}: {error}") from error
 

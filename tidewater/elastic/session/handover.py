@@ -3,6 +3,10 @@
 This serves four cases: a newcomer gets the state; a rank with an interrupted last step catches up; a rank that was left
 behind drops steps that only it had applied; and if no rank has the state, one reads the last checkpoint and all get it.
 
+The content of the tensors is broadcast over the group, to all ranks that need it at once, and everything else goes
+through a socket. A rank that has a state receives into other memory and loads it when it is complete, so it loses
+nothing if the broadcast fails. A newcomer receives into its own tensors, and has no second copy.
+
 A state that can't be sent, because a value of the script has appeared in it that can't be stored, ends no rank that
 has it: the ranks that need it end with the reason, and the others continue in the next generation.
 
@@ -17,13 +21,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from tidewater.elastic.checkpoint import Found
 from tidewater.elastic.checkpoint.lineage import ranked
-from tidewater.elastic.errors import ConfigError, Drifted, RecordError
+from tidewater.elastic.errors import ConfigError, Damaged, Drifted, RecordError
+from tidewater.elastic.group import broadcast
 from tidewater.elastic.group.group import await_all
 from tidewater.elastic.membership.rules import Generation, View
 from tidewater.elastic.observe.log import Log
 from tidewater.elastic.peer import drift, server
+from tidewater.elastic.peer.outline import Outline
 from tidewater.elastic.session.state import Position
 from tidewater.elastic.session.worker import Worker, save
 
@@ -56,10 +64,11 @@ def synchronise(worker: Worker, generation: Generation, rank: int, exchange: Exc
     """Bring all ranks to the same state, and confirm that all have it. A collective call.
 
     Raise GroupBroken when a peer fails, or when ``wanted`` raises it. The state is then either the old or the new one,
-    never a mixture, and a call in the next generation corrects it. Raise Drifted on all ranks if states differ, and the
-    policy or the lack of a majority forbids to go on. Raise ConfigError on ranks that need a state that can't be sent.
+    or this rank has none; a call in the next generation corrects it. Raise Drifted on all ranks if states differ, and
+    the policy or the lack of a majority forbids to go on. Raise ConfigError on ranks that need a state that can't be
+    sent.
     """
-    group, state = worker.group, worker.state
+    state = worker.state
     rows = _table(
         worker, generation, rank, (*state.position(generation.lineage), state.micro_batch, int(state.suspect))
     )
@@ -80,14 +89,7 @@ def synchronise(worker: Worker, generation: Generation, rank: int, exchange: Exc
     state.micro_batch = min(known, default=0)
     if not behind:
         return
-    if rank == source:
-        _offer(worker, generation, log)
-    try:
-        if rank in behind:
-            _fetch(worker, generation, source, exchange, log)
-        group.confirm(timeout_seconds=_SYNC_SECONDS)
-    finally:
-        worker.server.withdraw()
+    _hand_over(worker, generation, rank, (source, behind), exchange, log)
     if drifted and rank == 0:  # a checkpoint since the last comparison may have the wrong state
         save(worker)
 
@@ -173,22 +175,69 @@ def plan(positions: list[Position]) -> tuple[int, frozenset[int]]:
     )
 
 
-def _offer(worker: Worker, generation: Generation, log: Log) -> None:
-    """Offer the state, or the reason why it can't be sent."""
+def _hand_over(
+    worker: Worker,
+    generation: Generation,
+    rank: int,
+    planned: tuple[int, frozenset[int]],
+    exchange: Exchange,
+    log: Log,
+) -> None:
+    """Give the source's state to the ranks that are behind. Return when all have it. Collective."""
+    source, behind = planned
+    group, state, started = worker.group, worker.state, time.monotonic()
+    outline, tensors = Outline.of({})
     try:
-        worker.server.offer(generation.uuid, worker.state.whole())
+        if rank == source:
+            outline, tensors = _offer(worker, generation, log)
+        elif rank in behind:
+            peer, deadline = generation.members[source], started + _SYNC_SECONDS
+            outline = server.fetch(worker.server.identity, peer.address, generation.uuid, exchange.wanted, deadline)
+        mine = (broadcast.size_of(tensors), state.step) if rank == source else (0, 0)
+        size, step = map(int, group.tally(mine, timeout_seconds=_SYNC_SECONDS))
+    finally:
+        worker.server.withdraw()
+    if rank in behind:
+        tensors = _received(worker, outline, step)
+        broadcast.run(group, source, size, tensors, exchange.wanted)
+        exchange.adopt(outline.join(tensors), state.load)
+        log.event("state_synced", from_rank=source, step=state.step, seconds=time.monotonic() - started)
+    else:
+        broadcast.run(group, source, size, tensors if rank == source else None)
+    group.confirm(timeout_seconds=_SYNC_SECONDS)
+
+
+def _offer(worker: Worker, generation: Generation, log: Log) -> tuple[Outline, list[torch.Tensor]]:
+    """Offer the outline of the state, and return it with the tensors. Without them, offer the reason."""
+    try:
+        outline, tensors = Outline.of(worker.state.whole())
     except ConfigError as error:
         log.event("state_not_sent", step=worker.state.step, reason=str(error))
         reason = f"this worker can't join after step {worker.state.step}, and the others continue without it: {error}"
         worker.server.refuse(generation.uuid, reason)
+        return Outline.of({})
+    worker.server.offer(generation.uuid, outline)
+    return outline, tensors
 
 
-def _fetch(worker: Worker, generation: Generation, source: int, exchange: Exchange, log: Log) -> None:
-    started, peer = time.monotonic(), generation.members[source]
-    deadline = started + _SYNC_SECONDS
-    tree = server.fetch(worker.server.identity, peer.address, generation.uuid, exchange.wanted, deadline)
-    exchange.adopt(tree, worker.state.load)
-    log.event("state_synced", from_rank=source, step=worker.state.step, seconds=time.monotonic() - started)
+def _received(worker: Worker, outline: Outline, step: int) -> list[torch.Tensor]:
+    """Return the tensors into which the state after ``step`` is received.
+
+    A newcomer's are its own, and new ones for the moments of the optimizers. But a job that has made no step begins
+    with the initial values of any worker, so these are kept until another one's are complete: there are no moments yet.
+    """
+    state, cpu, device = worker.state, torch.device("cpu"), worker.group.device
+    if state.present or state.step or not step:
+        return [layout.empty(cpu) for layout in outline.layouts.values()]
+    mine, state.damaged = state.receivers(), True
+    tensors = []
+    for name, layout in outline.layouts.items():
+        if name in mine and layout.fits(mine[name]):
+            tensors.append(mine[name])
+        else:
+            moves = name.startswith("optimizers.") and layout.device == device.type
+            tensors.append(layout.empty(device if moves else cpu))
+    return tensors
 
 
 def _restore(worker: Worker, generation: Generation, exchange: Exchange, log: Log) -> None:
@@ -226,7 +275,15 @@ def _restore(worker: Worker, generation: Generation, exchange: Exchange, log: Lo
 
 
 def _begin_again(worker: Worker, generation: Generation, exchange: Exchange, log: Log) -> None:
-    """Let training begin at step 0. Raise ConfigError if a checkpoint was written, unless ``begin_again`` is given."""
+    """Let training begin at step 0. Raise ConfigError if a checkpoint was written, unless ``begin_again`` is given.
+
+    Raise Damaged if this worker does not have the initial values any more.
+    """
+    if worker.state.damaged:
+        raise Damaged(
+            "this worker has received the state of another one only in part, no worker has the state now, and there is "
+            "no checkpoint: start this worker again, and the job begins at step 0"
+        )
     saved = worker.coordinator.view.saved
     if saved and saved.step:
         if not exchange.begin_again:

@@ -108,6 +108,8 @@ class State:
         """Whether training ends with this state, because a hook of the script has asked for it."""
         self.present = False
         """Whether this is the job's state, rather than the initial values of a process that has just started."""
+        self.damaged = False
+        """Whether another state was received into the tensors of this one, and perhaps not completely."""
         self.stale = False
         """Whether others may have continued without this process since its last step."""
         self.suspect = False
@@ -264,7 +266,22 @@ class State:
         """Load what may differ between two workers with the same parameters: evaluation, end, which state counts."""
         self.applied_in, self.evaluated, self.accuracy = tree["applied_in"], tree["evaluated"], tree["accuracy"]
         self.stopped = tree["stopped"]
-        self.present, self.stale = True, False
+        self.present, self.stale, self.damaged = True, False, False
+
+    def receivers(self) -> dict[str, torch.Tensor]:
+        """Return the tensors into which those of another state may be received, before it is loaded, by their names.
+
+        They are the parameters, and what the optimizers have. Not buffers: what has changed in these is noted.
+        """
+        parameters = {plain(name) for name, _ in self.model.named_parameters(remove_duplicate=False)}
+        model = {plain(name): value for name, value in _asked("model", self.model.state_dict).items()}
+        tree = {
+            "model": {name: value for name, value in model.items() if name in parameters},
+            "optimizers": self.optimizers.tree()["optimizers"],
+        }
+        found: dict[str, torch.Tensor] = {}
+        split(tree, found.setdefault)
+        return found
 
     def tensors(self) -> list[torch.Tensor]:
         """Return the tensors of model and optimizer, in an order that depends only on their names."""

@@ -112,6 +112,17 @@ class Communicator:
         self._works.put(work)
         return work
 
+    def broadcast(self, tensor: torch.Tensor, source: int, seconds: float, *, sends: bool) -> Enqueued:
+        """Start a broadcast. The source's tensor is only read."""
+        if self._aborted.is_set():
+            raise dist.DistBackendError("NCCL communicator was aborted")
+        target = tensor.clone() if sends else tensor
+        work = Enqueued(self, target, tensor.clone(), torch.full_like(tensor, 0xA5))
+        work.inner = self._inner.broadcast(work.staging, source, seconds)
+        target.fill_(0x5A)
+        self._works.put(work)
+        return work
+
     def mark(self) -> Mark:
         self.waited = [work for work in self.waited if not work.ended.is_set()]
         return Mark(list(self.waited))
@@ -158,10 +169,13 @@ class Double(Nccl):
         self._forget()
         self._inner.leave()
         self._inner.connect(uuid, store, rank, size)
-        self.communicator = Communicator(self._inner, self.stream, size)
+        self.communicator, self._rank = Communicator(self._inner, self.stream, size), rank
 
     def begin(self, tensor: torch.Tensor, seconds: float) -> Enqueued:
         return self.communicator.allreduce(tensor, seconds)
+
+    def broadcast(self, tensor: torch.Tensor, source: int, seconds: float) -> Enqueued:
+        return self.communicator.broadcast(tensor, source, seconds, sends=self._rank == source)
 
     def _mark(self) -> Mark:
         return self.communicator.mark() if hasattr(self, "communicator") else Mark(())

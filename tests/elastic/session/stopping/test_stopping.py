@@ -15,8 +15,8 @@ from torch import nn
 
 from tests.elastic.buffers.together import all_at_once
 from tests.elastic.checkpoint.conftest import LINE
+from tests.elastic.session.handover.test_handover import at
 from tests.elastic.session.stopping.ranks import EPOCH, Build, Rank, begun, trained
-from tests.elastic.session.test_handover import at
 from tidewater.contract import env, exit_codes
 from tidewater.elastic import runtime
 from tidewater.elastic.checkpoint import Checkpoints
