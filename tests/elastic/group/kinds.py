@@ -22,6 +22,7 @@ KINDS: dict[str, Callable[..., Group]] = {
     "reconfigured": group.open_group,
     "restarted": _restarted,
     "nccl": double.open_group,
+    "nccl2": double.opener(double.Double2),
 }
 
 

@@ -17,10 +17,13 @@ from tidewater.elastic.addresses import Address
 from tidewater.elastic.errors import DeviceFailed, GroupBroken
 from tidewater.elastic.group import nccl
 from tidewater.elastic.group.group import Group
+from tidewater.elastic.group.nccl_environment import needed
 
 CPU = torch.device("cpu")
 SOON = 0.05
 NEVER = 1e6
+FIRST = 1
+"""The sum with which a group connects."""
 
 
 @pytest.fixture
@@ -56,20 +59,54 @@ def test_a_sum_is_complete_when_its_result_has_arrived(group: Group, stream: Dev
     soon(stream.release)
     tensor = torch.ones(3)
     group.complete([group.begin(tensor), group.begin(tensor)])
-    assert stream.arrived == 2
+    assert stream.arrived == FIRST + 2
 
 
 def test_confirm_returns_when_the_others_have_answered(group: Group, stream: Device) -> None:
     stream.hold()
     soon(stream.release)
     group.confirm()
-    assert stream.arrived == 1
+    assert stream.arrived == FIRST + 1
 
 
 def test_the_time_out_ends_the_wait_for_a_result(group: Group, stream: Device) -> None:
     stream.hold()
     with pytest.raises(GroupBroken, match=r"no answer from a peer within 0.05 s"):
         group.all_reduce(torch.ones(3), timeout_seconds=SOON)
+
+
+def test_a_time_out_of_its_own_lets_a_sum_last_longer_than_that_of_the_group() -> None:
+    double = Double(CPU, timeout_seconds=SOON)
+    for group in opened_alone(lambda *_: Group(double)):
+        form_alone(group)
+        double.stream.hold()
+        threading.Timer(5 * SOON, double.stream.release).start()
+        group.confirm(timeout_seconds=NEVER)
+
+
+def test_an_error_that_the_watchdog_sees_first_does_not_delay_the_next_group(
+    double: Double, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in needed({}, NEVER).items():
+        monkeypatch.setenv(name, value)
+    double.group_seconds = SOON
+    for group in opened_alone(lambda *_: Group(double)):
+        form_alone(group)
+        double.stream.hold()
+        with pytest.raises(GroupBroken, match="NCCL reports TIMEOUT"):
+            group.confirm()
+        double.stream.release()
+        form_alone(group)
+        assert double.stream.held_seconds == 0
+
+
+def test_an_error_of_the_device_is_raised_by_every_call_after_it(group: Group, stream: Device) -> None:
+    stream.fail()
+    for _ in range(2):
+        with pytest.raises(torch.AcceleratorError):
+            group.confirm()
+        with pytest.raises(torch.AcceleratorError):
+            form_alone(group)
 
 
 def test_an_interruption_ends_the_wait_for_a_result(group: Group, stream: Device) -> None:
@@ -117,7 +154,7 @@ def test_after_an_abort_the_group_is_formed_again(group: Group, stream: Device) 
 def test_an_interruption_while_a_group_is_formed_aborts_nothing(group: Group, communicator: Communicator) -> None:
     def interrupt() -> bool:
         group.interrupt("lost b")
-        assert communicator.allreduce(torch.ones(1), SOON)
+        assert communicator.allreduce(torch.ones(1))
         return True
 
     with pytest.raises(GroupBroken):
@@ -140,7 +177,7 @@ def test_a_process_whose_abort_hangs_ends(
 def test_a_gpu_that_does_not_run_a_small_kernel_in_time_is_not_used_again(
     group: Group, double: Double, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(double, "_mark", lambda: SimpleNamespace(query=lambda: False))
+    monkeypatch.setattr(double, "_small_kernel", lambda: SimpleNamespace(query=lambda: False))
     monkeypatch.setattr(double, "timeout_seconds", SOON)
     with pytest.raises(DeviceFailed, match=r"did not run a small kernel within 0\.05 s"):
         form_alone(group)

@@ -4,7 +4,9 @@ group        collectives with deadlines that can be interrupted, and the generat
 backend      what differs between gloo and NCCL: when a collective is done, how it fails, how the group is formed again
 gloo         sums on CPUs, with two ways to form the group again, and the end of its connections
 nccl         the same on GPUs
+attempts     calls that can't be interrupted, in threads that can be abandoned
 nccl_environment  the variables with which NCCL lets a process survive the death of a peer
+siblings     the processes of one pod give a generation up together
 rendezvous   the store at which the ranks of one generation meet
 ballot       a seal that shows whether a result is a sum over the ranks of this generation
 reducer      sums the gradients of a step over the ranks, during the backward pass

@@ -44,6 +44,8 @@ class Backend(ABC):
         self.timeout_seconds = timeout_seconds
         self.connect_seconds = timeout_seconds
         """Time-out of torch for connecting."""
+        self.group_seconds = timeout_seconds
+        """Time-out that torch gets for a group. Each sum has its own too, but not every library respects that."""
         self.pg: dist.ProcessGroup
 
     @abstractmethod
@@ -103,8 +105,8 @@ class Backend(ABC):
     def close(self) -> None:
         """Release everything; the collectives have been aborted."""
 
-    def _open(self, store: Any, rank: int, size: int, *, reconfigurable: bool = False) -> None:
-        """Make a group of torch that torch's global state doesn't know: it is not the default group.
+    def _open(self, store: Any, rank: int, size: int, *, reconfigurable: bool = False) -> dist.ProcessGroup:
+        """Return a new group of torch that torch's global state doesn't know: it is not the default group.
 
         So the script and its libraries may have a default group, and groups of it, with processes and a life of their
         own. This does what ``_new_process_group_helper`` of torch.distributed does, without the registration.
@@ -113,16 +115,22 @@ class Backend(ABC):
         private: Any = c10d  # not typed
         options = private._DistributedBackendOptions()
         options.store, options.group_rank, options.group_size = store, rank, size
-        options.timeout = timedelta(seconds=self.connect_seconds)  # each sum has its own
+        options.timeout = timedelta(seconds=self.group_seconds)
         options.group_id, options.global_ranks_in_group = _NAME, []
         if reconfigurable:
             options.enable_reconfigure = True
         group: Any = dist.ProcessGroup(store, rank, size)
         options.process_group = group
         group._set_default_backend(kind)
-        group._register_backend(self.device, kind, _creator(self.name)(options, None))
+        if self.device.index is not None:
+            group.bound_device_id = self.device  # what is registered afterwards inherits it
+        group._register_backend(self.device, kind, _creator(self.name)(options, self._library_options()))
         group._set_group_name(_NAME)
-        self.pg = group
+        return group
+
+    def _library_options(self) -> Any:
+        """Return the options of the library for a new group; None for its defaults."""
+        return None
 
 
 def _creator(library: str) -> Callable[..., Any]:
@@ -148,6 +156,11 @@ def can_reconfigure(library: str) -> bool:
 def supports_reconfigure(group: Any) -> bool:
     """Return whether a process group supports that API."""
     return bool(c10d._supports_reconfigure(group))
+
+
+def duration(seconds: float) -> timedelta:
+    """Return a time-out as torch wants it."""
+    return timedelta(seconds=seconds)
 
 
 @functools.cache

@@ -48,7 +48,7 @@ class Gloo(Backend):
 
     def __init__(self, device: torch.device, timeout_seconds: float) -> None:
         super().__init__(device, timeout_seconds)
-        self.connect_seconds = min(timeout_seconds, _CONNECT_SECONDS)
+        self.connect_seconds = self.group_seconds = min(timeout_seconds, _CONNECT_SECONDS)
         self._in_flight: list[Any] = []
         """Collectives that have begun and are not known to have succeeded."""
         self._listens: frozenset[End] = frozenset()
@@ -127,10 +127,11 @@ class Gloo(Backend):
         self._ends = frozenset((host, port) for _, *ends in told for host, port in ends)
         return [word for word, *_ in told]
 
-    def _open(self, store: Any, rank: int, size: int, *, reconfigurable: bool = False) -> None:
+    def _open(self, store: Any, rank: int, size: int, *, reconfigurable: bool = False) -> dist.ProcessGroup:
         before = listening()
-        super()._open(store, rank, size, reconfigurable=reconfigurable)
+        group = super()._open(store, rank, size, reconfigurable=reconfigurable)
         self._listens = listening() - before
+        return group
 
 
 class Reconfigured(Gloo):
@@ -139,7 +140,7 @@ class Reconfigured(Gloo):
     def __init__(self, device: torch.device, timeout_seconds: float) -> None:
         super().__init__(device, timeout_seconds)
         self._store = SwitchedStore()
-        self._open(self._store, 0, 1, reconfigurable=True)
+        self.pg = self._open(self._store, 0, 1, reconfigurable=True)
 
     def connect(self, uuid: int, store: MeetingStore, rank: int, size: int) -> None:
         """Give the group its new peers."""
@@ -154,7 +155,7 @@ class Restarted(Gloo):
     def connect(self, uuid: int, store: MeetingStore, rank: int, size: int) -> None:
         """Replace the group by one with the new peers."""
         self._former = [*self._former, self.pg] if self.left_in_flight() else []
-        self._open(store, rank, size)
+        self.pg = self._open(store, rank, size)
         self._exchange(store, rank, size)
 
 

@@ -34,6 +34,7 @@ from tidewater.elastic.errors import GroupBroken
 from tidewater.elastic.group import ballot, gloo, nccl, nccl_environment, rendezvous
 from tidewater.elastic.group.backend import Backend, can_reconfigure, is_of_a_peer, supports_reconfigure
 from tidewater.elastic.group.rendezvous import MeetingStore
+from tidewater.elastic.group.siblings import Siblings
 from tidewater.elastic.machine_errors import device_failure
 from tidewater.elastic.peer.keyvalue import Keys, LocalKeys
 from tidewater.elastic.peer.server import PeerServer
@@ -50,7 +51,7 @@ class Group:
     An error of this process's own device is no failure of the group: every method raises it as it is.
     """
 
-    def __init__(self, backend: Backend, peers: PeerServer | None = None) -> None:
+    def __init__(self, backend: Backend, peers: PeerServer | None = None, siblings: Siblings | None = None) -> None:
         self.device = backend.device
         self.rank = 0
         self.size = 1
@@ -62,6 +63,10 @@ class Group:
         self._peers = peers
         self._failure: str | None = None
         self._lock = threading.Lock()
+        self._siblings = siblings
+        if siblings:
+            reason = "another process of this pod has given the group up"
+            siblings.listen(lambda uuid: self.interrupt(reason, of=uuid))
 
     def form(
         self,
@@ -84,7 +89,7 @@ class Group:
         with self._lock:
             self._failure = None
             self._backend.leave()
-        self.uuid, self.rank, self.size = uuid, rank, len(addresses)
+            self.uuid, self.rank, self.size = uuid, rank, len(addresses)
 
         def check() -> None:
             self.check()
@@ -109,14 +114,25 @@ class Group:
             return self._peers.board.at(uuid)
         return rendezvous.join(self._peers.identity, addresses[0], uuid, check, deadline)
 
-    def interrupt(self, reason: str) -> None:
-        """Abandon pending collectives. They and all later calls raise GroupBroken until the next ``form``."""
+    def interrupt(self, reason: str, *, of: int | None = None) -> None:
+        """Abandon pending collectives. They and all later calls raise GroupBroken until the next ``form``.
+
+        With ``of``, only if this is the uuid of the current generation.
+        """
         with self._lock:  # held to the end: connections of the next generation have the same ends
+            if of not in (None, self.uuid):
+                return
+            is_first = not self._failure
             self._failure = self._failure or reason  # first: an aborted collective may seem to have succeeded
+            if is_first and self._siblings:
+                self._siblings.give_up(self.uuid)
             self._backend.abort()
 
     def close(self) -> None:
         """Abandon pending collectives and wait for their end. The group can't be used afterwards."""
+        if self._siblings:
+            self._siblings.close()
+            self._siblings = None  # this is the end of this process only
         self.interrupt("it is closed")
         self._backend.close()
 
@@ -240,15 +256,16 @@ def open_group(host: str, device: torch.device, timeout_seconds: float, peers: P
     """
     rendezvous.use_interface_of(host)
     on_gpu = device.type == "cuda"
+    siblings = Siblings.of(os.environ) if on_gpu else None
     if on_gpu:
-        os.environ.update(nccl_environment.needed(os.environ))
+        os.environ.update(nccl_environment.needed(os.environ, timeout_seconds))
     library = nccl if on_gpu else gloo
     if can_reconfigure("nccl" if on_gpu else "gloo"):
         backend = library.Reconfigured(device, timeout_seconds)
         if supports_reconfigure(backend.pg):
-            return Group(backend, peers)
+            return Group(backend, peers, siblings)
         backend.close()
-    return Group(library.Restarted(device, timeout_seconds), peers)
+    return Group(library.Restarted(device, timeout_seconds), peers, siblings)
 
 
 def _digits(data: bytes) -> list[int]:

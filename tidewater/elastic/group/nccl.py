@@ -13,23 +13,34 @@ Two implementations of "nccl" in torch, two ways to form a group again:
 * The older one, torch 2.14's default: ``abort`` ends the communicator for ever, and a new group is made.
 
 No group is shut down: after an error that raises, and a healthy communicator would wait for peers that may be gone.
+
+Connecting blocks, and without end if a peer dies meanwhile: NCCL's bootstrap has no time-out. So it is tried in a
+thread (see ``attempts``), with communicators that don't block, and given up at the generation's deadline. Then torch
+still waits in that thread: the older implementation for TORCH_NCCL_NONBLOCKING_TIMEOUT, with a lock that ``abort``
+needs, too; the newer one for the time-out of ``_reconfigure``. So what was being connected is never used again: the
+next generation makes a new group at once, and the thread aborts the old one at last.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import secrets
 import threading
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
+import torch.distributed as dist
 
 from tidewater.elastic.errors import DeviceFailed
 from tidewater.elastic.group import backend
+from tidewater.elastic.group.attempts import Attempts
 from tidewater.elastic.group.backend import Backend
 from tidewater.elastic.group.rendezvous import MeetingStore, SwitchedStore
+from tidewater.elastic.peer.keyvalue import LocalKeys
 
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 20e-6, 1e-3
 """Between two looks at an event: at first about what one look takes, at last far less than a heartbeat."""
@@ -37,6 +48,11 @@ _ABORT_SECONDS = 20.0
 """NCCL's abort takes less than a second, unless it hangs."""
 _CLOSE_SECONDS = 5.0
 """Longest wait for an abort when the process ends anyway."""
+_FOREVER_SECONDS = 7 * 24 * 3600.0
+"""Time-out that torch gets. ``finish`` has deadlines of its own: the older implementation ignores that of a sum, and
+after a time-out of the group the error state stays."""
+_MOST_ABANDONED = 4
+"""Attempts to connect that have not returned, with which this process goes on. Each keeps a thread and some memory."""
 
 
 class Nccl(Backend):
@@ -49,33 +65,66 @@ class Nccl(Backend):
         self._connected = False
         """Whether there is a communicator that ``abort`` may end. torch doesn't lock it against ``_reconfigure``."""
         self._aborting: threading.Thread | None = None
+        self._attempts = Attempts(discard=_abort)
+        self._probe: tuple[Any, torch.Tensor] | None = None
+        self.group_seconds = _FOREVER_SECONDS
 
     def leave(self) -> None:
         """Leave the communicator to ``connect``, which ends it."""
         self._connected = False
 
     def prepare(self) -> None:
-        """Wait for an abort that is still in progress, release memory for NCCL, and try a small kernel.
-
-        The kernel runs behind all that the stream still has to do, so it may take as long as a collective.
-        """
-        if not self._abort_ends(_ABORT_SECONDS):
-            raise DeviceFailed(f"NCCL's abort did not return within {_ABORT_SECONDS:g} s")
+        """Wait for an abort that is still in progress, release memory for NCCL, and try a small kernel."""
+        self._await_abort()
         torch.cuda.empty_cache()  # NCCL needs up to a gigabyte that torch's allocator does not manage
-        torch.zeros(1, device=self.device).add_(1)
-        end, deadline = self._mark(), time.monotonic() + self.timeout_seconds
+        end, deadline = self._small_kernel(), time.monotonic() + self.timeout_seconds
         while not end.query():
             if time.monotonic() > deadline:
                 raise DeviceFailed(f"the GPU did not run a small kernel within {self.timeout_seconds:g} s")
             time.sleep(_LONGEST_PAUSE_SECONDS)
 
+    def _small_kernel(self) -> Any:
+        """Start a kernel, and return an event at its end. The stream is its own, where no long kernel is before it."""
+        cuda: Any = torch.cuda  # not typed
+        if self._probe is None:  # kept: with another stream torch would allocate again
+            self._probe = cuda.Stream(self.device), torch.zeros(1, device=self.device)
+        stream, tensor = self._probe
+        with cuda.stream(stream):
+            tensor.add_(1)
+        end = cuda.Event()
+        end.record(stream)
+        return end
+
     def connect(self, uuid: int, store: MeetingStore, rank: int, size: int) -> None:
         """Make a communicator."""
-        self._connect(uuid, store, rank, size)
+        if self._attempts.pending() > _MOST_ABANDONED:
+            raise DeviceFailed(f"NCCL has not returned from {self._attempts.pending()} attempts to connect")
+        self.pg = self._attempt(self._meet(uuid, store, rank, size), store)
         self._connected = True
 
+    def _attempt(self, connect: Callable[[], dist.ProcessGroup], store: MeetingStore) -> dist.ProcessGroup:
+        """Return what ``connect`` returns, which is called in a thread, while the generation is wanted."""
+        late = "the peers were there, and did not connect by NCCL in time: the attempt is abandoned"
+        group: dist.ProcessGroup = self._attempts.make(connect, lambda: store.ensure_wanted(late))
+        return group
+
     @abstractmethod
-    def _connect(self, uuid: int, store: MeetingStore, rank: int, size: int) -> None: ...
+    def _meet(self, uuid: int, store: MeetingStore, rank: int, size: int) -> Callable[[], dist.ProcessGroup]:
+        """Exchange what connecting needs. Return the function that connects and returns the group, in any thread.
+
+        The backend has no group from now on; that function aborts the group if it fails.
+        """
+
+    def begin(self, tensor: torch.Tensor, seconds: float) -> Any:
+        """Start a sum. ``finish`` ends it, not torch."""
+        return super().begin(tensor, _FOREVER_SECONDS)
+
+    def _library_options(self) -> Any:
+        """Return options for communicators that don't block."""
+        made: Any = dist.ProcessGroupNCCL.Options()
+        made.config.blocking = 0
+        made._timeout = backend.duration(self.group_seconds)
+        return made
 
     def finish(self, works: Sequence[Any], check: Callable[[], None], deadline: float) -> bool:
         """Poll an event at the end of all works. Also return when torch reports an error: they may never end then."""
@@ -103,13 +152,13 @@ class Nccl(Backend):
 
         In a thread of its own, because NCCL's abort can hang.
         """
-        if self._connected and self._aborting is None:
-            self._aborting = threading.Thread(target=self._abort, name="nccl-abort", daemon=True)
-            self._aborting.start()
+        if self._connected:
+            self._start_abort()
 
-    def _abort(self) -> None:
-        with contextlib.suppress(RuntimeError):
-            self.pg.abort()
+    def _start_abort(self) -> None:
+        if self._aborting is None:
+            self._aborting = threading.Thread(target=_abort, args=[self.pg], name="nccl-abort", daemon=True)
+            self._aborting.start()
 
     def _abort_ends(self, seconds: float) -> bool:
         """Return whether no abort is in progress any more after at most ``seconds``."""
@@ -120,10 +169,18 @@ class Nccl(Backend):
             self._aborting = None
         return True
 
+    def _await_abort(self) -> None:
+        if not self._abort_ends(_ABORT_SECONDS):
+            raise DeviceFailed(f"NCCL's abort did not return within {_ABORT_SECONDS:g} s")
+
     def close(self) -> None:
         """Release the group, unless its abort hangs."""
-        if self._abort_ends(_CLOSE_SECONDS):
-            self._forget()
+        self._connected = False
+        if hasattr(self, "pg"):
+            self._start_abort()
+        self._attempts.join(_CLOSE_SECONDS)
+        if self._abort_ends(_CLOSE_SECONDS) and hasattr(self, "pg"):
+            del self.pg
 
     def _mark(self) -> Any:
         """Return an event at the end of what the current stream has to do so far."""
@@ -132,14 +189,22 @@ class Nccl(Backend):
         event.record(torch.cuda.current_stream(self.device))
         return event
 
+    def _on_device(self) -> contextlib.AbstractContextManager[Any]:
+        """Return the context in which a thread uses the device: torch's current device is that of a thread."""
+        return torch.cuda.device(self.device) if self.device.type == "cuda" else contextlib.nullcontext()
+
     def _state(self) -> Any:
         group: Any = self.pg
         return group._get_backend(self.device).get_error()
 
     def _forget(self) -> None:
-        """End the process group, whatever its condition."""
+        """End the group, whatever its condition, when its peers have left it too: all are at the rendezvous.
+
+        On one machine a rank must not abort while another one's kernel still reads its memory (NVIDIA/nccl#863).
+        """
         if hasattr(self, "pg"):
-            self.pg.abort()
+            self._start_abort()
+            self._await_abort()
             del self.pg
 
 
@@ -149,34 +214,64 @@ class Reconfigured(Nccl):
     def __init__(self, device: torch.device, timeout_seconds: float) -> None:
         super().__init__(device, timeout_seconds)
         self._store = SwitchedStore()
-        self._make()
-        self._usable = True
+        self.pg = self._open(self._store, 0, 1, reconfigurable=True)
 
-    def _make(self) -> None:
-        self._open(self._store, 0, 1, reconfigurable=True)
-
-    def _connect(self, uuid: int, store: MeetingStore, rank: int, size: int) -> None:
-        if not self._usable:
-            self._forget()
-            self._make()
+    def _meet(self, uuid: int, store: MeetingStore, rank: int, size: int) -> Callable[[], dist.ProcessGroup]:
+        if not hasattr(self, "pg"):
+            self._make(store)
         self._store.current = store
         store.set(f"handle/{rank}", backend.handle(self.pg))
         handles = [store.get(f"handle/{each}").decode() for each in range(size)]
-        self._usable = False  # after a failure it is unknown what is left of it
-        backend.reconfigure(self.pg, uuid, handles, self.connect_seconds)
-        self._usable = True
+        return self._take(uuid, handles)
+
+    def _make(self, store: MeetingStore) -> None:
+        """Make a group that has been alone once.
+
+        Those of torch 2.14 that have not have the same handle in every process, and torch refuses equal handles.
+        """
+        self._store = SwitchedStore()
+        self._store.current = MeetingStore(LocalKeys(), store.ensure_wanted, time.monotonic() + self.connect_seconds)
+        self.pg = self._open(self._store, 0, 1, reconfigurable=True)
+        self.pg = self._attempt(self._take(secrets.randbits(48), [backend.handle(self.pg)]), store)
+
+    def _take(self, uuid: int, handles: list[str]) -> Callable[[], dist.ProcessGroup]:
+        """Return the function that gives the group new peers. After a failure it is unknown what is left of it."""
+        group = self.pg
+        del self.pg
+
+        def connect() -> dist.ProcessGroup:
+            with _aborted_after_a_failure(group), self._on_device():
+                backend.reconfigure(group, uuid, handles, self.connect_seconds)
+            return group
+
+        return connect
 
 
 class Restarted(Nccl):
     """A new process group for every generation."""
 
-    def _connect(self, uuid: int, store: MeetingStore, rank: int, size: int) -> None:
+    def _meet(self, uuid: int, store: MeetingStore, rank: int, size: int) -> Callable[[], dist.ProcessGroup]:
         self._forget()
-        self._open(store, rank, size)
-        self._connect_now()
+        return functools.partial(self._make, store, rank, size)
 
-    def _connect_now(self) -> None:
-        """Connect before the first sum, where a lost peer could not be reported."""
-        group: Any = self.pg
-        group.bound_device_id = self.device
-        group._get_backend(self.device).eager_connect_single_device(self.device)
+    def _make(self, store: MeetingStore, rank: int, size: int) -> dist.ProcessGroup:
+        """Return a new group that has summed once: communicators that don't block connect before their first sum."""
+        group = self._open(store, rank, size)
+        with _aborted_after_a_failure(group), self._on_device():
+            first: Any = torch.zeros(1, dtype=torch.float64, device=self.device)
+            group.allreduce([first], backend.options(_FOREVER_SECONDS)).wait()
+        return group
+
+
+def _abort(group: Any) -> None:
+    with contextlib.suppress(RuntimeError):
+        group.abort()
+
+
+@contextlib.contextmanager
+def _aborted_after_a_failure(group: dist.ProcessGroup) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        _abort(group)
+        raise

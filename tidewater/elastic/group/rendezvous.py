@@ -49,13 +49,13 @@ class MeetingStore(Store):
 
     def set(self, key: str, value: Any) -> None:
         """Write a key."""
-        self._check()
+        self.ensure_wanted()
         self._keys.set(key, _text(value))
 
     def get(self, key: str) -> bytes:
         """Wait for a key and return its value. Raise like ``wait``."""
         while True:
-            self._check()
+            self.ensure_wanted()
             value = self._keys.get(key, _SLICE_SECONDS)
             if value is not None:
                 return _bytes(value)
@@ -63,7 +63,7 @@ class MeetingStore(Store):
     def wait(self, keys: list[str], timeout: timedelta | None = None) -> None:
         """Raise GroupBroken after the deadline, or when the generation is not wanted any more."""
         while True:
-            self._check()
+            self.ensure_wanted()
             if self._keys.wait(keys, _SLICE_SECONDS):
                 return
 
@@ -79,7 +79,7 @@ class MeetingStore(Store):
         self.set(places[rank], "")
         arrived = False
         while not arrived:
-            self._check()
+            self.ensure_wanted()
             # A rank that has seen all others may already be connecting: the first verdict counts.
             if superseded() and self.compare_set(_OUTCOME, "", _OFF) == _OFF.encode():
                 raise GroupBroken("there is a newer generation")
@@ -89,28 +89,29 @@ class MeetingStore(Store):
 
     def compare_set(self, key: str, expected: Any, value: Any) -> bytes:
         """Write a key if it has the expected value (empty: does not exist). Return its value afterwards."""
-        self._check()
+        self.ensure_wanted()
         return _bytes(self._keys.compare_set(key, _text(expected), _text(value)))
 
     def add(self, key: str, amount: int) -> int:
         """Add to a counter. Return its new value."""
-        self._check()
+        self.ensure_wanted()
         return self._keys.add(key, amount)
 
     def check(self, keys: list[str]) -> bool:
         """Return whether all keys exist, without waiting."""
-        self._check()
+        self.ensure_wanted()
         return self._keys.check(keys)
 
     def delete_key(self, key: str) -> bool:
         """Remove a key. Return whether it existed."""
-        self._check()
+        self.ensure_wanted()
         return self._keys.delete_key(key)
 
-    def _check(self) -> None:
+    def ensure_wanted(self, late: str = "a peer did not arrive at the rendezvous in time") -> None:
+        """Raise GroupBroken after the deadline, with the reason ``late``, or when the generation is not wanted."""
         self._wanted()
         if time.monotonic() > self._deadline:
-            raise GroupBroken("a peer did not arrive at the rendezvous in time")
+            raise GroupBroken(late)
 
 
 def _text(value: Any) -> str:

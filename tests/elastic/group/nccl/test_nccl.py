@@ -20,7 +20,12 @@ class OnCpus(nccl.Nccl):
 
     name = "gloo"
 
+    def _library_options(self) -> None: ...
+
     def _mark(self) -> Any:
+        return self
+
+    def _small_kernel(self) -> Any:
         return self
 
     def query(self) -> bool:
@@ -35,8 +40,7 @@ class Reconfigured(OnCpus, nccl.Reconfigured):
 
 
 class Restarted(OnCpus, nccl.Restarted):
-    def _connect_now(self) -> None:
-        """Do nothing: gloo has connected."""
+    pass
 
 
 @pytest.fixture(params=[Reconfigured, Restarted])
