@@ -18,6 +18,7 @@ from scripts.toolchain.table import BENCH_TOOLS, MONITORING_TOOLS, PREVIOUS_TOOL
 def test_installing_again_prints_nothing_and_builds_nothing() -> None:
     # Another set-up of this cache may be about to add Prometheus to the nodes' image: until then that is to be made.
     with steps.only_one(paths.cache(), Console(lambda line: None)):
+        assert [step.name for step in command.all_steps() if not step.done()] == [], "this machine is not set up"
         done = subprocess.run(
             [sys.executable, "-m", "scripts.toolchain", "install"],
             cwd=paths.CHECKOUT,
