@@ -71,6 +71,7 @@ class Config:
     peer_timeout_seconds: float
     group_timeout_seconds: float
     data_timeout_seconds: float
+    silent_seconds: float
     compare_every: int
     on_drift: str
     metrics_port: int
@@ -172,6 +173,7 @@ class Config:
             "--peer-timeout-seconds": (self.peer_timeout_seconds, 0.1),
             "--group-timeout-seconds": (self.group_timeout_seconds, 1),
             "--data-timeout-seconds": (self.data_timeout_seconds, 0),
+            "--silent-seconds": (self.silent_seconds, 0),
             "--compare-every": (self.compare_every, 0),
             "--threads": (self.threads, 1),
             "--metrics-port": (self.metrics_port, 0),

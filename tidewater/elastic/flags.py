@@ -173,6 +173,13 @@ def _add_operation(group: argparse._ArgumentGroup) -> None:
         help="a sample that takes longer ends the worker with exit code 1, and the log names it; 0: no limit",
     )
     group.add_argument(
+        "--silent-seconds",
+        type=float,
+        default=60.0,
+        help="without a step for this time the log, the metrics and the ElasticJob say which worker the others wait "
+        "for; 0: never",
+    )
+    group.add_argument(
         "--compare-every",
         type=int,
         default=100,

@@ -79,6 +79,8 @@ RECOVERIES = f"round(max by (cause) (increase(tidewater_recovery_seconds_count{S
 STEP_TIMES = f"sum by (le) (rate(tidewater_step_seconds_bucket{SELECTED}[{_EACH}]))"
 RECOVERY_TIMES = f"sum by (le, cause) (increase(tidewater_recovery_seconds_bucket{SELECTED}[1h]))"
 
+WAITS = f"sum by (pod, node) (rate(tidewater_wait_seconds_total{SELECTED}[{_EACH}]))"
+
 TRAINING = (
     _number("World size", "Workers in the last committed step.", WORLD_SIZE),
     _number("Goodput", "Share of the time that was used for steps that count.", GOODPUT, "percentunit"),
@@ -130,6 +132,25 @@ TRAINING = (
             Query(f"sum(increase(tidewater_checkpoints_saved_total{SELECTED}[1h]))", "written"),
             Query(f"sum(increase(tidewater_checkpoint_failures_total{SELECTED}[1h]))", "failed"),
         ),
+    ),
+    Panel(
+        "Time of waiting for others",
+        "Share of its time for which a worker waits in steps. The slowest worker waits least, and the others for it.",
+        (Query(WAITS, "{{pod}} {{node}}"),),
+        "percentunit",
+        most=1,
+    ),
+    Panel(
+        "Straggler",
+        "A worker with a median part of a step that takes a third longer than the others', and by how much.",
+        (Query(f"max by (pod, node) (tidewater_straggler_seconds{SELECTED}) > 0 or vector(0)", "{{pod}} {{node}}"),),
+        "s",
+    ),
+    Panel(
+        "No step",
+        "Time since the last step, if it is longer than --silent-seconds, and the worker that the others wait for.",
+        (Query(f"max by (waits_for) (tidewater_silent_seconds{SELECTED}) or vector(0)", "{{waits_for}}"),),
+        "s",
     ),
     Panel(
         "Steps given up, workers that drifted, GPUs left out",

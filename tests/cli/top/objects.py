@@ -91,6 +91,7 @@ class Trainer:
                     samples=tuple(range(30)),
                     batch_size=60,
                     step_seconds=0.1,
+                    wait_seconds=0.02,
                     useful_seconds=0.1,
                 )
             )
@@ -98,6 +99,10 @@ class Trainer:
     def recovers(self, cause: str, seconds: float) -> None:
         """Count a recovery."""
         self._metrics.event("recovered", {"cause": cause, "seconds": seconds})
+
+    def straggles(self, seconds: float) -> None:
+        """Be the slow one."""
+        self._metrics.straggles(seconds)
 
     @property
     def page(self) -> str:

@@ -60,6 +60,19 @@ def test_one_job_is_shown_with_its_numbers_curves_workers_and_changes() -> None:
     assert lines[-1] == "10:12:00  Worker 1 is gone"
 
 
+def test_the_worker_that_the_others_wait_for_is_named_with_its_node() -> None:
+    metrics = {
+        ("training", f"digits-worker-{index}"): Scraped({PORT: Reading(at=1.0, steps=9, straggler=seconds)})
+        for index, seconds in enumerate((0.0, 0.1234))
+    }
+    found = job_sample(job(), [pod(0), pod(1, node="node-2")], [], metrics)
+    processes = {(worker.uid, PORT): worker.scraped.readings[PORT] for worker in found.workers}
+    text = printed(Model(NOW, (Followed(found, processes),)))
+    wanted = "straggler   digits-worker-1 on node-2: the others wait 0.123 s for it in each step"
+    assert wanted in [line.rstrip() for line in text.splitlines()]
+    assert "straggler" not in printed(Model(NOW, (trained(),)))
+
+
 def test_a_running_job_says_what_it_waits_for_in_a_few_lines() -> None:
     why = f"ElasticJob digits is running. 1 of 2 workers run: 1 found no room (VcpuLimitExceeded). {'Karpenter ' * 50}"
     runs = {"type": "Running", "status": "True", "lastTransitionTime": "2026-11-23T10:00:01Z", "message": why}

@@ -221,6 +221,10 @@ WHAT_HAPPENED: dict[str, Check] = {
     "Steps given up, workers that drifted": lambda found: (
         found["steps given up"].values[-1] > 0 and found["drifts"].values[-1] == 0
     ),
+    "Time of waiting for others": lambda found: all(0 <= max(series.values) <= 1 for series in found.values()),
+    # Both are 0 unless the machine was too busy: then a worker may have been slow.
+    "Straggler": bool,
+    "No step": lambda found: all(max(series.values) < 300 for series in found.values()),
     "Jobs by state": _reaches(1, "Running", "Failed"),
     "Alerts": _reaches(1, "TrainingKeepsLosingWorkers", "ElasticJobFailed"),
     "etcd: time of a write": _reaches(1e-6, "99 %"),

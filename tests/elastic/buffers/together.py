@@ -74,6 +74,9 @@ class InMemory(Backend):
     def leave(self) -> None:
         pass
 
+    def waits(self) -> bool:
+        return False
+
     def error(self) -> str:
         return ""
 

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -60,6 +61,41 @@ def test_a_sum_is_complete_when_its_result_has_arrived(group: Group, stream: Dev
     tensor = torch.ones(3)
     group.complete([group.begin(tensor), group.begin(tensor)])
     assert stream.arrived == FIRST + 2
+
+
+def test_the_wait_for_the_others_begins_when_this_rank_has_done_its_part(
+    group: Group, stream: Device, double: Double, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[bool] = []
+
+    class Busy:
+        """An event that the device has not reached, and that it reaches when the sum is complete."""
+
+        def query(self) -> bool:
+            return stream.arrived > 0
+
+        def elapsed_time(self, end: object) -> float:
+            return 250.0
+
+    marks: list[Any] = [Busy()]
+    real = double._mark
+    monkeypatch.setattr(double, "_mark", lambda: marks.pop(0) if marks else real())
+    stream.hold()
+
+    def look() -> None:
+        seen.append(group.waits())
+        stream.release()
+
+    soon(look)
+    group.all_reduce(torch.ones(3))
+    assert seen == [False]
+    assert group.waited_seconds == 0.25
+    stream.hold()
+    soon(look)
+    group.all_reduce(torch.ones(3))
+    assert seen == [False, True]
+    assert group.waited_seconds > 0.25
+    assert not group.waits()
 
 
 def test_confirm_returns_when_the_others_have_answered(group: Group, stream: Device) -> None:

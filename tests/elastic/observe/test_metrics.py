@@ -39,6 +39,7 @@ def step(number: int, *, seconds: float = 1.0) -> Report:
         samples=tuple(range(20)),
         batch_size=60,
         step_seconds=seconds,
+        wait_seconds=seconds / 4,
         useful_seconds=seconds,
     )
 
@@ -66,6 +67,29 @@ def test_a_committed_step_updates_every_training_metric() -> None:
         "samples_total": 40,
     }
     assert registry.get_sample_value("tidewater_step_seconds_count") == 2
+    assert registry.get_sample_value("tidewater_wait_seconds_total") == 0.5
+
+
+def test_a_job_is_silent_for_each_worker_that_it_waits_for_until_it_goes_on() -> None:
+    metrics, registry = made(Clock())
+
+    def silent(worker: str) -> float | None:
+        return registry.get_sample_value("tidewater_silent_seconds", {"waits_for": worker})
+
+    metrics.silent(75.0, ("w-1", "w-2"))
+    assert [silent(worker) for worker in ("w-1", "w-2", "")] == [75.0, 75.0, None]
+    metrics.silent(80.0, ())
+    assert [silent(worker) for worker in ("w-1", "w-2", "")] == [None, None, 80.0]
+    metrics.silent(0.0, ())
+    assert silent("") is None
+
+
+def test_a_final_step_and_a_round_of_an_evaluation_are_progress_with_any_metrics() -> None:
+    for metrics in (Metrics(), made(Clock())[0]):
+        metrics.committed(step(1))
+        first = metrics.progressed_at
+        metrics.evaluated(0.1)
+        assert 0 < first <= metrics.progressed_at
 
 
 def test_goodput_counts_only_the_time_of_committed_steps() -> None:

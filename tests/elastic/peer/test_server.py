@@ -25,7 +25,7 @@ from tidewater.elastic.peer import outline as peer_outline
 from tidewater.elastic.peer import server as peer_server
 from tidewater.elastic.peer.handshake import HELLO, Identity, connect, exactly
 from tidewater.elastic.peer.outline import Outline
-from tidewater.elastic.peer.server import PeerServer, ask_traits, fetch, is_gone, look
+from tidewater.elastic.peer.server import PeerServer, ask_traits, ask_waits, fetch, is_gone, look
 from tidewater.elastic.tree import Tree
 
 UUID = 7
@@ -317,3 +317,11 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+def test_a_peer_says_whether_it_waits_for_the_others_also_while_it_works(server: PeerServer) -> None:
+    for waits in (True, False):
+        server.waits = lambda waits=waits: waits  # type: ignore[misc]
+        assert ask_waits(ME, at(server.port)) is waits
+    assert ask_waits(ME, at(server.port, "another process")) is None
+    assert ask_waits(ME, at(free_port())) is None

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,8 @@ BATCH_SIZE = 7
 """50 is no multiple: an epoch's last step has one sample, so most ranks have none."""
 HELD_OUT = 300
 """Validation samples: several rounds of an evaluation. In the last round some ranks have no sample."""
+STUCK = "stuck"
+_STUCK_SECONDS = 0.02
 _FEATURES = 6
 _EPOCH_SEEDS = 20261121
 
@@ -68,6 +70,10 @@ class Options:
     """One of ``kinds.KINDS``."""
     stream: bool = False
     """The dataset is a stream."""
+    sample_seconds: float = 0.0
+    """How long this worker takes to read a sample, in addition."""
+    stuck: bool = False
+    """Reading a sample hangs in this worker while its folder has the file ``STUCK``."""
     fault: tuple[str, str] | None = None
     """What fails in this worker only, see ``faulty.install``."""
     fails_alone: bool = False
@@ -77,7 +83,9 @@ class Options:
 class Numbers(Dataset[tuple[torch.Tensor, torch.Tensor, int]]):
     """Samples of an input, a noisy function of it, and its index."""
 
-    def __init__(self) -> None:
+    def __init__(self, before: Callable[[], None] = lambda: None) -> None:
+        self._before = before
+        """Called before a sample is read."""
         generator = torch.Generator().manual_seed(_EPOCH_SEEDS)
         self._inputs = torch.randn(TOTAL, _FEATURES, generator=generator)
         weights = torch.randn(_FEATURES, 1, generator=generator)
@@ -87,6 +95,7 @@ class Numbers(Dataset[tuple[torch.Tensor, torch.Tensor, int]]):
         return TOTAL
 
     def __getitem__(self, index: int) -> tuple[torch.Tensor, torch.Tensor, int]:
+        self._before()
         return self._inputs[index], self._targets[index], index
 
 
@@ -227,6 +236,12 @@ class Witness:
                 hookable.register_hook(lambda weight: weight * float("inf"))
         return loss
 
+    def _read(self) -> None:
+        if self._options.sample_seconds:
+            time.sleep(self._options.sample_seconds)
+        while self._options.stuck and (self._options.folder / STUCK).exists():
+            time.sleep(_STUCK_SECONDS)
+
     def _need_memory(self, samples: int) -> None:
         if samples > self._options.memory:
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
@@ -296,7 +311,7 @@ class Witness:
         return Training(
             model=model,
             optimizer=optimizer,
-            dataset=Stream() if self._options.stream else Numbers(),
+            dataset=Stream() if self._options.stream else Numbers(self._read),
             loss=self.loss,
             validation=Keys(),
             score=self.score,

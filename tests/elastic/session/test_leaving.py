@@ -17,6 +17,7 @@ from tidewater.elastic.checkpoint import Checkpoints, places
 from tidewater.elastic.errors import ConfigError
 from tidewater.elastic.membership.rules import Generation, Member, View
 from tidewater.elastic.observe.log import Log
+from tidewater.elastic.observe.metrics import Metrics
 from tidewater.elastic.session import ending
 from tidewater.elastic.session.session import Session
 from tidewater.elastic.training import Report
@@ -29,7 +30,7 @@ NEW = Member("n", "n", "127.0.0.1", 1, "signature", 4)
 CONTINUED = View(Generation(5, 11, (NEW,), "lost", LINE), 7, (replace(NEW, state_of=5),))
 WAITING = View(Generation(5, 11, (NEW,), "lost", LINE), 7, (NEW,))
 """A newcomer has taken over, and does not have the state yet."""
-LAST = Report(28, 1, 4, 2, 0, 0.5, 0.1, (1, 2), 4, 0.01, 0.01)
+LAST = Report(28, 1, 4, 2, 0, 0.5, 0.1, (1, 2), 4, 0.01, 0.0, 0.01)
 
 
 @dataclass
@@ -200,7 +201,9 @@ def entering(told: Told, generation: int, asked: list[int]) -> Session:
         return "the script's module model has other code there"
 
     view = View(replace(TOGETHER, number=generation), 7, (ME, OTHER))
-    worker: Any = SimpleNamespace(member_id=ME.id, coordinator=SimpleNamespace(view=view), refusal=refusal)
+    worker: Any = SimpleNamespace(
+        member_id=ME.id, coordinator=SimpleNamespace(view=view), refusal=refusal, metrics=Metrics()
+    )
     config: Any = SimpleNamespace(report_every=1)
     return Session(config, worker, told.log)
 

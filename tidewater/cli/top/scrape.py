@@ -61,6 +61,8 @@ class Reading:
     epoch: float | None = None
     loss: float | None = None
     goodput: float | None = None
+    straggler: float = 0.0
+    """How many seconds longer its part of a step takes than the others', if it is the slow one; otherwise 0."""
     recoveries: Mapping[str, Recoveries] = field(default_factory=dict)
     """By cause."""
 
@@ -127,6 +129,7 @@ def reading(text: str, *, at: float) -> Reading:
         epoch=values.get("epoch"),
         loss=values.get("loss"),
         goodput=values.get("goodput_ratio"),
+        straggler=values.get("straggler_seconds", 0.0),
         recoveries=recoveries,
     )
 

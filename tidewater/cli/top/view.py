@@ -8,7 +8,7 @@ One job is shown with its workers; several are shown with one line for each.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -45,7 +45,7 @@ _CURVE_COLUMNS = 60
 _SHORT_CURVE_COLUMNS = 12
 _MESSAGE_LINES = 3
 """Lines of what a job waits for, at most."""
-_JOB_LINES = 13
+_JOB_LINES = 14
 """Lines of one job besides its workers and changes, at most, with one line of what it waits for."""
 _TABLE_LINES = 3
 """Lines of a table of jobs besides the jobs and changes, at most."""
@@ -142,8 +142,21 @@ def _figures(followed: Followed, lead: Reading | None, size: Size) -> Renderable
         ("samples/s", Text.assemble(throughput, f"  {_rate(followed)}")),
         ("goodput", _percent(followed.goodput)),
         ("recoveries", _recoveries(followed.recoveries.items())),
+        *(("straggler", text) for text in _stragglers(followed.job.workers)),
     )
     return Group(*(Text.assemble((f"{label:<12}", "dim"), value, no_wrap=True) for label, value in rows))
+
+
+def _stragglers(workers: Iterable[Worker]) -> Iterator[Text]:
+    """Yield for which worker the others wait in each step, and how long; nothing if none of them is slow.
+
+    A worker that has become one may still be waiting to be judged again, so only the slowest is named.
+    """
+    slow = [(reading.straggler, worker) for worker in workers for reading in worker.scraped.readings.values()]
+    seconds, worker = max(slow, key=lambda each: each[0], default=(0.0, None))
+    if worker and seconds:
+        place = f" on {worker.node}" if worker.node else ""
+        yield Text(f"{worker.name}{place}: the others wait {seconds:.3g} s for it in each step", style="yellow")
 
 
 def _without_metrics(workers: Sequence[Worker]) -> str:

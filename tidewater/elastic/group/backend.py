@@ -46,6 +46,8 @@ class Backend(ABC):
         """Time-out of torch for connecting."""
         self.group_seconds = timeout_seconds
         """Time-out that torch gets for a group. Each sum has its own too, but not every library respects that."""
+        self.waited_seconds = 0.0
+        """Time since the start for which this process had done its part of sums, and the others had not."""
         self.pg: dist.ProcessGroup
 
     @abstractmethod
@@ -85,6 +87,10 @@ class Backend(ABC):
 
         Raise RuntimeError if one has failed. After that, and after an abort, their tensors may contain anything.
         """
+
+    @abstractmethod
+    def waits(self) -> bool:
+        """Return whether this process has done its part of a sum that is not complete. Any thread may call this."""
 
     @abstractmethod
     def error(self) -> str:

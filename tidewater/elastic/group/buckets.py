@@ -135,9 +135,15 @@ class Bucket:
         """That of the last step. None while it is in use, and after a failure: an abandoned sum may still write to
         it."""
 
+    def expect(self, tail: list[int]) -> None:
+        """Expect a tail of these lengths from now on. The memory for another one is released before there are two."""
+        self.tail = tail
+        if self._memory is not None and not self._memory.fits(tail):
+            self._memory = None
+
     def accumulate(self) -> None:
         """Let the next passes add to the memory that is summed, so that several need no more memory than one."""
-        if self._memory is None or not self._memory.fits(self.tail):
+        if self._memory is None:
             self._memory = Memory(self.parameters, self.tail, self._device, self._sum_dtype)
         gradients = self._memory.gradients
         if gradients:

@@ -49,6 +49,7 @@ class Gloo(Backend):
     def __init__(self, device: torch.device, timeout_seconds: float) -> None:
         super().__init__(device, timeout_seconds)
         self.connect_seconds = self.group_seconds = min(timeout_seconds, _CONNECT_SECONDS)
+        self._waits = False
         self._in_flight: list[Any] = []
         """Collectives that have begun and are not known to have succeeded."""
         self._listens: frozenset[End] = frozenset()
@@ -79,17 +80,26 @@ class Gloo(Backend):
 
     def finish(self, works: Sequence[Any], check: Callable[[], None], deadline: float) -> bool:
         """Wait in slices of 50 ms that can't be interrupted: most collectives take no longer than one."""
-        for work in works:
-            if not _done_soon(work):
-                # Not by a callback: it would run in gloo's thread, possibly after the end of the interpreter.
-                while not work.is_completed():
-                    check()
-                    if time.monotonic() > deadline:
-                        return False
-                    _done_soon(work)
-                work.wait()  # raises if it has failed
-            self._in_flight.remove(work)
-        return True
+        began, self._waits = time.monotonic(), True
+        try:
+            for work in works:
+                if not _done_soon(work):
+                    # Not by a callback: it would run in gloo's thread, possibly after the end of the interpreter.
+                    while not work.is_completed():
+                        check()
+                        if time.monotonic() > deadline:
+                            return False
+                        _done_soon(work)
+                    work.wait()  # raises if it has failed
+                self._in_flight.remove(work)
+            return True
+        finally:
+            self._waits = False
+            self.waited_seconds += time.monotonic() - began
+
+    def waits(self) -> bool:
+        """Return whether ``finish`` is running: on CPUs everything before it has been computed."""
+        return self._waits
 
     def error(self) -> str:
         """Return nothing: each work reports its own failure."""

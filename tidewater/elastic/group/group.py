@@ -68,6 +68,15 @@ class Group:
             reason = "another process of this pod has given the group up"
             siblings.listen(lambda uuid: self.interrupt(reason, of=uuid))
 
+    @property
+    def waited_seconds(self) -> float:
+        """Return for how long, since the start, this rank had done its part of sums and the others had not."""
+        return self._backend.waited_seconds
+
+    def waits(self) -> bool:
+        """Return whether this rank has done its part of a sum and waits for the others. Any thread may call this."""
+        return self._backend.waits()
+
     def form(
         self,
         uuid: int,

@@ -68,6 +68,8 @@ class Nccl(Backend):
         self._attempts = Attempts(discard=_abort)
         self._probe: tuple[Any, torch.Tensor] | None = None
         self.group_seconds = _FOREVER_SECONDS
+        self._own_part: Any = None
+        """The event after this process's part of the sums that ``finish`` waits for; None if it doesn't run."""
 
     def leave(self) -> None:
         """Leave the communicator to ``connect``, which ends it."""
@@ -127,20 +129,33 @@ class Nccl(Backend):
         return made
 
     def finish(self, works: Sequence[Any], check: Callable[[], None], deadline: float) -> bool:
-        """Poll an event at the end of all works. Also return when torch reports an error: they may never end then."""
-        for work in works:
-            work.wait()  # the stream waits, not this thread
-        end = self._mark()
-        pause = _FIRST_PAUSE_SECONDS
-        while not end.query():
-            check()
-            if self.error():
-                return True
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
-        return True
+        """Poll an event at the end of all works. Also return when torch reports an error: they may never end then.
+
+        The wait for the others is the time between two events of the device, because its work is not that of the host.
+        """
+        own = self._own_part = self._mark()
+        try:
+            for work in works:
+                work.wait()  # the stream waits, not this thread
+            end = self._mark()
+            pause = _FIRST_PAUSE_SECONDS
+            while not end.query():
+                check()
+                if self.error():
+                    return True
+                if time.monotonic() > deadline:
+                    return False
+                time.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+            self.waited_seconds += own.elapsed_time(end) / 1e3
+            return True
+        finally:
+            self._own_part = None
+
+    def waits(self) -> bool:
+        """Return whether the device has reached the end of its own part."""
+        own = self._own_part
+        return own is not None and bool(own.query())
 
     def error(self) -> str:
         """Return torch's error state, which its watchdog thread and ``abort`` set."""
@@ -185,7 +200,7 @@ class Nccl(Backend):
     def _mark(self) -> Any:
         """Return an event at the end of what the current stream has to do so far."""
         make: Any = torch.cuda.Event  # not typed
-        event = make()
+        event = make(enable_timing=True)
         event.record(torch.cuda.current_stream(self.device))
         return event
 

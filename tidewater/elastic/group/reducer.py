@@ -1,6 +1,6 @@
 """Sums the gradients of a model over the ranks, while the backward pass still computes others.
 
-    reducer = Reducer(group, model.named_parameters(), load=[5])
+    reducer = Reducer(group, model.named_parameters(), load=lambda: [5])
     reducer.reset(passes=2)                             # each step begins with this
     ...                                                 # backward passes of all micro-batches but the last
     reducer.watch()
@@ -49,7 +49,7 @@ _COPIES = 2
 class Reducer:
     """The sums of the gradients of ``parameters`` in the current generation of ``group``. For one thread.
 
-    ``load`` has the lengths of what is sent with them, ``sum_dtype`` is a type of 16 bits in which they are summed, or
+    ``load`` returns the lengths of what is sent with them, ``sum_dtype`` is a type of 16 bits in which they are summed, or
     None. Parameters that do not require a gradient now must not get one later; ``flush`` raises ConfigError then.
     """
 
@@ -57,7 +57,7 @@ class Reducer:
         self,
         group: Group,
         parameters: Iterable[Named],
-        load: Sequence[int] = (),
+        load: Callable[[], Sequence[int]] = tuple,
         sum_dtype: torch.dtype | None = None,
     ) -> None:
         named = list(parameters)
@@ -68,7 +68,7 @@ class Reducer:
         self._buckets = buckets.assign(
             trained, group.device, first_bytes=buckets.FIRST_BYTES, most_bytes=buckets.BYTES, sum_dtype=sum_dtype
         )
-        self._buckets[-1].tail = [*load, SEAL + len(trained) + 1]
+        self._load, self._counted = load, SEAL + len(trained) + 1
         self._early = self._buckets[:-1]
         """The sums of these buckets may start during the backward pass."""
         self._watching = False
@@ -93,6 +93,7 @@ class Reducer:
         # Not with optimizer.zero_grad, which is slower and skips parameters that the optimizer doesn't have.
         for parameter in self._all:
             parameter.grad = None
+        self._buckets[-1].expect([*self._load(), self._counted])
         if passes > 1:
             for bucket in self._buckets:
                 bucket.accumulate()

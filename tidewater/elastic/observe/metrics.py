@@ -15,7 +15,7 @@ checkpoints.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tidewater.elastic.addresses import everywhere
@@ -31,13 +31,27 @@ _CHANGE_BUCKETS = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 3
 
 
 class Metrics:
-    """Measures nothing. Used by a worker without ``--metrics-port``."""
+    """Notes when training progresses, and nothing else. Used by a worker without ``--metrics-port``."""
+
+    progressed_at = 0.0
+    """Monotonic time of the last final step, or round of an evaluation."""
 
     def committed(self, done: Report) -> None:
         """Count a final step."""
+        self.progressed_at = time.monotonic()
 
     def evaluated(self, seconds: float) -> None:
         """Count the time of a part of an evaluation."""
+        self.progressed_at = time.monotonic()
+
+    def silent(self, seconds: float, workers: Sequence[str]) -> None:
+        """Note since when the job makes no step, if it is too long (otherwise 0), and for which workers it waits.
+
+        Called by a thread of its own.
+        """
+
+    def straggles(self, seconds: float) -> None:
+        """Note how much longer than the others this worker takes for its part of a step; 0: it is not slow."""
 
     def event(self, name: str, fields: Mapping[str, Value]) -> None:
         """Count an event of the log. May be called from any thread."""
@@ -87,6 +101,15 @@ class PrometheusMetrics(Metrics):
         self._step = gauge("step", "Number of the last committed step")
         self._epoch = gauge("epoch", "Epochs that are done")
         self._loss = gauge("loss", "Mean loss over the samples of the last committed step")
+        self._silent = Gauge(
+            "tidewater_silent_seconds",
+            "Time since the last step, if it is longer than --silent-seconds, for each worker that the job waits for",
+            ("waits_for",),
+            registry=registry,
+        )
+        self._straggles = gauge(
+            "straggler_seconds", "By how much this worker's part of a step takes longer than the others', if it is slow"
+        )
         self._goodput = gauge("goodput_ratio", "Share of the time since the first step that was useful")
         self._goodput.set_function(self.goodput)
 
@@ -98,6 +121,7 @@ class PrometheusMetrics(Metrics):
 
         self._steps = counter("committed_steps", "Steps committed with this worker in them")
         self._samples = counter("samples", "Samples in committed steps, this worker's share")
+        self._waited = counter("wait_seconds", "Time in committed steps for which this worker waited for the others")
         self._useful_counter = counter("useful_seconds", "Time used for committed steps and evaluations")
         self._discarded = counter("discarded_steps", "Steps given up because a peer failed")
         self._drifted = counter("drifts", "Comparisons that found workers with another state")
@@ -131,6 +155,7 @@ class PrometheusMetrics(Metrics):
 
     def committed(self, done: Report) -> None:
         """See ``Metrics.committed``."""
+        super().committed(done)
         self._useful(done.useful_seconds)
         self._world_size.set(done.world_size)
         self._generation.set(done.generation)
@@ -141,9 +166,11 @@ class PrometheusMetrics(Metrics):
         self._steps.inc()
         self._samples.inc(len(done.samples))
         self._step_seconds.observe(done.step_seconds)
+        self._waited.inc(done.wait_seconds)
 
     def evaluated(self, seconds: float) -> None:
         """See ``Metrics.evaluated``."""
+        super().evaluated(seconds)
         self._useful(seconds)
 
     def _useful(self, seconds: float) -> None:
@@ -152,6 +179,17 @@ class PrometheusMetrics(Metrics):
             self._began = self._clock() - seconds
         self._useful_seconds += seconds
         self._useful_counter.inc(seconds)
+
+    def silent(self, seconds: float, workers: Sequence[str]) -> None:
+        """See ``Metrics.silent``."""
+        self._silent.clear()
+        if seconds:
+            for each in workers or ("",):
+                self._silent.labels(each).set(seconds)
+
+    def straggles(self, seconds: float) -> None:
+        """See ``Metrics.straggles``."""
+        self._straggles.set(seconds)
 
     def event(self, name: str, fields: Mapping[str, Value]) -> None:
         """See ``Metrics.event``."""

@@ -42,6 +42,7 @@ from tidewater.elastic.peer.outline import Outline
 
 PING = b'{"ping": true}\n'
 PONG = b"pong\n"
+_YES, _NO = b"1", b"0"
 
 _CONNECT_SECONDS = 0.5
 _STALL_SECONDS = 3.0
@@ -95,6 +96,8 @@ class PeerServer:
         """The keys of the generations in which this process has rank 0."""
         self.traits = traits
         """What it answers when a peer asks what must be equal."""
+        self.waits: Callable[[], bool] = lambda: True
+        """What it answers when a peer asks whether this process waits for the others."""
         self._listener = listen(_BACKLOG)
         self._listener.setblocking(False)
         self.port = int(self._listener.getsockname()[1])
@@ -242,6 +245,8 @@ class PeerServer:
                 connection.settimeout(_IDLE_SECONDS)
                 if "traits" in request and self.traits:
                     connection.sendall(self.traits.to_json() + b"\n")
+                elif "waits" in request:
+                    connection.sendall(_YES if self.waits() else _NO)
                 elif "meet" in request:
                     keyvalue.serve(connection, self.board.at(int(str(request["meet"]))))
                 elif "state" in request:
@@ -310,6 +315,15 @@ def ask_traits(me: Identity, address: Address, *, seconds: float = 2.0) -> Trait
     except Stranger:
         raise
     except (OSError, ValueError, ConfigError, RecordError):
+        return None
+
+
+def ask_waits(me: Identity, address: Address, *, seconds: float = 2.0) -> bool | None:
+    """Return whether a peer waits for the others; None if it does not answer within ``seconds``."""
+    try:
+        with _request(me, address, {"waits": True}, seconds) as connection:
+            return handshake.exactly(connection, len(_YES), time.monotonic() + seconds) == _YES
+    except OSError:
         return None
 
 

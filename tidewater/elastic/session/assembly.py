@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from tidewater.elastic.membership.rules import Member, View
     from tidewater.elastic.membership.traits import Traits
     from tidewater.elastic.peer.heartbeat import Heartbeat
+    from tidewater.elastic.peer.silence import Silence
     from tidewater.elastic.session.session import Session
     from tidewater.elastic.session.state import State
 
@@ -231,6 +232,7 @@ class _Assembly:
         self._heartbeat: Heartbeat
         self._coordinator: Coordinator
         self._group: Group
+        self._silence: Silence
 
     def is_finished(self) -> bool:
         """Return whether the job is finished, according to the checkpoints or to etcd (if it answers soon)."""
@@ -275,7 +277,8 @@ class _Assembly:
         from tidewater.elastic.membership.rules import Limits, Member
         from tidewater.elastic.membership.traits import Traits, code_digest
         from tidewater.elastic.peer.heartbeat import Heartbeat
-        from tidewater.elastic.peer.server import PeerServer
+        from tidewater.elastic.peer.server import PeerServer, ask_waits
+        from tidewater.elastic.peer.silence import Asks, Place, Silence
         from tidewater.elastic.session.session import Session
         from tidewater.elastic.session.warmup import form_alone
         from tidewater.elastic.session.worker import Worker
@@ -313,6 +316,14 @@ class _Assembly:
             refusal=self._refusal,
         )
         session = Session(config, worker, self._log)
+        server.waits = session.waits
+        self._silence = Silence(
+            Place(self._member_id, lambda: self._coordinator.view, config.least_members),
+            config.silent_seconds + config.min_step_seconds,
+            self._log,
+            self._metrics,
+            Asks(session.waits, lambda member: ask_waits(self._identity, member.address)),
+        )
         return session
 
     def announce(self, session: Session) -> None:
@@ -338,6 +349,8 @@ class _Assembly:
         if reason:
             raise ConfigError(reason)
         self._coordinator.announce()
+        if self._config.silent_seconds:
+            self._silence.start()
 
     def give_up(self) -> None:
         """Let the others go on without this worker, which ends now."""
@@ -346,6 +359,7 @@ class _Assembly:
     def close(self, flush_until: float) -> None:
         """Withdraw from the job, end pending communication, and wait for the checkpoint that is being written until
         that monotonic time."""
+        self._silence.stop()
         self._coordinator.stop()
         self._heartbeat.stop()
         self._group.close()

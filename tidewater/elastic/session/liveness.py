@@ -1,4 +1,4 @@
-"""Whether it is worth waiting for the other members of a generation.
+"""Waiting for others: whether it is worth it, and the line in the log that says what for.
 
 check = still_wanted(worker, generation, overdue)
 check()                                 # several times a second, while this worker waits for the state
@@ -9,8 +9,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from tidewater.elastic.config import Config
 from tidewater.elastic.errors import GroupBroken
-from tidewater.elastic.membership.rules import Generation
+from tidewater.elastic.membership.rules import Generation, lost_members
+from tidewater.elastic.observe.log import Log
 from tidewater.elastic.peer import server
 from tidewater.elastic.session.worker import Worker
 
@@ -53,3 +55,38 @@ def still_wanted(worker: Worker, generation: Generation, overdue: Callable[[], b
         check_peers()
 
     return check
+
+
+def until_changed(worker: Worker, generation: Generation, overdue: Callable[[], bool]) -> None:
+    """Return when the membership changes, the job is finished, or this worker is ``overdue``.
+
+    Raise GroupBroken when no further step is possible in the generation.
+    """
+    while not overdue():
+        view = worker.coordinator.view
+        if view.number != generation.number or view.finished:
+            return
+        lost = lost_members(view, generation, worker.member_id)
+        if lost:
+            raise GroupBroken(f"no further step is possible with {', '.join(lost)}")
+        worker.coordinator.wait_for_news(view, time.monotonic() + 0.5)
+
+
+class Waiting:
+    """What a worker waits for so that steps can be made. Each reason is logged once, until it is over."""
+
+    def __init__(self, config: Config, log: Log) -> None:
+        self._config, self._log = config, log
+        self.reason = ""
+        """``in_line``, ``below_min`` or ``etcd``; empty if it waits for none of these."""
+
+    def say(self, reason: str, workers: int) -> None:
+        """Note the reason. ``workers`` is the number of those that train."""
+        if self.reason != reason:
+            self.reason, config = reason, self._config
+            least, most = config.least_members, config.most_members
+            self._log.event("waiting", reason=reason, workers=workers, min_workers=least, max_workers=most)
+
+    def over(self) -> None:
+        """Note that it waits for none of these."""
+        self.reason = ""

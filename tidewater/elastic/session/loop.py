@@ -79,7 +79,11 @@ class Loop:
 
         def sums() -> Outcome:
             return self._material.stepper.gradients(
-                prepared, **votes, compare=self._compares(), meanwhile=self._material.loader.prefetch
+                prepared,
+                **votes,
+                compare=self._compares(),
+                work_seconds=self._session.stragglers.work_seconds,
+                meanwhile=self._material.loader.prefetch,
             )
 
         def apply(outcome: Outcome) -> float:

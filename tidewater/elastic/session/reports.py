@@ -196,4 +196,5 @@ class Reports:
                 samples_per_s=self.meter.rate(),
                 step_seconds=report.step_seconds,
                 rank=report.rank,
+                wait_seconds=report.wait_seconds,
             )

@@ -35,10 +35,11 @@ from tidewater.elastic.errors import BadSamples, ConfigError, GroupBroken, OutOf
 from tidewater.elastic.membership.rules import Generation, Member, View, lost_members
 from tidewater.elastic.observe.log import Log
 from tidewater.elastic.observe.meter import Change
+from tidewater.elastic.peer.stragglers import Stragglers
 from tidewater.elastic.session import handover
 from tidewater.elastic.session.ending import Ending
 from tidewater.elastic.session.fencing import Fence
-from tidewater.elastic.session.liveness import peers_alive, still_wanted
+from tidewater.elastic.session.liveness import Waiting, peers_alive, still_wanted, until_changed
 from tidewater.elastic.session.reports import Part, Reports
 from tidewater.elastic.session.state import made_in
 from tidewater.elastic.session.step import Outcome
@@ -97,12 +98,14 @@ class Session:
         """The last generation that began with the same state in all members."""
         self._fruitful = 0
         """See ``Member``."""
+        self._meets = False
         self._unconnected = ""
         """Why this worker can't sum with the others; empty if it can."""
+        self.stragglers = Stragglers(log, worker.metrics)
         self._leaving_since: float | None = None
         self._fence = Fence(worker, overdue=self.is_overdue, waits=self._waits_for_etcd)
         self._ending = Ending(worker, log, self._fence, overdue=self.is_overdue)
-        self._waiting_for = ""
+        self._waiting = Waiting(config, log)
         self._contributed = (0, 0)
         """Step and generation of the last step to which this worker has contributed."""
 
@@ -129,6 +132,10 @@ class Session:
         self.log.event("peer_silent", peer=member.worker)
         self.worker.group.interrupt(f"no answer from {member.worker}")
 
+    def waits(self) -> bool:
+        """Return whether this worker has done its part, and waits for others. Any thread may call this."""
+        return self._meets or bool(self._waiting.reason) or self.worker.group.waits()
+
     @property
     def is_leaving(self) -> bool:
         """Whether this worker was asked to leave."""
@@ -151,15 +158,19 @@ class Session:
             nothing_left: Returns whether all data has been trained. Then there is no step to wait for, and a worker
                 that the others have left behind, because they have ended, meets with fewer than the minimum.
         """
-        while (generation := self._next_generation()) is not None:
-            self._enter(generation)
-            try:
-                if len(generation.members) >= self.config.least_members or nothing_left():
-                    return self._met(generation)
-                self._hold(generation)
-            except GroupBroken as error:
-                self.give_up(error)
-        return None
+        self._meets = True
+        try:
+            while (generation := self._next_generation()) is not None:
+                self._enter(generation)
+                try:
+                    if len(generation.members) >= self.config.least_members or nothing_left():
+                        return self._met(generation)
+                    self._hold(generation)
+                except GroupBroken as error:
+                    self.give_up(error)
+            return None
+        finally:
+            self._meets = False
 
     def exchange(self, row: Sequence[float]) -> list[list[float]]:
         """Return the rows of all workers, by rank; the last step is final then. Collective. Raise GroupBroken."""
@@ -170,6 +181,7 @@ class Session:
         sums = list(self.worker.group.tally(table))
         self._fruitful, self.worker.group.own_failures = generation.number, 0
         self.waiting_since = None
+        self.stragglers.together()
         self._settle()
         return [sums[first : first + width] for first in range(0, len(sums), width)]
 
@@ -177,6 +189,7 @@ class Session:
         """Make the last step final without a next one. Collective. Raise GroupBroken."""
         self.waiting_since = time.monotonic()
         self.worker.group.confirm()
+        self.stragglers.together()
         self._settle()
 
     def update(self, share: Share, sums: Callable[[], Outcome], apply: Callable[[Outcome], float]) -> Outcome:
@@ -194,8 +207,12 @@ class Session:
         self.reports.begin(Part(state.step + 1, generation.number, rank, share.samples))
         self.waiting_since = share.ready
         self._fence.check(generation)
+        waited = self.worker.group.waited_seconds
         outcome = sums()
+        waited = self.worker.group.waited_seconds - waited
         self._fruitful, self.worker.group.own_failures = generation.number, 0
+        self.stragglers.worked(share.ready - share.began + waited)
+        self.stragglers.step(generation.members, rank, outcome.work_seconds, share.batch_size)
         self._settle()
         lr = apply(outcome)
         state.advance(share.after, generation.number)
@@ -211,6 +228,7 @@ class Session:
             samples=share.samples,
             batch_size=share.batch_size,
             step_seconds=now - share.ready,
+            wait_seconds=waited,
             useful_seconds=now - share.began,
         )
         self.reports.applied(report, self.change.over())
@@ -293,7 +311,7 @@ class Session:
                 self._leave_unconnected("with this worker several groups in a row broke before they made a step")
             elif view.generation is not None and not inside:
                 self._refuse_mismatch(view)
-                self._say_waiting("in_line", len(view.generation.members))
+                self._waiting.say("in_line", len(view.generation.members))
                 coordinator.ready_after(view.number)
             coordinator.wait_for_news(view, time.monotonic() + 0.5)
 
@@ -327,23 +345,15 @@ class Session:
                 if generation.rank(member.id) is None:
                     self.log.event("peer_lost", peer=member.worker, generation=generation.number)
         self.change.begin(generation.cause)
-        self._waiting_for = ""
+        self._waiting.over()
         self.worker.heartbeat.watch(generation.members)
 
     def _hold(self, generation: Generation) -> None:
         """Wait, with the state in memory, until the membership changes: there are too few workers."""
         self.waiting_since = None
         self.worker.heartbeat.tense(False)
-        self._say_waiting("below_min", len(generation.members))
-        coordinator = self.worker.coordinator
-        while not self.is_overdue():
-            view = coordinator.view
-            if view.number != generation.number or view.finished:
-                return
-            lost = lost_members(view, generation, self.worker.member_id)
-            if lost:
-                raise GroupBroken(f"no further step is possible with {', '.join(lost)}")
-            coordinator.wait_for_news(view, time.monotonic() + 0.5)
+        self._waiting.say("below_min", len(generation.members))
+        until_changed(self.worker, generation, self.is_overdue)
 
     def _met(self, generation: Generation) -> Meeting:
         """Form the group, and bring all ranks to the same state. Raise GroupBroken on any failure of a peer."""
@@ -362,6 +372,7 @@ class Session:
         step, number = self._contributed
         included = step > 0 and made_in(state.runs, step, state.step) == number
         self._met_in = generation
+        self.stragglers.begin()
         self._report(rank)
         return Meeting(rank, len(generation.members), had and self.reports.loads > loads, included, generation.number)
 
@@ -382,19 +393,8 @@ class Session:
 
     def _report(self, rank: int, *, timed: bool = False) -> None:
         if self.reports.settle(rank, timed=timed):
-            self._waiting_for = ""
+            self._waiting.over()
 
     def _waits_for_etcd(self, generation: Generation) -> None:
         self.waiting_since = None
-        self._say_waiting("etcd", len(generation.members))
-
-    def _say_waiting(self, reason: str, workers: int) -> None:
-        if self._waiting_for != reason:
-            self._waiting_for = reason
-            self.log.event(
-                "waiting",
-                reason=reason,
-                workers=workers,
-                min_workers=self.config.least_members,
-                max_workers=self.config.most_members,
-            )
+        self._waiting.say("etcd", len(generation.members))

@@ -8,9 +8,10 @@ micro-batches of a rank) is the gradient of the mean over the whole step, even i
 samples. A loss that has a weight of its own is a sum, see ``losses``: ``apply`` divides by the total of the weights.
 
 The last bucket of gradients also carries the ballot: whether a rank knows of the next generation, whether its script
-wants training to end, whether it is time for a checkpoint, the loss and its weight, and whether the rank has changed
-buffers that the others don't expect to be changed (see ``buffers``). At some steps it also carries a checksum of the
-rank's state (see ``peer.drift``); at the others these numbers mean nothing.
+wants training to end, whether it is time for a checkpoint, the loss and its weight, whether the rank has changed
+buffers that the others don't expect to be changed (see ``buffers``), and for each rank the time that its part of the
+step before took. At some steps it also carries a checksum of the rank's state (see ``peer.drift``); at the others these
+numbers mean nothing.
 Buffers have their old values until ``apply``, so a discarded step does not change them.
 """
 
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from tidewater.elastic.data.loader import Micro, Prepared
 
 _BALLOT = 6
-"""Number of values in a ballot."""
+"""Number of values in a ballot besides those of the ranks."""
 AMP_TYPES = {"off": None, "bf16": torch.bfloat16, "fp16": torch.float16}
 SUM_TYPES = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -66,6 +67,8 @@ class Outcome:
     """Whether training ends with this step."""
     saves: bool = False
     """Whether the state after this step is to be saved."""
+    work_seconds: tuple[float, ...] = ()
+    """For each rank the time of its own part of the step before; see ``peer.stragglers``."""
 
 
 class Stepper:
@@ -88,10 +91,10 @@ class Stepper:
         self._training, self._state, self._group = training, state, group
         self._seed = seed
         self._amp = AMP_TYPES[amp]
-        self._reducer = Reducer(group, training.model.named_parameters(), [_BALLOT, drift.SENT], sum_dtype)
+        self._reducer = Reducer(group, training.model.named_parameters(), self._load, sum_dtype)
         self._buffers = Buffers(training.model, group)
         self._parameters = list(training.model.parameters())
-        self._ballot = torch.zeros(_BALLOT, device=group.device)
+        self._ballot = torch.zeros(0, device=group.device)
         self._check = torch.zeros(drift.SENT, device=group.device)
         refuse_synchronised(training.model)
 
@@ -103,13 +106,14 @@ class Stepper:
         stops: bool = False,
         saves: bool = False,
         compare: bool = False,
+        work_seconds: float = 0.0,
         meanwhile: Callable[[], None] = lambda: None,
     ) -> Outcome:
         """Leave the gradients of the whole step in the parameters; a collective call.
 
         ``stops`` and ``saves`` say whether this rank wants training to end, or a checkpoint, after this step. With
-        ``compare``, the ranks also compare their states. ``meanwhile`` is called when this rank has done its part,
-        before it waits for the others.
+        ``compare``, the ranks also compare their states. ``work_seconds`` is the time of this rank's part of the step
+        before. ``meanwhile`` is called when this rank has done its part, before it waits for the others.
 
         Raise GroupBroken on any failure of a peer, and on all ranks if their states differ; OutOfMemory if a smaller
         micro-batch may fit; Diverged, on all ranks, if the loss is not a number; ConfigError if the loss is neither a
@@ -121,13 +125,13 @@ class Stepper:
             self._begin(compare)
         try:
             with self._enough_memory(samples):
-                total = self._accumulate(prepared, (knows, stops, saves))
+                total = self._accumulate(prepared, (knows, stops, saves), work_seconds)
                 meanwhile()
                 sums = self._reducer.sums()
         finally:
             self._buffers.restore()
         ballot, check = sums
-        knowing, stopping, saving, loss, weight, more = ballot.tolist()
+        knowing, stopping, saving, loss, weight, more, *works = ballot.tolist()
         if compare and not drift.agree(check.tolist(), self._group.size):
             self._state.suspect = True
             raise GroupBroken("the states of the workers differ")
@@ -141,7 +145,8 @@ class Stepper:
             mine = prepared.step.share(self._group.rank, self._group.size)
             raise Diverged(losses.verdict(self._state.step + 1, loss, total.odd_samples(mine)))
         everyone_knows = round(knowing) == self._group.size
-        return Outcome(loss, everyone_knows, self._buffers.sums(more > 0), factor, stopping > 0, saving > 0)
+        buffers = self._buffers.sums(more > 0)
+        return Outcome(loss, everyone_knows, buffers, factor, stopping > 0, saving > 0, tuple(works))
 
     def apply(self, outcome: Outcome, factor: float) -> float:
         """Update the buffers and step the optimizers with ``factor`` on their learning rates.
@@ -168,6 +173,10 @@ class Stepper:
         """Return a context for passes that don't train: what they change in buffers is undone."""
         return self._buffers.unchanged()
 
+    def _load(self) -> tuple[int, int]:
+        """Return the lengths of what is sent with the gradients."""
+        return _BALLOT + self._group.size, drift.SENT
+
     def _enough_memory(self, samples: int) -> contextlib.AbstractContextManager[None]:
         return memory.enough_memory(self._state, self._group, samples=samples, release=self._reducer.reset)
 
@@ -179,7 +188,7 @@ class Stepper:
             with self._buffers.agreed():
                 self._check.copy_(drift.digits(drift.checksum(self._state.tensors(), device), device))
 
-    def _accumulate(self, prepared: Prepared, votes: tuple[bool, ...]) -> Total:
+    def _accumulate(self, prepared: Prepared, votes: tuple[bool, ...], work_seconds: float) -> Total:
         """Run both passes of all micro-batches. The last one starts the sums over the ranks.
 
         ``votes`` begin the ballot. Return the sum of this rank's losses.
@@ -198,7 +207,8 @@ class Stepper:
             weights = [each.weight for each in prepared.micro]
             self._buffers.take()
             more = self._buffers.send(sum(weights))
-            self._vote(*votes, total.value, total.weight, more)
+            works = (work_seconds if rank == self._group.rank else 0.0 for rank in range(self._group.size))
+            self._vote(*votes, total.value, total.weight, more, *works)
             if any(weights):
                 self._reducer.watch()
             self._backward(part)
@@ -209,6 +219,8 @@ class Stepper:
 
     def _vote(self, *values: Number) -> None:
         """Fill in the ballot with this rank's values."""
+        if self._ballot.numel() != len(values):
+            self._ballot = torch.zeros(len(values), device=self._group.device)
         if self._group.device.type == "cpu":  # without torch: each of its calls takes 20 us when caches are cold
             self._ballot.numpy()[:] = values
             return

@@ -26,6 +26,7 @@ def report(step: int, *, epoch: int = 0, rank: int = 0, loss: float = 1.0) -> Re
         samples=(),
         batch_size=64,
         step_seconds=0.1,
+        wait_seconds=0.02,
         useful_seconds=0.1,
     )
 

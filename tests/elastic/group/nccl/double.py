@@ -104,6 +104,7 @@ class Enqueued:
         self._communicator = communicator
         self.tensor, self.staging, self.garbage = tensor, staging, garbage
         self.begun, self.ended = time.monotonic(), threading.Event()
+        self.ended_at = 0.0
 
     def wait(self, *_: object) -> bool:
         self._communicator.waited.append(self)
@@ -117,11 +118,18 @@ class Mark:
     """An event on the device's stream."""
 
     def __init__(self, device: Device, works: Sequence[Enqueued] = ()) -> None:
-        self._device, self._works = device, works
+        self._device, self._works, self._at = device, works, time.monotonic()
 
     def query(self) -> bool:
         self._device.check()
         return all(work.ended.is_set() for work in self._works)
+
+    def elapsed_time(self, end: Mark) -> float:
+        """Return the milliseconds to another event; both have been reached."""
+        return 1e3 * (end.reached_at() - self.reached_at())
+
+    def reached_at(self) -> float:
+        return max([self._at, *(work.ended_at for work in self._works)])
 
 
 class Aborted(Exception):
@@ -224,6 +232,7 @@ class Communicator:
                 work.tensor.copy_(work.garbage)
             except Aborted:
                 work.tensor.copy_(work.garbage)
+            work.ended_at = time.monotonic()
             work.ended.set()
 
     def _check(self, work: Enqueued) -> None:

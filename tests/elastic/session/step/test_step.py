@@ -89,6 +89,12 @@ def test_a_step_changes_buffers_only_when_it_is_applied(group: Group) -> None:
     assert not torch.equal(state.model[1].running_mean, before["1.running_mean"])  # type: ignore[index]
 
 
+def test_the_time_of_every_ranks_part_of_the_step_before_is_sent_with_the_gradients(group: Group) -> None:
+    stepper, _ = made(group)
+    assert stepper.gradients(prepared(6), knows=False).work_seconds == (0.0,)
+    assert stepper.gradients(prepared(6), knows=False, work_seconds=0.25).work_seconds == (0.25,)
+
+
 def test_a_constant_buffer_stays_unchanged(group: Group) -> None:
     stepper, state = made(group)
     table = torch.rand(5)
