@@ -13,6 +13,8 @@ from tidewater.controller.cluster.client import Ref
 from tidewater.controller.cluster.mirror import Key
 from tidewater.controller.decide.actions import CreatePod
 from tidewater.controller.decide.observed import JobView, NodeView
+from tidewater.controller.progress.silence import Silence
+from tidewater.controller.progress.watch import Process
 from tidewater.controller.store import DECODED, GONE_NODES, Store, read_job
 from tidewater.elasticjob import names
 from tidewater.elasticjob.names import JOBS
@@ -258,3 +260,31 @@ async def test_more_jobs_than_are_kept_as_objects_are_read_again() -> None:
         for number in range(DECODED + 10):
             assert desk.view(f"job-{number}").job.name == f"job-{number}"
     assert desk.store.states() == {"New": DECODED + 10}
+
+
+async def test_pods_of_a_running_job_are_asked_for_their_progress_and_a_silent_job_says_so() -> None:
+    desk = Desk()
+    desk.apply()
+    desk.apply("other")
+    await desk.settle()
+    ports = [{"name": "metrics", "containerPort": 9464}, {"name": "metrics-1", "containerPort": 9465}]
+    for name in ("imagenet", "other"):
+        made = objects.pod(desk.view(name).job, names.WORKER, 0, core=True)
+        made["spec"]["containers"][0]["ports"] = [*ports, {"name": "web", "containerPort": 80}]
+        made["spec"]["nodeName"] = "node-7"
+        desk.api.create(PODS, made)
+        desk.set_status(f"{name}-worker-0", phase="Running", podIP="10.0.0.5")
+    desk.api.patch(Ref(JOBS, jobs.NAMESPACE, "imagenet"), {"status": {"state": "Running"}}, "status")
+    await desk.settle()
+    uid, pod = desk.view().job.uid, "imagenet-worker-0"
+    assert desk.store._training() == {uid: [Process(pod, "10.0.0.5", 9464), Process(pod, "10.0.0.5", 9465)]}
+    desk.due.clear()
+    desk.store._progress.silences[uid] = Silence(virtual.now(), (pod,))
+    desk.store._silence_changed(uid)
+    assert desk.due == ["imagenet"]
+    assert desk.view().silence.endswith(f"it waits for {pod} on node node-7.")
+    assert desk.view("other").silence == ""
+    desk.api.delete(Ref(JOBS, jobs.NAMESPACE, "imagenet"))
+    await desk.settle()
+    desk.store._silence_changed(uid)
+    assert desk.store._training() == {}

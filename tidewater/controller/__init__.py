@@ -19,6 +19,7 @@ queues        which job of a queue may have pods
 room/         whether pods have room on the nodes that are there
 work          the queue of jobs that are due
 provisioning/ why no node comes for a pod, in Karpenter's words
+progress/     whether the workers of running jobs make steps, as their metrics say
 cluster/      the door to the Kubernetes API: requests, mirrors, leader election
 observe/      log, Kubernetes events, metrics, probes
 """

@@ -28,11 +28,14 @@ from tidewater.controller.decide.actions import CreatePod
 from tidewater.controller.decide.observed import Admission, JobView, NodeView, PodView
 from tidewater.controller.decide.queue import need
 from tidewater.controller.decide.replica_groups import core_bound
+from tidewater.controller.progress.silence import sentence
+from tidewater.controller.progress.watch import Process, ProgressWatch, processes
 from tidewater.controller.provisioning.event_watch import EventWatch
 from tidewater.controller.queues import Queues
 from tidewater.controller.room.watch import RoomWatch
 from tidewater.controller.views import node_view, pod_view, type_keys
 from tidewater.elasticjob import codec, indexes, names
+from tidewater.elasticjob.choices import State
 from tidewater.elasticjob.model import ElasticJob, PodNames
 from tidewater.elasticjob.names import JOBS
 from tidewater.kube.kinds import NODES, PODS, SERVICES
@@ -133,6 +136,7 @@ class Store:
         self._rooms = RoomWatch(cluster, lambda: self._queues.room_changed(), report) if fixed_nodes else None
         self._queues = Queues(due, self._rooms)
         self._hearing = EventWatch(cluster, namespace, self._provisioning_changed, report)
+        self._progress = ProgressWatch(self._training, self._silence_changed)
         self.jobs = Mirror(cluster, Source(JOBS, namespace), read_job, self._job_changed, report)
         self.pods = Mirror(cluster, Source(PODS, namespace, SELECTOR), read_pod, self._pod_changed, report)
         self.services = Mirror(
@@ -156,6 +160,7 @@ class Store:
         async with asyncio.TaskGroup() as tasks:
             for run in (self.jobs.run, self.pods.run, self.services.run, self.nodes.run, self._hearing.run):
                 tasks.create_task(run())
+            tasks.create_task(self._progress.run())
             if self._rooms is not None:
                 tasks.create_task(self._rooms.run())
 
@@ -193,7 +198,13 @@ class Store:
             unused=frozenset(self._unused.get(job.uid, ())),
             refusal=refusal,
             service_refusal=self.service_refusals.get(job.uid, ""),
+            silence=sentence(self._progress.silences.get(job.uid), self._pods.get(job.uid, {})),
         )
+
+    def _training(self) -> dict[str, list[Process]]:
+        """Return the processes of running jobs that serve metrics, by the uids of their jobs."""
+        jobs = [entry.uid for entry in self.jobs.entries.values() if entry.value.state == State.RUNNING]
+        return {uid: found for uid in jobs if (found := processes(self._pods.get(uid, {}).values()))}
 
     def service_refused(self, job: ElasticJob, why: str) -> None:
         """Note why the API server does not accept the job's service, for every decision until there is one.
@@ -316,6 +327,10 @@ class Store:
         entry = self.pods.entries.get(pod)
         if entry is not None and entry.uid == uid and entry.owner in self._keys:
             self._due(self._keys[entry.owner], COALESCE_SECONDS)
+
+    def _silence_changed(self, uid: str) -> None:
+        if uid in self._keys:
+            self._due(self._keys[uid], 0.0)
 
     def _service_changed(self, change: Change[str]) -> None:
         old, new = change.old, change.new

@@ -121,6 +121,8 @@ def pod_view(pod: Object, types: Mapping[str, str]) -> PodView:
         core=labels.get(names.LABEL_TIER) == names.CORE,
         job_restarts=_number(annotations.get(names.ANNOTATION_JOB_RESTARTS, ""), 0),
         node=(pod.get("spec") or {}).get("nodeName") or None,
+        address=status.get("podIP") or "",
+        metrics_ports=_metrics_ports(pod),
         unschedulable_since=_time(unschedulable.get("lastTransitionTime")),
         unschedulable_why=unschedulable.get("message") or "",
         nominated=bool(status.get("nominatedNodeName")),
@@ -139,6 +141,14 @@ def pod_view(pod: Object, types: Mapping[str, str]) -> PodView:
         patient=(pod.get("spec") or {}).get("preemptionPolicy") == "Never",
         tolerant=_tolerant(pod),
     )
+
+
+def _metrics_ports(pod: Object) -> tuple[int, ...]:
+    """Return the ports that `tidewater.contract.metrics` names."""
+    containers = (pod.get("spec") or {}).get("containers") or ()
+    ports = (port for each in containers for port in each.get("ports") or ())
+    found = (port["containerPort"] for port in ports if port.get("name", "").partition("-")[0] == "metrics")
+    return tuple(found)
 
 
 def node_view(node: Object) -> NodeView:

@@ -122,6 +122,7 @@ class Reason(StrEnum):
     INVALID = "ElasticJobInvalid"
     UNSCHEDULABLE = "Unschedulable"
     PODS_NOT_STARTING = "PodsNotStarting"
+    NO_STEP = "NoStep"
     BACKOFF_LIMIT = "BackoffLimitExceeded"
     DEADLINE = "DeadlineExceeded"
     OUT_OF_MEMORY = "OutOfMemory"

@@ -43,6 +43,26 @@ def test_a_running_job_says_what_keeps_it_from_its_size() -> None:
     assert said == f"{told} Pod j-worker-2 exited with code 1."
 
 
+def test_a_job_that_makes_no_step_says_which_worker_it_waits_for_in_its_condition_an_event_and_one_word() -> None:
+    told = " No step since 11:58:03 UTC: it waits for j-worker-1 on node node-1."
+    known = after(job(2), *running(0, 1))
+    first = decide(view(known, running(0, 1), silence=told), NOW)
+    assert message(first.status) == f"ElasticJob j is running.{told}"
+    assert first.status.waiting == "NoStep"
+    warned = [(each.reason, each.message) for each in first.actions if isinstance(each, Emit)]
+    assert warned == [("NoStep", told.strip())]
+    still = replace(known, status=first.status)
+    assert decide(view(still, running(0, 1), silence=told), later(60)).actions == ()
+    over = decide(view(still, running(0, 1)), later(60))
+    assert (message(over.status), over.status.waiting, events(over)) == ("ElasticJob j is running.", "", [])
+
+
+def test_a_lack_of_room_comes_before_a_lack_of_steps() -> None:
+    found = decide(view(job(2, low=1), (pod(0), pod(1, "Pending")), silence=" No step."), NOW)
+    assert found.status.waiting == "Unschedulable"
+    assert message(found.status).endswith("1 of 2 workers run: 1 found no room. No step.")
+
+
 def test_an_event_warns_of_pods_without_room_in_the_schedulers_words_when_their_number_changes() -> None:
     why = "0/2 nodes are available: 2 Insufficient cpu."
     pods = (pod(0), pod(1, "Pending", unschedulable_why=why))

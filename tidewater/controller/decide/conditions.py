@@ -99,7 +99,7 @@ def sentence(situation: Assessment, state: State, crews: Mapping[str, Crew]) -> 
     short = shortfall(situation, crews)
     if state is State.RUNNING:
         early = " It runs ahead of its turn in its queue." if situation.standing.queued_since else ""
-        return f"ElasticJob {job} is running.{early}{short}"
+        return f"ElasticJob {job} is running.{early}{short}{situation.view.silence}"
     if state is State.RESTARTING and (time := situation.restart.time) is not None:
         return f"ElasticJob {job} is restarting: all pods are made anew at {time:%H:%M:%S} UTC."
     if state is State.RESTARTING:
@@ -161,16 +161,20 @@ def waiting(situation: Assessment, crews: Mapping[str, Crew]) -> str:
     roomless = [pod for crew in short for pod in _roomless(crew, situation.now)]
     words += [pod.unschedulable_reason or Reason.UNSCHEDULABLE.value for pod in roomless]
     # That a node is on its way is the better news, and needs no action.
-    return min(words, key=lambda word: word == NODE_STARTING, default="")
+    silent = Reason.NO_STEP.value if situation.view.silence else ""
+    return min(words, key=lambda word: word == NODE_STARTING, default=silent)
 
 
 def warnings(situation: Assessment, crews: Mapping[str, Crew]) -> dict[Reason, str]:
-    """Return sentences on the pods that the spec asks for and that find no room, or that a kubelet can't start.
+    """Return sentences on a job that makes no step, and on the pods that the spec asks for and that find no room, or
+    that a kubelet can't start.
 
     Workers that `autoscale` adds beyond that are not among them: it is for them to try. Nor are those for which a node
     is on its way.
     """
     found: defaultdict[Reason, list[str]] = defaultdict(list)
+    if silence := situation.view.silence.strip():
+        found[Reason.NO_STEP].append(silence)
     if room := no_room(situation):
         found[Reason.UNSCHEDULABLE].append(room)
     for crew in crews.values():

@@ -58,6 +58,10 @@ class PodView:
     job_restarts: int = 0
     """How many times all pods of the job had been made anew when it was made."""
     node: str | None = None
+    address: str = ""
+    """Its IP address; empty if it has none yet."""
+    metrics_ports: tuple[int, ...] = ()
+    """The container ports named `metrics`, `metrics-1` and so on, at which its processes serve their metrics."""
     unschedulable_since: datetime | None = None
     unschedulable_reason: str = ""
     """Why no node comes for it, in one word; empty if that is not known. See `tidewater.controller.provisioning`."""
@@ -145,6 +149,9 @@ class JobView:
     """What the API server said when it last refused to create a pod of this job; empty after a success."""
     service_refusal: str = ""
     """What it said when it last refused to create the job's service; empty if there is one."""
+    silence: str = ""
+    """A sentence on how long the job, which runs, has made no step, and which worker it waits for; empty if it makes
+    steps, or if that is not known. See `tidewater.controller.progress`."""
 
 
 def parted(view: JobView) -> JobView:
