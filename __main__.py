@@ -77,12 +77,12 @@ def main() -> None:
     isolation = NetworkPolicies(space, NetworkPoliciesArgs(stack.network.cidr), platform.options(namespace))
     etcd = Etcd(
         "etcd",
-        EtcdArgs(training, namespace.priorities.etcd, storage.volume),
+        EtcdArgs(training, namespace.priorities.etcd, storage.mounts),
         platform.options(namespace, storage, isolation),
     )
     pods_need = platform.mounts(storage, access, isolation)
     dataset = Dataset(
-        training.dataset.name, DatasetArgs(training, code.uri, name, stack.region, storage.volume), pods_need
+        training.dataset.name, DatasetArgs(training, code.uri, name, stack.region, storage.mounts), pods_need
     )
     controller = Controller(
         "controller",
@@ -103,7 +103,7 @@ def main() -> None:
     if stack.surge is not None:
         worker_nodes.append(surge_nodes(stack, stack.surge, account, node_needs, platform))
     worker_nodes += [*gpu_plugin, *gpu_check(stack, platform, [*gpu_plugin, *worker_nodes])]
-    workers = TrainingArgs(stack, bucket.name, code.uri, namespace.priorities, storage.volume)
+    workers = TrainingArgs(stack, bucket.name, code.uri, namespace.priorities, storage.mounts)
     Training(training.job, workers, platform.options(dataset, etcd, controller, *worker_nodes))
 
     export(

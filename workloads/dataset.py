@@ -115,13 +115,14 @@ def _container(wanted: settings.Training) -> Manifest:
 
 @dataclass(frozen=True)
 class DatasetArgs:
-    """The training settings, which name dataset and images; the code's address, the stack's name, region, volume."""
+    """The training settings, which name dataset and images, the code's address, the stack's name and its region."""
 
     training: settings.Training
     code_uri: Text
     stack_name: str
     region: str
-    volume: pulumi.Resource
+    mounts: pulumi.ResourceOptions
+    """Of what mounts the file system."""
 
 
 class Dataset(pulumi.ComponentResource):
@@ -151,9 +152,10 @@ class Dataset(pulumi.ComponentResource):
         minutes = f"{args.training.dataset_minutes + PULUMI_MARGIN_MINUTES}m"
         objects.register(
             job_manifest(args.training, args.code_uri),
-            opts=pulumi.ResourceOptions(
-                parent=self,
-                replace_with=[args.volume],
-                custom_timeouts=pulumi.CustomTimeouts(create=minutes, update=minutes),
+            opts=pulumi.ResourceOptions.merge(
+                args.mounts,
+                pulumi.ResourceOptions(
+                    parent=self, custom_timeouts=pulumi.CustomTimeouts(create=minutes, update=minutes)
+                ),
             ),
         )

@@ -204,11 +204,12 @@ def network_policy_manifest(namespace: str) -> Manifest:
 
 @dataclass(frozen=True)
 class EtcdArgs:
-    """The training settings, which name the namespace, the image and the number of members; priority and volume."""
+    """The training settings, which name the namespace, the image and the number of members; and their priority."""
 
     training: settings.Training
     priority_class: str
-    volume: pulumi.Resource
+    mounts: pulumi.ResourceOptions
+    """Of what mounts the file system."""
 
 
 class Etcd(pulumi.ComponentResource):
@@ -228,7 +229,7 @@ class Etcd(pulumi.ComponentResource):
                 image=args.training.images.etcd,
                 priority_class=args.priority_class,
             ),
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[peers], replace_with=[args.volume]),
+            opts=pulumi.ResourceOptions.merge(args.mounts, pulumi.ResourceOptions(parent=self, depends_on=[peers])),
         )
         # Pulumi waits until a Service has a ready pod.
         objects.register(

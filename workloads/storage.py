@@ -86,21 +86,23 @@ class Storage(pulumi.ComponentResource):
     """Volume and claim, for the namespace that the component is named after.
 
     A volume can't get another file system or access point. Kubernetes deletes a volume when its claim is gone, and a
-    claim when no pod mounts it. So with the volume its claim is replaced, and what makes pods that mount it.
+    claim when no pod mounts it. So with the volume its claim is replaced, and what makes pods that mount it. The engine
+    deletes them in the reverse order of their own dependencies: those of their components don't count.
     https://kubernetes.io/docs/concepts/storage/persistent-volumes/#storage-object-in-use-protection
     https://www.pulumi.com/docs/iac/concepts/resources/options/replacewith/
     """
 
-    volume: pulumi.Resource
-    """What makes pods that mount it has to name it in `replace_with`, as the engine doesn't look further than that."""
+    mounts: pulumi.ResourceOptions
+    """The options of what makes pods that mount it."""
 
     def __init__(self, name: str, args: StorageArgs, opts: pulumi.ResourceOptions) -> None:
         super().__init__("tidewater:workloads:Storage", name, None, opts)
-        self.volume = objects.register(
+        volume = objects.register(
             volume_manifest(args.volume, name, args.volume_handle), opts=pulumi.ResourceOptions(parent=self)
         )
-        objects.register(
+        claim = objects.register(
             claim_manifest(name, args.volume),
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[self.volume], replace_with=[self.volume]),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[volume], replace_with=[volume]),
         )
+        self.mounts = pulumi.ResourceOptions(depends_on=[claim], replace_with=[volume])
         self.register_outputs({})

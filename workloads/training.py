@@ -335,13 +335,14 @@ def resources(workers: settings.Workers, efa: int = 0) -> Manifest:
 
 @dataclass(frozen=True)
 class TrainingArgs:
-    """The stack's settings, the bucket's name, the code's address, the workers' priorities and the stack's volume."""
+    """The stack's settings, the bucket's name, the code's address, and the workers' priorities."""
 
     stack: settings.Settings
     bucket: pulumi.Input[str]
     code_uri: Text
     priorities: PriorityClasses
-    volume: pulumi.Resource
+    mounts: pulumi.ResourceOptions
+    """Of what mounts the file system."""
 
 
 class Training(pulumi.ComponentResource):
@@ -364,14 +365,16 @@ class Training(pulumi.ComponentResource):
         objects.register_custom(
             RESOURCE,
             job_manifest(job),
-            opts=pulumi.ResourceOptions(
-                parent=self,
-                # In older stacks it is a Job, which must be gone before.
-                aliases=[pulumi.Alias(type_="kubernetes:batch/v1:Job", name=f"job-{job.name}")],
-                replace_on_changes=replaced_on(job.workers),
-                replace_with=[args.volume],
-                ignore_changes=ignored(job.workers),
-                custom_timeouts=pulumi.CustomTimeouts(create=minutes, update=minutes),
+            opts=pulumi.ResourceOptions.merge(
+                args.mounts,
+                pulumi.ResourceOptions(
+                    parent=self,
+                    # In older stacks it is a Job, which must be gone before.
+                    aliases=[pulumi.Alias(type_="kubernetes:batch/v1:Job", name=f"job-{job.name}")],
+                    replace_on_changes=replaced_on(job.workers),
+                    ignore_changes=ignored(job.workers),
+                    custom_timeouts=pulumi.CustomTimeouts(create=minutes, update=minutes),
+                ),
             ),
         )
         self.register_outputs({})

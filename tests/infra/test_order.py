@@ -140,6 +140,7 @@ def test_with_another_volume_all_that_mounts_it_is_replaced(production: graph.Gr
     name = claim.inputs["metadata"]["name"]
     mounting = [each for each in production.resources if f"{{'claimName': '{name}'}}" in str(each.inputs)]
     assert {each.urn for each in mounting} == {production.one(*each).urn for each in (ETCD, DATASET, JOB)}
+    assert [each.name for each in mounting if claim.urn not in each.needs] == [], "it is deleted before the claim"
     volume = production.one(*VOLUME).urn
     assert [each.name for each in (claim, *mounting) if each.replaced_with != (volume,)] == []
 
