@@ -126,7 +126,7 @@ class Ranks:
             micro = Micro(mine if len(mine) else torch.ones(1, 1), len(mine) / total, max(1, len(mine)))
             step = Prepared(Step(tuple(range(total)), Cursor()), (micro,))
             stepper = self.steppers[rank]
-            stepper.apply(stepper.gradients(step, knows=False, compare=compare), factor=1.0)
+            stepper.apply(stepper.gradients(step, compare=compare), factor=1.0)
             self.states[rank].step += 1
 
         all_at_once(make, self.size)

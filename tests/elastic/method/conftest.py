@@ -72,7 +72,7 @@ class Trainee:
         """Make one step with each batch. Return the learning rates."""
         rates = []
         for batch in steps:
-            outcome = self.stepper.gradients(prepared(batch, sizes), knows=False)
+            outcome = self.stepper.gradients(prepared(batch, sizes))
             rates.append(self.stepper.apply(outcome, factor))
             self.state.step += 1
         return rates

@@ -54,7 +54,7 @@ def test_a_step_of_uneven_micro_batches_is_that_of_the_whole_batch_in_plain_torc
     trainee, plain = Trainee(group, with_totals, amp=amp), net()
     sgd = torch.optim.SGD(plain.parameters(), lr=0.5, momentum=0.9)
     for batch in padded(4):
-        outcome = trainee.stepper.gradients(prepared(batch, sizes), knows=False)
+        outcome = trainee.stepper.gradients(prepared(batch, sizes))
         trainee.stepper.apply(outcome, 1.0)
         sgd.zero_grad()
         with torch.autocast("cpu", dtype=torch.float16, enabled=amp == "fp16"):
@@ -71,7 +71,7 @@ def test_the_weighted_mean_differs_from_the_mean_of_the_micro_batches(group: Gro
     """Otherwise the test above would prove nothing."""
     (batch,) = padded(1)
     trainee = Trainee(group, with_totals)
-    weighted = trainee.stepper.gradients(prepared(batch, (6, 6)), knows=False).loss
+    weighted = trainee.stepper.gradients(prepared(batch, (6, 6))).loss
     halves = slice(6), slice(6, 12)
     parts = [nn.functional.cross_entropy(net()(batch[0][half]), batch[1][half]).item() for half in halves]
     assert weighted != pytest.approx(sum(parts) / 2, rel=1e-3)
@@ -87,7 +87,7 @@ def test_a_step_of_padding_alone_has_no_gradients(group: Group) -> None:
     trainee = Trainee(group, with_totals)
     before = bits(trainee.model)
     ((inputs, labels),) = batches(1)
-    outcome = trainee.stepper.gradients(prepared((inputs, torch.full_like(labels, IGNORED))), knows=False)
+    outcome = trainee.stepper.gradients(prepared((inputs, torch.full_like(labels, IGNORED))))
     trainee.stepper.apply(outcome, 1.0)
     assert outcome.loss == 0.0
     assert all(map(torch.equal, bits(trainee.model), before))
@@ -121,7 +121,7 @@ def test_a_loss_that_is_constant_for_some_samples_adds_zeros(
         batch = without_labels(count)
         mine, usual = Trainee(group, build, amp=amp), Trainee(group, with_totals, amp=amp)
         for parts in (sizes, sizes[::-1]):
-            losses = [each.stepper.gradients(prepared(batch, parts), knows=False) for each in (mine, usual)]
+            losses = [each.stepper.gradients(prepared(batch, parts)) for each in (mine, usual)]
             assert losses[0].loss == losses[1].loss
             for each, outcome in zip((mine, usual), losses, strict=True):
                 each.stepper.apply(outcome, 1.0)
@@ -159,7 +159,7 @@ def test_a_sum_that_is_not_a_number_stops_training(group: Group) -> None:
     trainee = Trainee(group, with_totals)
     ((inputs, labels),) = batches(1)
     with pytest.raises(Diverged, match="the loss of step 1 is nan"):
-        trainee.stepper.gradients(prepared((inputs * float("nan"), labels)), knows=False)
+        trainee.stepper.gradients(prepared((inputs * float("nan"), labels)))
 
 
 def test_the_weight_may_be_a_plain_number(group: Group) -> None:
@@ -169,7 +169,7 @@ def test_the_weight_may_be_a_plain_number(group: Group) -> None:
     trainee = Trainee(group, lambda model: {**with_totals(model), "loss": loss})
     (batch,) = batches(1)
     expected = nn.functional.cross_entropy(net()(batch[0]), batch[1]) / 2
-    assert trainee.stepper.gradients(prepared(batch), knows=False).loss == pytest.approx(expected.item())
+    assert trainee.stepper.gradients(prepared(batch)).loss == pytest.approx(expected.item())
 
 
 @pytest.mark.parametrize(
@@ -187,4 +187,4 @@ def test_another_result_is_refused_with_the_remedy(group: Group, returned: Any, 
         group, lambda model: {**with_totals(model), "loss": lambda model, batch: returned(total_loss(model, batch)[0])}
     )
     with pytest.raises(ConfigError, match=named):
-        trainee.stepper.gradients(prepared(batches(1)[0]), knows=False)
+        trainee.stepper.gradients(prepared(batches(1)[0]))

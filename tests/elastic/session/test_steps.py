@@ -52,6 +52,7 @@ class Session:
         self.reports: Any = SimpleNamespace(
             meter=SimpleNamespace(start=lambda: None, last_step_at=0.0), save_after=0, is_time_to_save=lambda: False
         )
+        self.stragglers = SimpleNamespace(work_seconds=0.0)
         self.change: Any = SimpleNamespace(goes_on=lambda: None)
         self.log: Any = SimpleNamespace(event=self.event)
         self.waiting_since: float | None = None

@@ -49,8 +49,8 @@ _COPIES = 2
 class Reducer:
     """The sums of the gradients of ``parameters`` in the current generation of ``group``. For one thread.
 
-    ``load`` returns the lengths of what is sent with them, ``sum_dtype`` is a type of 16 bits in which they are summed, or
-    None. Parameters that do not require a gradient now must not get one later; ``flush`` raises ConfigError then.
+    ``load`` returns the lengths of what is sent with them, ``sum_dtype`` is a type of 16 bits in which they are summed,
+    or None. Parameters that do not require a gradient now must not get one later; ``flush`` raises ConfigError then.
     """
 
     def __init__(

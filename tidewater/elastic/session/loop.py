@@ -25,7 +25,7 @@ from tidewater.elastic.peer import drift
 from tidewater.elastic.session.evaluation import Evaluation, Seat
 from tidewater.elastic.session.session import Meeting, Session, Share
 from tidewater.elastic.session.state import State, refuse_divergence
-from tidewater.elastic.session.step import Outcome
+from tidewater.elastic.session.step import Outcome, Vote
 from tidewater.elastic.session.worker import Material, save
 
 
@@ -71,19 +71,16 @@ class Loop:
             began=self._began,
             ready=self._ready,
         )
-        votes = {
-            "knows": self._session.knows(),
-            "stops": bool(self._material.requests.stop),
-            "saves": self._meeting.rank == 0 and self._session.reports.is_time_to_save(),
-        }
+        vote = Vote(
+            knows=self._session.knows(),
+            stops=bool(self._material.requests.stop),
+            saves=self._meeting.rank == 0 and self._session.reports.is_time_to_save(),
+            work_seconds=self._session.stragglers.work_seconds,
+        )
 
         def sums() -> Outcome:
             return self._material.stepper.gradients(
-                prepared,
-                **votes,
-                compare=self._compares(),
-                work_seconds=self._session.stragglers.work_seconds,
-                meanwhile=self._material.loader.prefetch,
+                prepared, vote, compare=self._compares(), meanwhile=self._material.loader.prefetch
             )
 
         def apply(outcome: Outcome) -> float:

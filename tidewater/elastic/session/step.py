@@ -1,6 +1,6 @@
 """One training step on one rank: the gradients, the values sent with them, and the optimizer's step.
 
-    outcome = stepper.gradients(prepared, knows=False)      # raises GroupBroken; then nothing has changed
+    outcome = stepper.gradients(prepared)      # raises GroupBroken; then nothing has changed
     lr = stepper.apply(outcome, factor=0.5)
 
 Each rank weights its loss by its share of the step's samples. So the sum of the gradients over ranks (and over the
@@ -52,6 +52,20 @@ SUM_TYPES = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 @dataclass(frozen=True)
+class Vote:
+    """What one rank says with its gradients."""
+
+    knows: bool = False
+    """Whether it knows of the next generation."""
+    stops: bool = False
+    """Whether it wants training to end with this step."""
+    saves: bool = False
+    """Whether it wants the state after this step to be saved."""
+    work_seconds: float = 0.0
+    """Time of its own part of the step before."""
+
+
+@dataclass(frozen=True)
 class Outcome:
     """The result of a step over all ranks. The gradients themselves are in the parameters."""
 
@@ -69,6 +83,9 @@ class Outcome:
     """Whether the state after this step is to be saved."""
     work_seconds: tuple[float, ...] = ()
     """For each rank the time of its own part of the step before; see ``peer.stragglers``."""
+
+
+_SILENT = Vote()
 
 
 class Stepper:
@@ -101,19 +118,15 @@ class Stepper:
     def gradients(
         self,
         prepared: Prepared,
+        vote: Vote = _SILENT,
         *,
-        knows: bool,
-        stops: bool = False,
-        saves: bool = False,
         compare: bool = False,
-        work_seconds: float = 0.0,
         meanwhile: Callable[[], None] = lambda: None,
     ) -> Outcome:
         """Leave the gradients of the whole step in the parameters; a collective call.
 
-        ``stops`` and ``saves`` say whether this rank wants training to end, or a checkpoint, after this step. With
-        ``compare``, the ranks also compare their states. ``work_seconds`` is the time of this rank's part of the step
-        before. ``meanwhile`` is called when this rank has done its part, before it waits for the others.
+        ``vote`` is this rank's. With ``compare``, the ranks also compare their states. ``meanwhile`` is called when
+        this rank has done its part, before it waits for the others.
 
         Raise GroupBroken on any failure of a peer, and on all ranks if their states differ; OutOfMemory if a smaller
         micro-batch may fit; Diverged, on all ranks, if the loss is not a number; ConfigError if the loss is neither a
@@ -125,7 +138,7 @@ class Stepper:
             self._begin(compare)
         try:
             with self._enough_memory(samples):
-                total = self._accumulate(prepared, (knows, stops, saves), work_seconds)
+                total = self._accumulate(prepared, vote)
                 meanwhile()
                 sums = self._reducer.sums()
         finally:
@@ -188,10 +201,10 @@ class Stepper:
             with self._buffers.agreed():
                 self._check.copy_(drift.digits(drift.checksum(self._state.tensors(), device), device))
 
-    def _accumulate(self, prepared: Prepared, votes: tuple[bool, ...], work_seconds: float) -> Total:
+    def _accumulate(self, prepared: Prepared, vote: Vote) -> Total:
         """Run both passes of all micro-batches. The last one starts the sums over the ranks.
 
-        ``votes`` begin the ballot. Return the sum of this rank's losses.
+        Return the sum of this rank's losses.
         """
         self._reducer.reset(len(prepared.micro))
         total, samples = Total(), len(prepared.step.samples)
@@ -207,8 +220,8 @@ class Stepper:
             weights = [each.weight for each in prepared.micro]
             self._buffers.take()
             more = self._buffers.send(sum(weights))
-            works = (work_seconds if rank == self._group.rank else 0.0 for rank in range(self._group.size))
-            self._vote(*votes, total.value, total.weight, more, *works)
+            works = [vote.work_seconds if rank == self._group.rank else 0.0 for rank in range(self._group.size)]
+            self._fill_in(vote.knows, vote.stops, vote.saves, total.value, total.weight, more, *works)
             if any(weights):
                 self._reducer.watch()
             self._backward(part)
@@ -217,7 +230,7 @@ class Stepper:
         self._reducer.flush([self._ballot, self._check])
         return total
 
-    def _vote(self, *values: Number) -> None:
+    def _fill_in(self, *values: Number) -> None:
         """Fill in the ballot with this rank's values."""
         if self._ballot.numel() != len(values):
             self._ballot = torch.zeros(len(values), device=self._group.device)

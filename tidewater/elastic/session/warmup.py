@@ -91,7 +91,7 @@ def _compiled() -> int:
 def _train(device: torch.device, material: Material, samples: int) -> None:
     batch = _of_any_size(device, material.loader.first_readable(samples), samples)
     step = Prepared(Step(tuple(range(samples)), Cursor()), (Micro(batch, weight=1.0, size=samples),))
-    material.stepper.gradients(step, knows=False)
+    material.stepper.gradients(step)
 
 
 def _evaluate(worker: Worker, material: Material, *, every_size: bool) -> None:

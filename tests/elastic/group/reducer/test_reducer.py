@@ -57,7 +57,7 @@ class Steps:
         """Make a step of these micro-batches. Return the gradients."""
         weight = 1 / len(batches)
         parts = tuple(Micro(batch, weight, len(batch)) for batch in batches)
-        outcome = self._stepper.gradients(Prepared(Step((0,), Cursor()), parts), knows=False)
+        outcome = self._stepper.gradients(Prepared(Step((0,), Cursor()), parts))
         found = gradients(self.model)
         self._stepper.apply(outcome, factor=1.0)
         return found
@@ -280,7 +280,7 @@ def test_an_abandoned_sum_that_ends_late_does_not_change_the_next_step(
     form_alone(group)
     values = batch()
     expected = steps.expected(values)
-    steps._stepper.gradients(Prepared(Step((0,), Cursor()), (Micro(values, 1.0, 4),)), knows=False)
+    steps._stepper.gradients(Prepared(Step((0,), Cursor()), (Micro(values, 1.0, 4),)))
     assert len(abandoned) > 1
     for tensor in abandoned:
         tensor.fill_(float("nan"))

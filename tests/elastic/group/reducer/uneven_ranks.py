@@ -94,7 +94,7 @@ def train(group: Group, rank: int, sum_dtype: str) -> list[tuple[str, int]]:
         batches = [(torch.randn(4, WIDTH, generator=draw), branch) for branch in branches]
         weight = 1 / sum(bool(branch) for branch in branches)
         mine = Micro(batches[rank], weight if branches[rank] else 0.0, 4)
-        outcome = stepper.gradients(Prepared(Step((0,), Cursor()), (mine,)), knows=False)
+        outcome = stepper.gradients(Prepared(Step((0,), Cursor()), (mine,)))
         alone.zero_grad()
         for batch in batches:
             if batch[1]:

@@ -94,7 +94,7 @@ def test_no_share_of_a_step_or_an_evaluation_compiles_after_the_warm_up(
             material.loader.start(Place(cursor, rank, world, BATCH, epochs=2))
             while cursor.epoch < 1:
                 prepared = material.loader.next()  # the last step of the epoch is smaller
-                material.stepper.apply(material.stepper.gradients(prepared, knows=False), factor=1.0)
+                material.stepper.apply(material.stepper.gradients(prepared), factor=1.0)
                 cursor = prepared.step.after
         evaluation = Evaluation(worker, material, quiet)
         evaluation.run(Seat(0, 1), knows=lambda: False, overdue=lambda: False, check=lambda: None)

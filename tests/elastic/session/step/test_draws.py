@@ -49,7 +49,7 @@ def masks(made: Made) -> Callable[..., list[tuple[bool, ...]]]:
         stepper, state = made(model, seed=seed)
         for index, step in enumerate(steps):
             state.step = at + index
-            stepper.gradients(step, knows=False)
+            stepper.gradients(step)
         return model.masks
 
     return masks
@@ -76,7 +76,7 @@ def test_ranks_draw_differently(made: Made, open_for_all: Group, monkeypatch: py
     stepper, _ = made(model)
     for rank in range(3):
         monkeypatch.setattr(open_for_all, "rank", rank)
-        stepper.gradients(prepared(4), knows=False)
+        stepper.gradients(prepared(4))
     assert len(set(model.masks)) == 3
 
 
@@ -107,7 +107,7 @@ def updated(made: Made, open_for_all: Group, monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setattr(open_for_all, "rank", rank)
         for _ in range(rank):
             torch.rand(1), random.random(), np.random.rand()  # as after any other history
-        outcome = stepper.gradients(prepared(4), knows=False)
+        outcome = stepper.gradients(prepared(4))
         drawn = torch.rand(1)
         stepper.apply(outcome, 1.0)
         assert not torch.equal(drawn, torch.rand(1))

@@ -76,12 +76,12 @@ def test_a_step_that_does_not_fit_changes_nothing_and_is_possible_with_half_the_
     stepper, state = made(net(), loss=LOSSES[place])
     before = {name: value.clone() for name, value in state.model.state_dict().items()}
     with pytest.raises(OutOfMemory, match="8 samples do not fit in the memory of this worker"):
-        stepper.gradients(prepared(8, 3), knows=False)
+        stepper.gradients(prepared(8, 3))
     assert state.micro_batch == 4
     assert all(torch.equal(value, before[name]) for name, value in state.model.state_dict().items())
     assert all(parameter.grad is None for parameter in state.model.parameters())
     form()
-    stepper.apply(stepper.gradients(prepared(4, 4, 3), knows=False), factor=1.0)
+    stepper.apply(stepper.gradients(prepared(4, 4, 3)), factor=1.0)
     assert not torch.equal(state.model.state_dict()["0.weight"], before["0.weight"])
 
 
@@ -96,7 +96,7 @@ def test_the_activations_are_freed_before_the_next_attempt(made: Made) -> None:
 
     stepper, _ = made(net(), loss=limited)
     with pytest.raises(OutOfMemory) as caught:
-        stepper.gradients(prepared(8), knows=False)
+        stepper.gradients(prepared(8))
     assert caught.value is not None  # the error, which refers to the frames, still exists
     assert [activations() for activations in seen] == [None]
 
@@ -107,7 +107,7 @@ def test_one_sample_that_does_not_fit_is_an_error_that_names_the_remedy(made: Ma
 
     stepper, _ = made(net(), loss=limited)
     with pytest.raises(ConfigError, match=r"one sample does not fit .* take a smaller model or a larger GPU"):
-        stepper.gradients(prepared(1), knows=False)
+        stepper.gradients(prepared(1))
 
 
 def test_a_model_without_memory_for_copies_of_its_buffers_is_left_as_it_is_and_the_remedy_is_named(
@@ -125,10 +125,10 @@ def test_a_model_without_memory_for_copies_of_its_buffers_is_left_as_it_is_and_t
     with monkeypatch.context() as full:
         full.setattr(slots, "_clone", clone)
         with pytest.raises(OutOfMemory, match="8 samples do not fit in the memory of this worker"):
-            stepper.gradients(prepared(8), knows=False)
+            stepper.gradients(prepared(8))
         form()
         with pytest.raises(ConfigError, match=r"one sample does not fit .* take a smaller model or a larger GPU"):
-            stepper.gradients(prepared(1), knows=False)
+            stepper.gradients(prepared(1))
     assert state.micro_batch == 4
     for name, (tensor, content) in before.items():
         assert model.get_buffer(name) is tensor
@@ -161,7 +161,7 @@ def test_an_optimizer_without_enough_memory_ends_the_worker_and_names_the_remedy
 
     model = net()
     stepper, _ = made(model, optimizer=Large(model.parameters(), lr=0.1))
-    outcome = stepper.gradients(prepared(6), knows=False)
+    outcome = stepper.gradients(prepared(6))
     with pytest.raises(ConfigError, match=r"the optimizer's step does not fit .* an optimizer with less state"):
         stepper.apply(outcome, factor=1.0)
 
@@ -172,5 +172,5 @@ def test_other_errors_of_the_model_are_not_taken_for_a_lack_of_memory(made: Made
 
     stepper, state = made(net(), loss=wrong)
     with pytest.raises(RuntimeError, match="shapes differ"):
-        stepper.gradients(prepared(8), knows=False)
+        stepper.gradients(prepared(8))
     assert state.micro_batch == 0

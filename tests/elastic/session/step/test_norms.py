@@ -121,7 +121,7 @@ def test_a_step_of_one_sample_trains_a_model_with_batch_normalization(made: Made
     for sizes in ((4,), (1,), (2, 1), (4,), (1,)):
         before = copy.deepcopy(norm.state_dict())
         digest = state.digest()
-        stepper.apply(stepper.gradients(prepared(*sizes), knows=False), factor=1.0)
+        stepper.apply(stepper.gradients(prepared(*sizes)), factor=1.0)
         assert state.digest() != digest
         learnt = any(not torch.equal(value, before[key]) for key, value in norm.state_dict().items() if "run" in key)
         assert learnt == (tracked and sizes != (1,))
@@ -145,7 +145,7 @@ def test_activations_that_are_computed_again_in_the_backward_pass_are_the_same(m
     gradients = []
     for kind in (model, Forgetful(model)):
         stepper, _ = made(kind)
-        stepper.gradients(prepared(1), knows=False)
+        stepper.gradients(prepared(1))
         gradients.append([parameter.grad.clone() for parameter in model.parameters() if parameter.grad is not None])
     assert len(gradients[0]) == 6
     assert all(map(torch.equal, *gradients))

@@ -19,7 +19,7 @@ from tidewater.elastic.errors import ConfigError, Diverged, GroupBroken
 from tidewater.elastic.group.group import Group, open_group
 from tidewater.elastic.peer import drift
 from tidewater.elastic.session.state import State
-from tidewater.elastic.session.step import Stepper
+from tidewater.elastic.session.step import Stepper, Vote
 
 CPU = torch.device("cpu")
 
@@ -53,7 +53,7 @@ def test_accumulated_micro_batches_give_the_gradient_of_the_whole_batch(group: G
     def without_norm(sizes: tuple[int, ...]) -> list[torch.Tensor]:
         stepper, state = made(group)
         state.model[1].eval()  # type: ignore[index]
-        outcome = stepper.gradients(prepared(*sizes), knows=False)
+        outcome = stepper.gradients(prepared(*sizes))
         assert outcome.loss == pytest.approx(1.2, abs=0.5)
         return gradients(state)
 
@@ -73,7 +73,7 @@ def test_the_gradients_of_every_step_are_those_of_plain_autograd(
     for _ in range(4):
         batch = torch.randn(5, 2, 5, 5).to(memory_format=memory, dtype=dtype), torch.arange(5) % 3
         expected = torch.autograd.grad(loss(model, batch), list(model.parameters()))
-        outcome = stepper.gradients(Prepared(Step((0,), Cursor()), (Micro(batch, 1.0, 5),)), knows=False)
+        outcome = stepper.gradients(Prepared(Step((0,), Cursor()), (Micro(batch, 1.0, 5),)))
         for one, other in zip(gradients(state), expected, strict=True):
             torch.testing.assert_close(one, other)
         stepper.apply(outcome, factor=1.0)
@@ -82,7 +82,7 @@ def test_the_gradients_of_every_step_are_those_of_plain_autograd(
 def test_a_step_changes_buffers_only_when_it_is_applied(group: Group) -> None:
     stepper, state = made(group)
     before = {name: value.clone() for name, value in state.model.named_buffers()}
-    outcome = stepper.gradients(prepared(6, 6), knows=False)
+    outcome = stepper.gradients(prepared(6, 6))
     for name, value in state.model.named_buffers():
         assert torch.equal(value, before[name])
     stepper.apply(outcome, factor=1.0)
@@ -91,8 +91,8 @@ def test_a_step_changes_buffers_only_when_it_is_applied(group: Group) -> None:
 
 def test_the_time_of_every_ranks_part_of_the_step_before_is_sent_with_the_gradients(group: Group) -> None:
     stepper, _ = made(group)
-    assert stepper.gradients(prepared(6), knows=False).work_seconds == (0.0,)
-    assert stepper.gradients(prepared(6), knows=False, work_seconds=0.25).work_seconds == (0.25,)
+    assert stepper.gradients(prepared(6)).work_seconds == (0.0,)
+    assert stepper.gradients(prepared(6), Vote(work_seconds=0.25)).work_seconds == (0.25,)
 
 
 def test_a_constant_buffer_stays_unchanged(group: Group) -> None:
@@ -101,7 +101,7 @@ def test_a_constant_buffer_stays_unchanged(group: Group) -> None:
     state.model.register_buffer("table", table.clone())
     stepper = Stepper(stepper._training, state, group, amp="off")
 
-    stepper.apply(stepper.gradients(prepared(6), knows=False), factor=1.0)
+    stepper.apply(stepper.gradients(prepared(6)), factor=1.0)
     assert torch.equal(dict(state.model.named_buffers())["table"], table)
 
 
@@ -110,7 +110,7 @@ def test_a_failed_step_does_not_change_parameters_or_buffers(group: Group) -> No
     digest = state.digest()
     group.interrupt("lost b")
     with pytest.raises(GroupBroken, match="lost b"):
-        stepper.gradients(prepared(6), knows=False)
+        stepper.gradients(prepared(6))
     assert state.digest() == digest
 
 
@@ -119,7 +119,7 @@ def test_a_step_whose_sums_were_aborted_is_not_applied(group: Group) -> None:
     stepper, state = made(group)
     digest = state.digest()
     with pytest.raises(GroupBroken, match="lost b"):
-        stepper.gradients(prepared(6), knows=False, meanwhile=lambda: group.interrupt("lost b"))
+        stepper.gradients(prepared(6), meanwhile=lambda: group.interrupt("lost b"))
     assert state.digest() == digest
 
 
@@ -131,7 +131,7 @@ def test_a_step_whose_ballot_is_not_a_sum_of_its_generation_is_not_applied(group
         group.uuid += 1
 
     with pytest.raises(GroupBroken, match="not the sum of 1 ranks of this generation"):
-        stepper.gradients(prepared(6), knows=False, meanwhile=before_the_sums_are_read)
+        stepper.gradients(prepared(6), meanwhile=before_the_sums_are_read)
     assert state.digest() == digest
     with pytest.raises(GroupBroken):
         group.check()
@@ -141,7 +141,7 @@ def test_a_nan_loss_stops_training_and_names_the_step(group: Group) -> None:
     stepper, state = made(group)
     state.step = 41
     with pytest.raises(Diverged, match="step 42"):
-        stepper.gradients(bad(), knows=False)
+        stepper.gradients(bad())
 
 
 @pytest.mark.parametrize("lost", [False, True], ids=["all-answer", "a-rank-is-lost"])
@@ -158,7 +158,7 @@ def test_no_rank_ends_for_a_nan_loss_before_all_ranks_know_of_it(
 
     monkeypatch.setattr(group, "confirm", confirm)
     with pytest.raises(Diverged):
-        stepper.gradients(bad(), knows=False)
+        stepper.gradients(bad())
     assert confirmed == [True]
 
 
@@ -169,7 +169,7 @@ def test_an_error_of_the_models_own_group_is_not_attributed_to_that_of_the_worke
     stepper, state = made(group)
     stepper = Stepper(replace(stepper._training, loss=fail), state, group, amp="off")
     with pytest.raises(RuntimeError, match="closed by peer"):
-        stepper.gradients(prepared(6), knows=False)
+        stepper.gradients(prepared(6))
     group.confirm()
 
 
@@ -179,7 +179,7 @@ def test_a_loss_per_sample_is_refused_with_the_remedy(group: Group) -> None:
     stepper = Stepper(training, state, group, amp="off")
 
     with pytest.raises(ConfigError, match=r"shape \(6,\): it must return one number, the mean"):
-        stepper.gradients(prepared(6), knows=False)
+        stepper.gradients(prepared(6))
 
 
 def test_an_optimizer_of_another_models_parameters_is_refused_with_the_remedy(group: Group) -> None:
@@ -192,7 +192,7 @@ def test_gradients_of_parameters_outside_the_optimizer_do_not_accumulate(group: 
     stepper, state = made(group, model=model, optimized=list(model[1].parameters()))
     seen = []
     for _ in range(2):
-        stepper.gradients(prepared(6), knows=False)
+        stepper.gradients(prepared(6))
         seen.append(gradients(state))
     assert all(map(torch.equal, *seen))
 
@@ -200,22 +200,22 @@ def test_gradients_of_parameters_outside_the_optimizer_do_not_accumulate(group: 
 def test_the_learning_rate_is_the_initial_rate_times_the_factor_after_any_number_of_calls(group: Group) -> None:
     stepper, state = made(group)
     for factor in (0.5, 0.25):
-        used = stepper.apply(stepper.gradients(prepared(6), knows=False), factor=factor)
+        used = stepper.apply(stepper.gradients(prepared(6)), factor=factor)
         assert used == pytest.approx(0.1 * factor)
         assert next(state.optimizers.groups())["lr"] == 0.1
 
 
 def test_all_ranks_learn_with_the_gradients_whether_every_rank_knows_of_a_change(group: Group) -> None:
     stepper, _ = made(group)
-    assert stepper.gradients(prepared(6), knows=True).everyone_knows
-    assert not stepper.gradients(prepared(6), knows=False).everyone_knows
+    assert stepper.gradients(prepared(6), Vote(knows=True)).everyone_knows
+    assert not stepper.gradients(prepared(6)).everyone_knows
 
 
 @pytest.mark.parametrize("amp", ["bf16", "fp16"])
 def test_mixed_precision_takes_a_step(group: Group, amp: str) -> None:
     stepper, state = made(group, amp)
     digest = state.digest()
-    stepper.apply(stepper.gradients(prepared(6), knows=False), factor=1.0)
+    stepper.apply(stepper.gradients(prepared(6)), factor=1.0)
     assert state.digest() != digest
 
 
@@ -236,7 +236,7 @@ def test_overlapped_work_runs_after_this_ranks_part_and_before_waiting_for_the_o
 
     noted("begin")
     noted("complete")
-    stepper.gradients(prepared(6), knows=False, meanwhile=lambda: order.append("meanwhile"))
+    stepper.gradients(prepared(6), meanwhile=lambda: order.append("meanwhile"))
     assert order == ["begin", "meanwhile", "complete"]
 
 
@@ -245,10 +245,10 @@ def test_steps_of_one_group_do_not_share_their_outcomes(group: Group) -> None:
     one, two = prepared(12), prepared(5, 7)
     expected = []
     for step in (one, two):
-        stepper.gradients(step, knows=False)
+        stepper.gradients(step)
         expected.append([value.clone() for value in gradients(state)])
     for step, values in ((two, expected[1]), (one, expected[0])):
-        stepper.gradients(step, knows=False)
+        stepper.gradients(step)
         for mine, theirs in zip(gradients(state), values, strict=True):
             torch.testing.assert_close(mine, theirs)
 
@@ -269,11 +269,11 @@ def test_a_comparison_of_states_gives_the_step_up_where_they_differ(
         return [ballot * 2, check * 2 if equal else check + drift.digits(torch.tensor(1), CPU)]
 
     monkeypatch.setattr(stepper._reducer, "sums", of_two)
-    stepper.gradients(prepared(6), knows=False)
+    stepper.gradients(prepared(6))
     if equal:
-        stepper.gradients(prepared(6), knows=False, compare=True)
+        stepper.gradients(prepared(6), compare=True)
     else:
         with pytest.raises(GroupBroken, match="states of the workers differ"):
-            stepper.gradients(prepared(6), knows=False, compare=True)
+            stepper.gradients(prepared(6), compare=True)
     assert state.suspect is not equal
     assert state.digest() == digest
