@@ -59,6 +59,25 @@ def test_a_gpu_that_fails_in_a_library_with_an_error_of_its_own_ends_the_worker_
     goes_on(healthy)
 
 
+def test_a_newcomer_without_memory_for_the_state_ends_with_that_error_and_the_others_train_on(
+    job: Job, healthy: Forked
+) -> None:
+    newcomer = job.start("newcomer", fault=("memory", "fetch"))
+    assert newcomer.wait() == exit_codes.FAILED, job.told()
+    assert "AcceleratorError: CUDA error: out of memory" in newcomer.text()
+    assert len(newcomer.events("joined")) == 1
+    goes_on(healthy)
+
+
+@pytest.mark.parametrize("place", ["prepare", "connect", "begin", "finish"])
+def test_a_newcomer_without_memory_for_a_group_leaves_and_says_why(job: Job, healthy: Forked, place: str) -> None:
+    newcomer = job.start("newcomer", fault=("memory", place))
+    assert newcomer.wait() == exit_codes.UNCONNECTED, job.told()
+    (event,) = newcomer.events("unconnected")
+    assert "CUDA error: out of memory" in event["reason"]
+    goes_on(healthy)
+
+
 @pytest.mark.parametrize("place", ["connect", "begin", "finish"])
 def test_a_newcomer_that_fails_for_a_cause_of_its_own_leaves_and_says_why(
     job: Job, healthy: Forked, place: str

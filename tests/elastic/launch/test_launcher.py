@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -223,6 +224,17 @@ def test_the_worker_finishes_without_the_processes_that_were_left_out(tmp_path: 
     done = worker.run()
     assert done.returncode == exit_codes.FINISHED, done.stdout
     assert len(events(done.stdout, "process_left_out")) == 1
+
+
+def test_a_port_that_is_taken_only_costs_the_metrics_of_a_process_that_was_left_out(tmp_path: Path) -> None:
+    body = "sys.exit(200 if rank == 0 else 0) if rank == 0 or (here / 'started.0.2').exists() else None\n"
+    with socket.create_server(("", 0)) as taken:
+        port = taken.getsockname()[1]
+        worker = Worker(tmp_path, f"while True:\n    {body}    time.sleep(0.02)", f"--metrics-port={port}")
+        done = worker.run()
+    assert done.returncode == exit_codes.FINISHED, done.stdout
+    (event,) = events(done.stdout, "metrics_not_served")
+    assert (event["process"], event["reason"].startswith(f"--metrics-port {port} cannot be used")) == ("0", True)
 
 
 def test_an_error_of_the_script_ends_a_worker_with_a_process_left_out_by_its_own_code(tmp_path: Path) -> None:
