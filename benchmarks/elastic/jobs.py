@@ -54,8 +54,8 @@ class Job:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.end()
 
-    def start(self) -> None:
-        """Start the service and every node, with the gate open.
+    def start(self, nodes: int | None = None) -> None:
+        """Start the service and every node, or the first ``nodes``, with the gate open.
 
         Raises:
             TurnFailed: the service doesn't answer.
@@ -70,7 +70,7 @@ class Job:
             self._service = Process("service", argv, environment, self.site.folder)
             if not wait_for_port(self._port, SERVICE_SECONDS):
                 raise TurnFailed(f"{self.system.name}: its service doesn't listen:\n{self._service.last_lines()}")
-        for node in range(self.site.nodes):
+        for node in range(self.site.nodes if nodes is None else nodes):
             self.start_node(node)
 
     def start_node(self, node: int) -> float:

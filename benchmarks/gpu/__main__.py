@@ -48,15 +48,25 @@ class Check:
 
 DEVICE = "DEVICE"
 CHECKS = (
-    Check("one-rank", ("one_rank", DEVICE, "reconfigured"), 50, needs_etcd=False),
-    Check("one-rank-restarted", ("one_rank", DEVICE, "restarted"), 50, needs_etcd=False),
-    Check("three-ranks", ("three_ranks", DEVICE, "off", "reconfigured"), 80),
-    Check("three-ranks-bf16", ("three_ranks", DEVICE, "bf16", "restarted", "--faults", "kill,stop"), 80),
-    Check("three-ranks-fp16", ("three_ranks", DEVICE, "fp16", "reconfigured", "--faults", "kill,term"), 80),
-    Check("resnet", ("resnet", "ratio", DEVICE), 120),
-    Check("memory", ("resnet", "memory", DEVICE), 100),
+    Check("one-rank", ("one_rank", DEVICE, "reconfigured"), 30, needs_etcd=False),
+    Check("one-rank-restarted", ("one_rank", DEVICE, "restarted"), 30, needs_etcd=False),
+    Check("ghost", ("regroup", "ghost", DEVICE), 25, needs_etcd=False),
+    Check("behind", ("regroup", "behind", DEVICE), 25, needs_etcd=False),
+    Check("own-time-out", ("regroup", "own", DEVICE), 25, needs_etcd=False),
+    Check("often", ("regroup", "often", DEVICE), 45, needs_etcd=False),
+    Check("full", ("regroup", "full", DEVICE), 15, needs_etcd=False),
+    Check("three-ranks", ("three_ranks", DEVICE, "off", "reconfigured"), 50),
+    Check("three-ranks-bf16", ("three_ranks", DEVICE, "bf16", "restarted", "--faults", "kill,stop"), 40),
+    Check("three-ranks-fp16", ("three_ranks", DEVICE, "fp16", "reconfigured", "--faults", "kill,term"), 40),
+    Check("fails", ("workers", "fails", DEVICE), 30),
+    Check("state", ("workers", "state", DEVICE), 40),
+    Check("resnet", ("resnet", "ratio", DEVICE), 65),
+    Check("memory", ("resnet", "memory", DEVICE), 40),
+    Check("micro-batches", ("resnet", "micro", DEVICE), 40),
+    Check("launches", ("cost", "launches", DEVICE), 30),
+    Check("waits", ("cost", "waits", DEVICE), 25),
 )
-"""Together at most 560 seconds."""
+"""Together at most ten minutes."""
 
 
 def etcd() -> Path | None:

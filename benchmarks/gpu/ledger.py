@@ -22,6 +22,8 @@ from tidewater.elastic.training import Report
 SUFFIX = ".ledger"
 FOLDER, OLD_TORCH = "BENCH_LEDGERS", "BENCH_OLD_TORCH"
 """Environment variables of the workers: where they write, and whether torch is to be like one before 2.15."""
+FAIL, STATE_MIB = "BENCH_FAIL", "BENCH_STATE_MIB"
+"""The same: a file with the node of the worker that is to fail, and the least size of the state."""
 TOTAL = 500
 """Samples in an epoch. No multiple of the batch size, so the last step of an epoch is smaller."""
 _MOST_PROBLEMS = 20

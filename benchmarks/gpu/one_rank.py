@@ -28,6 +28,7 @@ from tidewater.elastic.group.group import Group, open_group
 from tidewater.elastic.peer.handshake import Identity
 from tidewater.elastic.peer.server import PeerServer
 
+IDENTITY = Identity(b"of this benchmark")
 FORM_SECONDS = 30.0
 TIMEOUT_SECONDS = 30.0
 MEGABYTES = {"cuda": 100, "cpu": 1}
@@ -121,7 +122,7 @@ class Peer(Other):
 @functools.cache
 def peers() -> PeerServer:
     """Return the server of this process, at which the ranks meet."""
-    server = PeerServer(Identity(b"of this benchmark"))
+    server = PeerServer(IDENTITY)
     server.start()
     return server
 
@@ -140,14 +141,14 @@ def peer(kind: str, port: int) -> None:
     group.close()
 
 
-def opened(device: torch.device, kind: str) -> Group:
+def opened(device: torch.device, kind: str, timeout_seconds: float = TIMEOUT_SECONDS) -> Group:
     """Return a group of the kind that the trainer uses with this torch, or with an older one.
 
     It has been formed alone once, as the trainer does before it joins: only then can torch tell two ranks apart.
     """
     if kind == "restarted":
         old_torch.pretend()
-    group = open_group(names.HOST, device, TIMEOUT_SECONDS, peers())
+    group = open_group(names.HOST, device, timeout_seconds, peers())
     form(group, secrets.randbits(48), 0, (peers().port,))
     return group
 

@@ -2,6 +2,7 @@
 
     python -m benchmarks.gpu.resnet ratio cuda            # the trainer and a plain loop in turns, in one process
     python -m benchmarks.gpu.resnet memory cuda           # the trainer and DistributedDataParallel, each in a process
+    python -m benchmarks.gpu.resnet micro cuda            # the same with two micro-batches for each step
 
 One worker trains with etcd and a group of one rank. The plain loop has the same model, images, optimizer and number of
 processes that prepare data.
@@ -21,6 +22,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from typing import Any, cast
 
 import torch
 from torch import distributed as dist
@@ -40,6 +42,7 @@ from tidewater import Config, Report, Training, run
 POOL, CLASSES = 256, 1000
 ETCD_SECONDS = 30.0
 MEMORY_STEPS, COUNTED_FROM = 12, 6
+MOST_MEMORY = 1.1
 MIB = 1 << 20
 TRAINER, PLAIN, DDP = "trainer", "plain PyTorch", "DistributedDataParallel"
 
@@ -89,8 +92,8 @@ def network() -> nn.Module:
 
 
 def optimizer_of(model: nn.Module) -> torch.optim.Optimizer:
-    """Return the usual optimizer."""
-    return torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-4)
+    """Return the usual optimizer. Its rate is low, because the smallest micro-batches here have two samples."""
+    return torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9, weight_decay=1e-4)
 
 
 def loss_of(model: nn.Module, batch: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
@@ -100,8 +103,10 @@ def loss_of(model: nn.Module, batch: tuple[torch.Tensor, torch.Tensor]) -> torch
     return nn.functional.cross_entropy(model(inputs), labels)
 
 
-def plain(size: Size, device: torch.device, steps: int, wrap: Callable[[nn.Module], nn.Module]) -> Iterator[None]:
-    """Train as PyTorch's documentation does, one step for each `next`."""
+def plain(
+    size: Size, device: torch.device, steps: int, wrap: Callable[[nn.Module], nn.Module], parts: int = 1
+) -> Iterator[None]:
+    """Train as PyTorch's documentation does, one step for each `next`, with so many micro-batches."""
     model = wrap(network().to(device).train())
     optimizer = optimizer_of(model)
     loader = DataLoader(
@@ -110,9 +115,12 @@ def plain(size: Size, device: torch.device, steps: int, wrap: Callable[[nn.Modul
     for images, labels in loader:
         batch = images.to(device, non_blocking=True), labels.to(device, non_blocking=True)
         optimizer.zero_grad()
-        with torch.autocast(device.type, dtype=torch.bfloat16):
-            loss = loss_of(model, batch)
-        torch.autograd.backward(loss)
+        for number, part in enumerate(zip(*(each.chunk(parts) for each in batch), strict=True), start=1):
+            apart = isinstance(model, DistributedDataParallel) and number < parts
+            with cast("DistributedDataParallel", model).no_sync() if apart else contextlib.nullcontext():
+                with torch.autocast(device.type, dtype=torch.bfloat16):
+                    loss = loss_of(model, part) / parts
+                torch.autograd.backward(loss)
         optimizer.step()
         yield
 
@@ -167,8 +175,8 @@ class Memory:
             self.mib = torch.cuda.max_memory_allocated() / MIB
 
 
-def train(size: Size, steps: int, on_step: Callable[[Report], None]) -> None:
-    """Train with the trainer: one worker, with an etcd of its own."""
+def train(size: Size, steps: int, on_step: Callable[[Report], None], *more: str) -> None:
+    """Train with the trainer: one worker, with an etcd of its own. `more`: arguments."""
     with tempfile.TemporaryDirectory(prefix="resnet-") as temporary, contextlib.ExitStack() as ends:
         folder, port = Path(temporary), free_port()
         site = Site(Path(sys.executable), Path(os.environ[ETCD]), Path(), Path(), folder, 1, checkpoint_every=10**9)
@@ -187,7 +195,7 @@ def train(size: Size, steps: int, on_step: Callable[[Report], None]) -> None:
                 *("--job", "resnet", "--etcd", f"http://{names.HOST}:{port}", "--host", names.HOST),
                 *("--checkpoints", str(folder / "checkpoints"), "--checkpoint-minutes", "0"),
                 *("--epochs", "1", "--batch-size", str(size.batch), "--amp", "bf16"),
-                *("--data-workers", str(size.workers), "--report-every", "100"),
+                *("--data-workers", str(size.workers), "--report-every", "100", *more),
             ],
         )
         require(code == 0, f"the trainer finishes (its exit code is {code})")
@@ -208,15 +216,15 @@ def ratio(name: str) -> None:
     tell("ResNet-50, bf16: step / plain PyTorch's", TRAINER, [mine / theirs for mine, theirs in both], "ratio")
 
 
-def memory_of_trainer(name: str) -> None:
+def memory_of_trainer(name: str, parts: int = 1) -> None:
     """Print the trainer's memory."""
-    device = torch.device(name)
-    memory = Memory(device)
-    train(SIZES[name], MEMORY_STEPS, lambda report: memory.step(report.step))
-    tell("ResNet-50, bf16: memory of a step", TRAINER, [memory.mib], "MiB")
+    size, memory = SIZES[name], Memory(torch.device(name))
+    micro = ("--micro-batch", str(size.batch // parts))
+    train(size, MEMORY_STEPS, lambda report: memory.step(report.step), *micro)
+    tell(memory_row(parts), TRAINER, [memory.mib], "MiB")
 
 
-def memory_of_ddp(name: str) -> None:
+def memory_of_ddp(name: str, parts: int = 1) -> None:
     """Print DistributedDataParallel's memory. Its gradients are views of its buckets, with which it needs least."""
     device = torch.device(name)
     memory = Memory(device)
@@ -226,28 +234,46 @@ def memory_of_ddp(name: str) -> None:
     def wrap(model: nn.Module) -> nn.Module:
         return DistributedDataParallel(model, gradient_as_bucket_view=True)
 
-    for number, _ in enumerate(plain(SIZES[name], device, MEMORY_STEPS, wrap), start=1):
+    for number, _ in enumerate(plain(SIZES[name], device, MEMORY_STEPS, wrap, parts), start=1):
         memory.step(number)
-    tell("ResNet-50, bf16: memory of a step", DDP, [memory.mib], "MiB")
+    tell(memory_row(parts), DDP, [memory.mib], "MiB")
     dist.destroy_process_group()
 
 
-def memory(name: str) -> None:
-    """Compare the memory, each in a process of its own."""
+def memory_row(parts: int) -> str:
+    """Return the name of the measure."""
+    return "ResNet-50, bf16: memory of a step" + (f" of {parts} micro-batches" if parts > 1 else "")
+
+
+def memory(name: str, parts: int = 1) -> float:
+    """Compare the memory, each in a process of its own. Return the trainer's over DistributedDataParallel's."""
     mib = []
     for part in ("memory-trainer", "memory-ddp"):
-        command = [sys.executable, "-m", "benchmarks.gpu.resnet", part, name]
+        command = [sys.executable, "-m", "benchmarks.gpu.resnet", part, name, str(parts)]
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
         print(done.stdout, end="")
         require(done.returncode == 0, f"{part} ends with 0 (it ended with {done.returncode})")
         mib += [found.values[0] for found in rows(done.stdout)]
-    tell("ResNet-50, bf16: memory of a step / DistributedDataParallel's", TRAINER, [mib[0] / mib[1]], "ratio")
+    tell(f"{memory_row(parts)} / DistributedDataParallel's", TRAINER, [mib[0] / mib[1]], "ratio")
+    return mib[0] / mib[1]
 
 
-PARTS = {"ratio": ratio, "memory": memory, "memory-trainer": memory_of_trainer, "memory-ddp": memory_of_ddp}
+def micro(name: str) -> None:
+    """Compare the memory of a step of two micro-batches. On the CPU it is that of the whole process."""
+    found = memory(name, 2)
+    require(name == "cpu" or found <= MOST_MEMORY, f"the memory is at most {MOST_MEMORY} times DDP's")
+
+
+PARTS: dict[str, Callable[..., Any]] = {
+    "ratio": ratio,
+    "memory": memory,
+    "micro": micro,
+    "memory-trainer": memory_of_trainer,
+    "memory-ddp": memory_of_ddp,
+}
 
 
 if __name__ == "__main__":
     if sys.argv[2] == "cpu":
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
-    PARTS[sys.argv[1]](sys.argv[2])
+    PARTS[sys.argv[1]](sys.argv[2], *map(int, sys.argv[3:]))

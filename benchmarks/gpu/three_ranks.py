@@ -12,7 +12,7 @@ import argparse
 import os
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from benchmarks.elastic.faults import FAULTS, Cycle, unit
@@ -27,8 +27,8 @@ ETCD = "BENCH_ETCD"
 CHECKPOINT_STEPS = 50
 
 
-def system(device: str, amp: str, kind: str) -> System:
-    """Return how the workers are started."""
+def system(device: str, amp: str, kind: str, more: Callable[[Site], dict[str, str]] = lambda site: {}) -> System:
+    """Return how the workers are started. ``more``: variables of their environment."""
     script = str(ROOT / "benchmarks" / "gpu" / "worker.py")
 
     def environment(site: Site, port: int, node: int) -> dict[str, str]:
@@ -36,6 +36,7 @@ def system(device: str, amp: str, kind: str) -> System:
             FOLDER: str(site.folder / "ledgers"),
             OLD_TORCH: "1" if kind == "restarted" else "",
             **({"CUDA_VISIBLE_DEVICES": ""} if device == "cpu" else {}),
+            **more(site),
         }
 
     return System("three ranks", trainer_node(script, "--amp", amp), etcd, environment)

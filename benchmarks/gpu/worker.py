@@ -3,7 +3,9 @@
 python worker.py --job bench --etcd http://HOST:PORT --checkpoints DIR --amp bf16
 
 NCCL refuses two ranks on one device, so the group is gloo's, which takes CUDA tensors through the host's memory.
-BENCH_OLD_TORCH=1 makes the trainer form new groups instead of giving a group new peers.
+BENCH_OLD_TORCH=1 makes the trainer form new groups instead of giving a group new peers. If the file BENCH_FAIL names
+this worker's node, its next step fails by an assertion on the device. With BENCH_STATE_MIB the state is that large, in
+addition to the network's.
 """
 
 from __future__ import annotations
@@ -19,11 +21,12 @@ from torch import nn
 from torch.utils.data import Dataset
 
 from benchmarks.elastic.workers import names, old_torch, record
-from benchmarks.gpu.ledger import FOLDER, OLD_TORCH, SUFFIX, TOTAL, Ledger
+from benchmarks.gpu.ledger import FAIL, FOLDER, OLD_TORCH, STATE_MIB, SUFFIX, TOTAL, Ledger
 from tidewater import Config, Report, Training, run
 from tidewater.elastic.group import gloo, group
 
 _PIXELS, _CLASSES, _SEED = 8, 10, 20261123
+_PIECE, _PIECE_MIB = "piece", 64
 
 Sample = tuple[torch.Tensor, torch.Tensor, int]
 
@@ -47,11 +50,16 @@ def network() -> nn.Module:
     """Return the network, with the same initial weights everywhere."""
     torch.manual_seed(_SEED)
     features = [nn.Conv2d(1, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(), nn.Flatten()]
-    return nn.Sequential(*features, nn.Linear(16 * _PIXELS**2, _CLASSES))
+    made = nn.Sequential(*features, nn.Linear(16 * _PIXELS**2, _CLASSES))
+    mib = int(os.environ.get(STATE_MIB, "0"))
+    for number in range(-(-mib // _PIECE_MIB)):
+        piece = nn.Parameter(torch.full((_PIECE_MIB << 18,), float(number)), requires_grad=False)
+        made.register_parameter(f"{_PIECE}{number}", piece)
+    return made
 
 
 def digest(model: nn.Module, optimizer: torch.optim.Optimizer) -> str:
-    """Return a digest of all values of the state."""
+    """Return a digest of all values of the state but those that never change."""
     found = hashlib.sha256()
 
     def add(value: Any) -> None:
@@ -67,7 +75,7 @@ def digest(model: nn.Module, optimizer: torch.optim.Optimizer) -> str:
         else:
             found.update(repr(value).encode())
 
-    add(model.state_dict())
+    add({name: value for name, value in model.state_dict().items() if not name.startswith(_PIECE)})
     add(optimizer.state_dict()["state"])
     return found.hexdigest()[:16]
 
@@ -78,9 +86,17 @@ def through_gloo() -> None:
     module.nccl = gloo
 
 
+def fail(device: torch.device) -> None:
+    """Let a kernel fail its assertion, or raise what CUDA would where there is no GPU."""
+    if device.type == "cuda":
+        torch.zeros(1, device=device)[torch.tensor([1], device=device)].sum().item()
+    raise torch.AcceleratorError("CUDA error: device-side assert triggered")
+
+
 def training(_: Config) -> Training:
     """Return the training."""
     recorder = record.Recorder.from_environment()
+    order = Path(os.environ[FAIL]) if FAIL in os.environ else None
     ledger = Ledger(Path(os.environ[FOLDER]) / f"{os.environ[names.NODE]}-{os.getpid()}{SUFFIX}")
     model = network()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
@@ -88,6 +104,8 @@ def training(_: Config) -> Training:
     def loss(model: nn.Module, batch: tuple[torch.Tensor, torch.Tensor, torch.Tensor]) -> torch.Tensor:
         images, labels, numbers = batch
         ledger.saw(numbers.tolist())
+        if order and order.exists() and order.read_text() == os.environ[names.NODE]:
+            fail(images.device)
         return nn.functional.cross_entropy(model(images), labels)
 
     def committed(report: Report) -> None:

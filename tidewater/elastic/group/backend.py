@@ -125,14 +125,15 @@ class Backend(ABC):
         options.group_id, options.global_ranks_in_group = _NAME, []
         if reconfigurable:
             options.enable_reconfigure = True
-        group: Any = dist.ProcessGroup(store, rank, size)
+        made = dist.ProcessGroup(store, rank, size)
+        group: Any = made  # not typed
         options.process_group = group
         group._set_default_backend(kind)
         if self.device.index is not None:
             group.bound_device_id = self.device  # what is registered afterwards inherits it
         group._register_backend(self.device, kind, _creator(self.name)(options, self._library_options()))
         group._set_group_name(_NAME)
-        return group
+        return made
 
     def _library_options(self) -> Any:
         """Return the options of the library for a new group; None for its defaults."""

@@ -121,6 +121,10 @@ class Nccl(Backend):
         """Start a sum. ``finish`` ends it, not torch."""
         return super().begin(tensor, _FOREVER_SECONDS)
 
+    def broadcast(self, tensor: torch.Tensor, source: int, seconds: float) -> Any:
+        """Start a broadcast. ``finish`` ends it, not torch."""
+        return super().broadcast(tensor, source, _FOREVER_SECONDS)
+
     def _library_options(self) -> Any:
         """Return options for communicators that don't block."""
         made: Any = dist.ProcessGroupNCCL.Options()
