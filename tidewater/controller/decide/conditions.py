@@ -282,9 +282,8 @@ def with_devices(
     conditions: tuple[Condition, ...], job: ElasticJob, nodes: Mapping[str, NodeStatus], now: datetime
 ) -> tuple[Condition, ...]:
     """Return the conditions with DeviceFailing, from when it is true for the first time."""
-    kept = tuple(each for each in conditions if each.type != ConditionType.DEVICE_FAILING)
-    old = next((each for each in conditions if each.type == ConditionType.DEVICE_FAILING), None)
     names_of = failing(nodes)
+    old = next((each for each in conditions if each.type == ConditionType.DEVICE_FAILING), None)
     if not names_of and old is None:
         return conditions
     why = (Reason.NO_DEVICE_FAILING, "No node is known on which devices fail again and again.")
@@ -298,7 +297,7 @@ def with_devices(
             f" this way on most nodes, look at the program: an assertion that fails in a kernel does the same.{away}",
         )
     made = _updated(old, ConditionType.DEVICE_FAILING, bool(names_of), why, job.generation, now)
-    return (*kept, made)
+    return (*(each for each in conditions if each is not old), made)
 
 
 def of_finished(job: ElasticJob, state: State, now: datetime) -> tuple[Condition, ...]:

@@ -167,15 +167,14 @@ def _devices(status: Status, new: Iterable[PodView], nodes: Mapping[str, NodeVie
 
     Nodes that are gone are forgotten. A controller that may not read nodes knows of none, and forgets none.
     """
-    unknown = NodeView(name="")
     there = {name: each for name, each in status.nodes.items() if not nodes or name in nodes}
     found = {name: each for name, each in there.items() if not nodes or nodes[name].uid == each.uid}
     for pod in new:
         code = pod.exit_code if pod.phase == "Failed" else pod.restarted_after
         if code == DEVICE_FAILED and pod.node is not None and (not nodes or pod.node in nodes):
             number = found.get(pod.node, NodeStatus()).device_failures + 1
-            found[pod.node] = NodeStatus(device_failures=number, uid=nodes.get(pod.node, unknown).uid)
-    tainted = {name for name in found if nodes.get(name, unknown).tainted}
+            found[pod.node] = NodeStatus(device_failures=number, uid=nodes[pod.node].uid if nodes else "")
+    tainted = {name for name in found if nodes and nodes[name].tainted}
     return {name: replace(each, tainted=each.tainted or name in tainted) for name, each in found.items()}
 
 
