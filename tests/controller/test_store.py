@@ -14,7 +14,7 @@ from tidewater.controller.cluster.mirror import Key
 from tidewater.controller.decide.actions import CreatePod
 from tidewater.controller.decide.observed import JobView, NodeView
 from tidewater.controller.progress.silence import Silence
-from tidewater.controller.progress.watch import Process
+from tidewater.controller.progress.watch import Process, processes
 from tidewater.controller.store import DECODED, GONE_NODES, Store, read_job
 from tidewater.elasticjob import names
 from tidewater.elasticjob.names import JOBS
@@ -269,7 +269,7 @@ async def test_pods_of_a_running_job_are_asked_for_their_progress_and_a_silent_j
     await desk.settle()
     ports = [{"name": "metrics", "containerPort": 9464}, {"name": "metrics-1", "containerPort": 9465}]
     for name in ("imagenet", "other"):
-        made = objects.pod(desk.view(name).job, names.WORKER, 0, core=True)
+        made = objects.pod(desk.view(name).job, CreatePod(names.WORKER, 0, core=True))
         made["spec"]["containers"][0]["ports"] = [*ports, {"name": "web", "containerPort": 80}]
         made["spec"]["nodeName"] = "node-7"
         desk.api.create(PODS, made)
@@ -277,14 +277,17 @@ async def test_pods_of_a_running_job_are_asked_for_their_progress_and_a_silent_j
     desk.api.patch(Ref(JOBS, jobs.NAMESPACE, "imagenet"), {"status": {"state": "Running"}}, "status")
     await desk.settle()
     uid, pod = desk.view().job.uid, "imagenet-worker-0"
-    assert desk.store._training() == {uid: [Process(pod, "10.0.0.5", 9464), Process(pod, "10.0.0.5", 9465)]}
+    assert desk.store._running() == [uid]
+    found = processes(desk.view().pods)
+    assert found == [Process(pod, "10.0.0.5", 9464), Process(pod, "10.0.0.5", 9465)]
     desk.due.clear()
     desk.store._progress.silences[uid] = Silence(virtual.now(), (pod,))
-    desk.store._silence_changed(uid)
+    desk.store._owner_due(uid)
     assert desk.due == ["imagenet"]
     assert desk.view().silence.endswith(f"it waits for {pod} on node node-7.")
     assert desk.view("other").silence == ""
     desk.api.delete(Ref(JOBS, jobs.NAMESPACE, "imagenet"))
     await desk.settle()
-    desk.store._silence_changed(uid)
-    assert desk.store._training() == {}
+    desk.due.clear()
+    desk.store._owner_due(uid)
+    assert (desk.due, desk.store._running()) == ([], [])

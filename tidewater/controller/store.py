@@ -28,8 +28,7 @@ from tidewater.controller.decide.actions import CreatePod
 from tidewater.controller.decide.observed import Admission, JobView, NodeView, PodView
 from tidewater.controller.decide.queue import need
 from tidewater.controller.decide.replica_groups import core_bound
-from tidewater.controller.progress.silence import sentence
-from tidewater.controller.progress.watch import Process, ProgressWatch, processes
+from tidewater.controller.progress.watch import ProgressWatch
 from tidewater.controller.provisioning.event_watch import EventWatch
 from tidewater.controller.queues import Queues
 from tidewater.controller.room.watch import RoomWatch
@@ -136,7 +135,7 @@ class Store:
         self._rooms = RoomWatch(cluster, lambda: self._queues.room_changed(), report) if fixed_nodes else None
         self._queues = Queues(due, self._rooms)
         self._hearing = EventWatch(cluster, namespace, self._provisioning_changed, report)
-        self._progress = ProgressWatch(self._training, self._silence_changed)
+        self._progress = ProgressWatch(self._running, self._pods, self._owner_due)
         self.jobs = Mirror(cluster, Source(JOBS, namespace), read_job, self._job_changed, report)
         self.pods = Mirror(cluster, Source(PODS, namespace, SELECTOR), read_pod, self._pod_changed, report)
         self.services = Mirror(
@@ -198,13 +197,11 @@ class Store:
             unused=frozenset(self._unused.get(job.uid, ())),
             refusal=refusal,
             service_refusal=self.service_refusals.get(job.uid, ""),
-            silence=sentence(self._progress.silences.get(job.uid), self._pods.get(job.uid, {})),
+            silence=self._progress.sentence(job.uid),
         )
 
-    def _training(self) -> dict[str, list[Process]]:
-        """Return the processes of running jobs that serve metrics, by the uids of their jobs."""
-        jobs = [entry.uid for entry in self.jobs.entries.values() if entry.value.state == State.RUNNING]
-        return {uid: found for uid in jobs if (found := processes(self._pods.get(uid, {}).values()))}
+    def _running(self) -> list[str]:
+        return [entry.uid for entry in self.jobs.entries.values() if entry.value.state == State.RUNNING]
 
     def service_refused(self, job: ElasticJob, why: str) -> None:
         """Note why the API server does not accept the job's service, for every decision until there is one.
@@ -303,8 +300,7 @@ class Store:
             return
         starts = new is not None and not new.value.terminating and new.value.phase in ("Pending", "Running")
         for owner in {entry.owner for entry in (old, new) if entry is not None}:
-            if owner in self._keys:
-                self._due(self._keys[owner], COALESCE_SECONDS if starts else 0.0)
+            self._owner_due(owner, COALESCE_SECONDS if starts else 0.0)
         if old is not None and new is None:
             self._freed(Key(old.key.namespace, names.job_of_pod(old.key.name, old.value.type, old.value.index)))
 
@@ -325,12 +321,13 @@ class Store:
     def _provisioning_changed(self, pod: Key, uid: str) -> None:
         """Karpenter has said something of a pod, which its job's status may repeat."""
         entry = self.pods.entries.get(pod)
-        if entry is not None and entry.uid == uid and entry.owner in self._keys:
-            self._due(self._keys[entry.owner], COALESCE_SECONDS)
+        if entry is not None and entry.uid == uid:
+            self._owner_due(entry.owner, COALESCE_SECONDS)
 
-    def _silence_changed(self, uid: str) -> None:
+    def _owner_due(self, uid: str, seconds: float = 0.0) -> None:
+        """Let the job of that uid be looked at, if there is one."""
         if uid in self._keys:
-            self._due(self._keys[uid], 0.0)
+            self._due(self._keys[uid], seconds)
 
     def _service_changed(self, change: Change[str]) -> None:
         old, new = change.old, change.new
@@ -342,8 +339,8 @@ class Store:
             self._services.setdefault(new.owner, set()).add(new.value)
             self.service_refusals.pop(new.owner, None)
         for entry in (old, new):
-            if entry is not None and entry.owner in self._keys and not change.mine:
-                self._due(self._keys[entry.owner], 0.0)
+            if entry is not None and not change.mine:
+                self._owner_due(entry.owner)
         if old is not None and new is None:
             self._freed(old.key)  # a service has its job's name
 
@@ -368,8 +365,8 @@ class Store:
                 oldest = next(iter(self._gone_nodes))
                 del self._gone_nodes[oldest], self._nodes[oldest]
         for owner, pods in self._pods.items():
-            if owner in self._keys and any(pod.node == name for pod in pods.values()):
-                self._due(self._keys[owner], 0.0)
+            if any(pod.node == name for pod in pods.values()):
+                self._owner_due(owner)
 
 
 def _part(manifest: Mapping[str, Any], field: str) -> Mapping[str, Any]:

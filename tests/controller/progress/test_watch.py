@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry, start_http_server
 
 from tests.controller.decide.world import NOW, ago, pod
 from tests.controller.progress.test_silence import page
+from tidewater.controller.decide.observed import PodView
 from tidewater.controller.progress.silence import Silence
 from tidewater.controller.progress.watch import SPOT_CHECKS, Process, ProgressWatch, metrics, processes
 from tidewater.elastic.observe.metrics import PrometheusMetrics
@@ -18,16 +20,24 @@ PORT = 9464
 SIZE = 10
 
 
+def workers(uid: str) -> list[PodView]:
+    served: dict[str, Any] = {"address": "10.0.0.5", "metrics_ports": (PORT,)}
+    return [pod(index, name=f"{uid}-worker-{index}", **served) for index in range(SIZE)]
+
+
 class Jobs:
     """Jobs with ten workers each."""
 
     def __init__(self, *uids: str) -> None:
-        self.running = {uid: [Process(f"{uid}-worker-{index}", uid, PORT) for index in range(SIZE)] for uid in uids}
+        self.running = list(uids)
+        self.pods = {uid: {each.name: each for each in workers(uid)} for uid in uids}
         self.pages: dict[str, str] = {}
         """What pods serve; of the others: that the job makes steps."""
         self.asked: list[str] = []
         self.changed: list[str] = []
-        self.watch = ProgressWatch(lambda: self.running, self.changed.append, read=self.read, now=lambda: NOW)
+        self.watch = ProgressWatch(
+            lambda: self.running, self.pods, self.changed.append, read=self.read, now=lambda: NOW
+        )
 
     async def read(self, process: Process) -> str:
         self.asked.append(process.pod)
@@ -55,6 +65,8 @@ async def test_a_silent_job_is_noticed_and_all_are_asked_until_it_goes_on() -> N
     }
     assert len(await jobs.look()) == 2 * SPOT_CHECKS + SIZE
     assert jobs.watch.silences == {"j": Silence(ago(75), ("j-worker-7",))}
+    assert jobs.watch.sentence("j") == " No step since 11:58:45 UTC: it waits for j-worker-7 on node node-7."
+    assert jobs.watch.sentence("k") == ""
     assert len(await jobs.look()) == SPOT_CHECKS + SIZE
     assert jobs.changed == ["j"]
     jobs.pages = {}
@@ -66,13 +78,13 @@ async def test_a_job_that_does_not_run_any_more_is_forgotten() -> None:
     jobs = Jobs("j")
     jobs.pages = {f"j-worker-{index}": page(75.0) for index in range(SIZE)}
     await jobs.look()
-    jobs.running = {}
+    jobs.running = []
     assert await jobs.look() == []
     assert jobs.watch.silences == {}
 
 
 def test_pods_that_run_are_asked_at_each_port_that_they_name() -> None:
-    served = {"address": "10.0.0.5", "metrics_ports": (PORT, PORT + 1)}
+    served: dict[str, Any] = {"address": "10.0.0.5", "metrics_ports": (PORT, PORT + 1)}
     pods = [pod(0, **served), pod(1, "Pending", **served), pod(2, terminating=True, **served), pod(3)]
     assert processes(pods) == [Process("j-worker-0", "10.0.0.5", port) for port in (PORT, PORT + 1)]
 

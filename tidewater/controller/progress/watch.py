@@ -1,8 +1,8 @@
 """Asks the workers of running jobs whether they make steps.
 
-    watch = ProgressWatch(store.training, changed=due)
+    watch = ProgressWatch(running, pods, changed=due)
     await watch.run()                       # for ever
-    watch.silences.get(uid)                 # a Silence, if the job makes no step
+    watch.sentence(uid)                     # what the job's condition says of it
 
 The workers have no rights at the API server. So the controller reads their metrics, as Prometheus does: at the pods'
 addresses, without credentials. It asks some processes of each job in turn, and all of them only while one says that the
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from tidewater.controller.decide.observed import PodView
-from tidewater.controller.progress.silence import Silence, judged
+from tidewater.controller.progress.silence import Silence, judged, sentence
 
 LOOK_SECONDS = 15.0
 SPOT_CHECKS = 3
@@ -66,7 +66,8 @@ class ProgressWatch:
     """Knows which running jobs make no step.
 
     Args:
-        training: Returns the processes that serve metrics, by the uid of their job; only of jobs that run.
+        running: Returns the uids of the jobs that run.
+        pods: Of all jobs, by the uid of their job and by their name.
         changed: Called with a job's uid when something else is to be said of it.
         read: Returns what a process serves.
         now: Returns the time in UTC.
@@ -74,16 +75,22 @@ class ProgressWatch:
 
     def __init__(
         self,
-        training: Callable[[], Mapping[str, Sequence[Process]]],
+        running: Callable[[], Iterable[str]],
+        pods: Mapping[str, Mapping[str, PodView]],
         changed: Callable[[str], None],
         *,
         read: Callable[[Process], Awaitable[str]] = metrics,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self.silences: dict[str, Silence] = {}
-        self._training, self._changed, self._read, self._now = training, changed, read, now
+        self._running, self._pods = running, pods
+        self._changed, self._read, self._now = changed, read, now
         self._looks = 0
         self._free = asyncio.Semaphore(_AT_ONCE)
+
+    def sentence(self, uid: str) -> str:
+        """Return what the condition of a job says of its silence; empty if it is not silent."""
+        return sentence(self.silences.get(uid), self._pods.get(uid, {}))
 
     async def run(self) -> None:
         """Look again and again, for ever."""
@@ -94,7 +101,7 @@ class ProgressWatch:
     async def look(self) -> None:
         """Ask the workers of all jobs once."""
         self._looks += 1
-        jobs = self._training()
+        jobs = {uid: found for uid in self._running() if (found := processes(self._pods.get(uid, {}).values()))}
         for uid in self.silences.keys() - jobs.keys():
             del self.silences[uid]
         await asyncio.gather(*(self._look_at(uid, processes) for uid, processes in jobs.items()))
