@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from tidewater.elastic.group import gloo
+from tidewater.elastic.group import broadcast, gloo
 from tidewater.elastic.group.group import Group
 from tidewater.elastic.session.evaluation import Evaluation
 from tidewater.elastic.session.state import State
@@ -26,6 +26,7 @@ PLACES: dict[str, tuple[Any, str]] = {
     "begin": (gloo.Gloo, "begin"),
     "finish": (gloo.Gloo, "finish"),
     "fetch": (State, "load"),
+    "send": (broadcast, "_gather"),
     "forward": (Stepper, "_forward"),
     "apply": (Stepper, "apply"),
     "score": (Evaluation, "_score"),

@@ -36,7 +36,7 @@ def goes_on(worker: Forked) -> None:
     worker.wait_for_step(worker.last.step + 5)
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place", sorted(PLACES.keys() - {"send"}))
 def test_a_worker_ends_at_once_when_its_gpu_fails_and_the_others_train_on(
     job: Job, healthy: Forked, place: str
 ) -> None:
@@ -67,6 +67,27 @@ def test_a_newcomer_without_memory_for_the_state_ends_with_that_error_and_the_ot
     assert "AcceleratorError: CUDA error: out of memory" in newcomer.text()
     assert len(newcomer.events("joined")) == 1
     goes_on(healthy)
+
+
+@pytest.mark.parametrize("error", ["memory", "local"])
+def test_a_worker_that_can_not_hand_its_state_over_trains_on_without_the_newcomer(job: Job, error: str) -> None:
+    alone = job.start("alone", fault=(error, "send"))
+    alone.wait_for_step(5)
+    newcomer = job.start("newcomer")
+    newcomer.wait_for(lambda worker: worker.events("unconnected") or alone.poll() is not None)
+    assert alone.poll() is None, job.told()
+    assert newcomer.wait() == exit_codes.UNCONNECTED, job.told()
+    assert "the state could not be handed over" in alone.text()
+    goes_on(alone)
+
+
+def test_a_gpu_that_fails_while_it_sends_the_state_ends_its_worker_and_a_newcomer_trains_on(job: Job) -> None:
+    alone = job.start("alone", "--checkpoint-every", "5", fault=("device", "send"))
+    alone.wait_for_step(15)
+    newcomer = job.start("newcomer")
+    assert alone.wait() == exit_codes.DEVICE_FAILED, job.told()
+    newcomer.wait_for(lambda worker: worker.last is not None)
+    goes_on(newcomer)
 
 
 @pytest.mark.parametrize("place", ["prepare", "connect", "begin", "finish"])

@@ -25,9 +25,10 @@ import torch
 
 from tidewater.elastic.checkpoint import Found
 from tidewater.elastic.checkpoint.lineage import ranked
-from tidewater.elastic.errors import ConfigError, Damaged, Drifted, RecordError
+from tidewater.elastic.errors import ConfigError, Damaged, Drifted, GroupBroken, RecordError
 from tidewater.elastic.group import broadcast
 from tidewater.elastic.group.group import await_all
+from tidewater.elastic.machine_errors import device_failure
 from tidewater.elastic.membership.rules import Generation, View
 from tidewater.elastic.observe.log import Log
 from tidewater.elastic.peer import drift, server
@@ -63,10 +64,10 @@ class Exchange:
 def synchronise(worker: Worker, generation: Generation, rank: int, exchange: Exchange, log: Log) -> None:
     """Bring all ranks to the same state, and confirm that all have it. A collective call.
 
-    Raise GroupBroken when a peer fails, or when ``wanted`` raises it. The state is then either the old or the new one,
-    or this rank has none; a call in the next generation corrects it. Raise Drifted on all ranks if states differ, and
-    the policy or the lack of a majority forbids to go on. Raise ConfigError on ranks that need a state that can't be
-    sent.
+    Raise GroupBroken when a peer fails, when ``wanted`` raises it, or when this rank has the state and can't give it to
+    the others. The state is then either the old or the new one, or this rank has none; a call in the next generation
+    corrects it. Raise Drifted on all ranks if states differ, and the policy or the lack of a majority forbids to go on.
+    Raise ConfigError on ranks that need a state that can't be sent.
     """
     state = worker.state
     rows = _table(
@@ -89,7 +90,15 @@ def synchronise(worker: Worker, generation: Generation, rank: int, exchange: Exc
     state.micro_batch = min(known, default=0)
     if not behind:
         return
-    _hand_over(worker, generation, rank, (source, behind), exchange, log)
+    try:
+        _hand_over(worker, generation, rank, (source, behind), exchange, log)
+    except RuntimeError as error:
+        # Of this worker's memory, for example. It has the state, and others that lack it are no reason to end.
+        if rank in behind or device_failure(error):
+            raise
+        reason = f"the state could not be handed over: {error}"
+        worker.group.interrupt(reason)
+        raise GroupBroken(reason) from error
     if drifted and rank == 0:  # a checkpoint since the last comparison may have the wrong state
         save(worker)
 
