@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import pytest
 
@@ -33,12 +34,12 @@ def job(farm: Farm, tmp_path: Path, etcd: str) -> Iterator[Job]:
     job.kill()
 
 
-def started(job: Job, **options: object) -> tuple[list[Forked], dict[str, int]]:
+def started(job: Job, **options: Any) -> tuple[list[Forked], dict[str, int]]:
     """Start three workers, the last one with these options. Return them, and their ports of metrics by their names."""
     workers, ports = [], {}
     for name in "abc":
         port = free_port()
-        more = options if name == "c" else {}
+        more: dict[str, Any] = options if name == "c" else {}
         workers.append(job.start(name, "--metrics-port", str(port), "--min-workers", "3", **more))
         ports[workers[-1].name] = port
     job.wait_for_all()

@@ -135,15 +135,15 @@ def _figures(followed: Followed, lead: Reading | None, size: Size) -> Renderable
     columns = max(10, min(_CURVE_COLUMNS, size.columns - 30))
     loss = _curve(followed.loss.points, columns)
     throughput = _curve(followed.throughput.points, columns, from_zero=True)
-    rows = (
+    rows: tuple[tuple[str, str | Text], ...] = (
         ("training", f"step {_number(lead.step)}  epoch {_number(lead.epoch)}"),
         ("membership", f"world size {_number(lead.world_size)}  generation {_number(lead.generation)}"),
         ("loss", Text.assemble(loss, f"  {_number(lead.loss)}")),
         ("samples/s", Text.assemble(throughput, f"  {_rate(followed)}")),
         ("goodput", _percent(followed.goodput)),
         ("recoveries", _recoveries(followed.recoveries.items())),
-        *(("straggler", text) for text in _stragglers(followed.job.workers)),
     )
+    rows += tuple(("straggler", text) for text in _stragglers(followed.job.workers))
     return Group(*(Text.assemble((f"{label:<12}", "dim"), value, no_wrap=True) for label, value in rows))
 
 
