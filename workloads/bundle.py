@@ -90,7 +90,7 @@ def pack(root: Path = ROOT, script: Path | None = None, modules: Sequence[str] =
         files |= {path.relative_to(root).as_posix(): path.read_bytes() for path in own}
     files |= runtime(root)
     kept = {name: content for name, content in files.items() if not name.startswith(LEFT_OUT)}
-    return Bundle(to_zip(kept, compressed=False))
+    return Bundle(to_zip(kept))
 
 
 @dataclass(frozen=True)

@@ -81,7 +81,7 @@ def test_it_runs_the_trainer_with_its_arguments(tmp_path: Path) -> None:
         "trainer/train.py": b"import sys, yaml; print('images', sys.argv[1:])",
     }
     path = tmp_path / "bundle.zip"
-    path.write_bytes(to_zip(files, compressed=False))
+    path.write_bytes(to_zip(files))
     ran = subprocess.run([sys.executable, path, "train", "--x"], capture_output=True, text=True, check=True)
     assert ran.stdout == "images ['--x']\n"
 
@@ -130,7 +130,7 @@ def run_in_an_empty_image(tmp_path: Path, files: dict[str, bytes], *arguments: s
     path = tmp_path / "bundle.zip"
     stand_ins = {f"{name}.py": b"" for name in ("torch", "numpy", "PIL")}
     given = {"__main__.py": bundle.START.read_bytes(), **stand_ins, **files}
-    path.write_bytes(to_zip(given, compressed=False))
+    path.write_bytes(to_zip(given))
     return subprocess.run(
         [sys.executable, *WITHOUT_SITE_PACKAGES, path, *arguments], capture_output=True, text=True, check=False
     )
@@ -170,7 +170,7 @@ def test_an_image_without_pytorch_is_refused_for_good_with_the_remedy(tmp_path: 
 
 def test_unpacking_is_undone_if_another_process_was_faster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "bundle.zip"
-    path.write_bytes(to_zip({"packages/one/one.py": b"x = 1"}, compressed=False))
+    path.write_bytes(to_zip({"packages/one/one.py": b"x = 1"}))
     rename = Path.rename
 
     def beaten(draft: Path, folder: Path) -> Path:

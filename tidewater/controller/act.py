@@ -274,7 +274,8 @@ class Hands:
             if node["metadata"]["uid"] != action.uid:
                 return None  # another node of that name: its event is on the way
             version = {"resourceVersion": node["metadata"]["resourceVersion"]}  # the list of taints is replaced
-            taints = [*(node["spec"].get("taints") or ()), {"key": TAINT_DEVICE_FAILING, "effect": "NoSchedule"}]
+            others = [each for each in node["spec"].get("taints") or () if each["key"] != TAINT_DEVICE_FAILING]
+            taints = [*others, {"key": TAINT_DEVICE_FAILING, "effect": "NoSchedule"}]
             found = await self._cluster.patch(ref, {"metadata": version, "spec": {"taints": taints}})
         except NotFound:
             return None

@@ -85,5 +85,5 @@ class Program:
     def zipped(self) -> bytes:
         """Return the zip, compressed: `kubectl apply` keeps a copy of an object in an annotation of 256 KiB at most."""
         modules = {name: content for name, content in self.files.items() if name != ENTRY}
-        packed = bz2.compress(to_zip(modules, compressed=False))
-        return to_zip({ENTRY: self.files[ENTRY], MODULES: packed}, compressed=False)
+        packed = bz2.compress(to_zip(modules))
+        return to_zip({ENTRY: self.files[ENTRY], MODULES: packed})
