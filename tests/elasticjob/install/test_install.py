@@ -178,11 +178,15 @@ def test_settings_of_the_pods_are_left_out_where_they_have_no_value() -> None:
 
 
 @pytest.mark.parametrize(
-    ("chosen", "flag"), [({"fixed_nodes": True}, "--fixed-nodes"), ({"taint_bad_nodes": True}, "--taint-bad-nodes")]
+    ("wanted", "flags"),
+    [
+        (install.Installation(program=PROGRAM, fixed_nodes=True), ["--fixed-nodes"]),
+        (install.Installation(program=PROGRAM, taint_bad_nodes=True), ["--taint-bad-nodes"]),
+    ],
 )
-def test_choices_are_flags_of_the_controller(chosen: dict[str, bool], flag: str) -> None:
+def test_choices_are_flags_of_the_controller(wanted: install.Installation, flags: list[str]) -> None:
     assert "args" not in pods.container(WANTED)
-    assert pods.container(install.Installation(program=PROGRAM, **chosen))["args"] == [flag]
+    assert pods.container(wanted)["args"] == flags
 
 
 def test_it_may_change_nodes_only_if_it_is_to_taint_them() -> None:
