@@ -119,6 +119,7 @@ def make_room(checkout: Checkout, workers: int) -> None:
         _suspend_own_job(checkout)
     checkout.bring_up({**NODE_GROUP, "workers": str(workers), "jobName": f"own-{workers}"})
     _suspend_own_job(checkout)
+    scale_nodes(checkout, workers)  # Pulumi doesn't see that the walk-throughs have changed it
 
 
 def _suspend_own_job(checkout: Checkout) -> None:
