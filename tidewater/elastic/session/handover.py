@@ -239,9 +239,11 @@ def _received(worker: Worker, outline: Outline, step: int) -> list[torch.Tensor]
     if state.present or state.step or not step:
         return [layout.empty(cpu) for layout in outline.layouts.values()]
     mine, state.damaged = state.receivers(), True
-    tensors = []
+    tensors, used = [], set[int]()
     for name, layout in outline.layouts.items():
-        if name in mine and layout.fits(mine[name]):
+        # What has two names is received once in place: until a chunk has arrived, its memory may contain anything.
+        if name in mine and layout.fits(mine[name]) and mine[name].data_ptr() not in used:
+            used.add(mine[name].data_ptr())
             tensors.append(mine[name])
         else:
             moves = name.startswith("optimizers.") and layout.device == device.type

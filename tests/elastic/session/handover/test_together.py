@@ -39,7 +39,7 @@ class Model(nn.Module):
         torch.manual_seed(seed)
         self.layers = nn.Sequential(nn.Linear(9, 9), nn.BatchNorm1d(9), nn.Linear(9, 9))
         self.tied = self.layers[0]
-        self.half = nn.Linear(3, 3).half()
+        self.coarse = nn.Linear(3, 3).half()
         self.register_buffer("mask", torch.rand(5), persistent=False)
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
@@ -51,7 +51,9 @@ def made(seed: int) -> State:
     """Return the state of a process that has just started."""
     model = Model(seed)
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01, amsgrad=True)
-    training = Training(model, optimizer, Numbers(), lambda *_: None, stateful={"average": Average(model)})
+    training = Training(
+        model, optimizer, Numbers(), lambda model, batch: batch[0], stateful={"average": Average(model)}
+    )
     return State(training, "kind", torch.amp.GradScaler("cpu", enabled=False))
 
 
@@ -152,7 +154,9 @@ def test_two_newcomers_get_the_state_into_their_own_tensors(ranks: Ranks, folder
     assert [places_of(state) for state in job.states] == before
 
 
-def test_moments_are_received_where_they_stay(four: Ranks, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parameters_and_moments_are_received_where_they_stay(
+    four: Ranks, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     received: list[int] = []
     run = broadcast.run
 
@@ -167,7 +171,7 @@ def test_moments_are_received_where_they_stay(four: Ranks, folder: Path, monkeyp
     (optimizer,) = job.states[NEWCOMER].optimizers._optimizers
     moments = [each for state in optimizer.state.values() for each in state.values()]
     assert moments
-    assert {each.data_ptr() for each in moments} <= set(received)
+    assert {each.data_ptr() for each in moments} | set(places_of(job.states[NEWCOMER])) <= set(received)
 
 
 @pytest.mark.parametrize("lost", [SOURCE, HOLDER, NEWCOMER], ids=["source", "holder", "newcomer"])
@@ -184,8 +188,8 @@ def test_a_broadcast_that_breaks_at_any_chunk_costs_no_state_and_the_next_genera
             assert all(isinstance(end, GroupBroken) for end in job.meet())
         assert [state.digest() for state in job.states[:NEWCOMER]] == [digest] * 2
         assert all(state.present and not state.damaged for state in job.states[:NEWCOMER])
-        assert not any(state.present for state in job.states[NEWCOMER:])
-        assert all(state.damaged for state in job.states[NEWCOMER:])
+        for state in job.states[NEWCOMER:]:  # one may have got all of it before another one was lost
+            assert state.digest() == digest if state.present else state.step == 0
     assert job.meet() == [None] * 4
     job.assert_equal()
     assert job.states[ANOTHER].digest() == digest
