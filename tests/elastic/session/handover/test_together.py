@@ -174,6 +174,26 @@ def test_parameters_and_moments_are_received_where_they_stay(
     assert {each.data_ptr() for each in moments} | set(places_of(job.states[NEWCOMER])) <= set(received)
 
 
+def in_two_groups(first: torch.Tensor, second: torch.Tensor) -> State:
+    """Return the state of a process that has just started, with these learning rates."""
+    model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
+    optimizer = torch.optim.AdamW(
+        [{"params": layer.parameters(), "lr": rate} for layer, rate in zip(model, (first, second), strict=True)]
+    )
+    return State(Training(model, optimizer, Numbers(), lambda *_: None), "kind", torch.amp.GradScaler("cpu"))
+
+
+def test_two_learning_rates_stay_two_in_a_newcomer_that_has_one_tensor_for_both(folder: Path) -> None:
+    source, rate = in_two_groups(torch.tensor(0.01), torch.tensor(0.001)), torch.tensor(0.01)
+    source.begin(LINE, 1)
+    source.present = True
+    source.advance(source.cursor, 1)
+    newcomer = in_two_groups(rate, rate)
+    with several("reconfigured", 2) as pair:
+        assert Job(pair, [source, newcomer], folder).meet() == [None] * 2
+    assert [float(group["lr"]) for group in newcomer.optimizers.groups()] == pytest.approx([0.01, 0.001])
+
+
 @pytest.mark.parametrize("lost", [SOURCE, HOLDER, NEWCOMER], ids=["source", "holder", "newcomer"])
 def test_a_broadcast_that_breaks_at_any_chunk_costs_no_state_and_the_next_generation_begins_anew(
     ranks: Ranks, lost: int, folder: Path, monkeypatch: pytest.MonkeyPatch
