@@ -24,6 +24,7 @@ from tidewater.elastic.peer.server import MOST_STRANGERS, PeerServer, look
 
 ME = Identity(SECRET, "me")
 FLOOD = 500
+MEMBERS = 300
 DESCRIPTORS = 300
 """Of the flooded process: fewer than the connections."""
 
@@ -81,6 +82,18 @@ def test_a_flood_stops_neither_pings_nor_a_join(flooded: tuple[Address, list[soc
     finally:
         heartbeat.stop()
     assert sum(map(is_open, idle)) <= MOST_STRANGERS
+
+
+def test_hundreds_of_workers_meet_at_one() -> None:
+    """Each has a connection, which a thread of the server answers, until the next generation."""
+    server = PeerServer(Identity(SECRET, "peer"))
+    server.start()
+    address, until = Address("127.0.0.1", server.port, "peer"), time.monotonic() + 60
+    ranks = [str(rank) for rank in range(1, MEMBERS)]
+    met = [join(Identity(SECRET, rank), address, 7, lambda: None, until) for rank in ranks]
+    for rank, keys in zip(ranks, met, strict=True):
+        keys.set(rank, "")
+    assert all(keys.check(ranks) for keys in met)
 
 
 def test_who_does_not_authenticate_in_time_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:

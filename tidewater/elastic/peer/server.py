@@ -57,10 +57,12 @@ MOST_STRANGERS = 128
 """Connections that have not authenticated. The most file descriptors of a process are often 1024."""
 STRANGER_SECONDS = 5.0
 """Time to authenticate."""
-_MOST_CALLERS = 512
-"""Connections that have authenticated and wait for requests."""
-_MOST_REQUESTS = 256
-"""Requests that are answered by a thread at the same time."""
+_MOST_PEERS = 4096
+"""As many ranks as the numbers of a generation's seal are exact for (see ``group.ballot``)."""
+_MOST_CALLERS = 2 * _MOST_PEERS
+"""Connections that have authenticated and wait for requests: each peer has one for its pings."""
+_MOST_REQUESTS = 2 * _MOST_PEERS
+"""Requests that are answered by a thread at the same time. While it has rank 0, each peer has one to meet."""
 GONE = (errno.ECONNREFUSED, errno.ECONNRESET, errno.EHOSTUNREACH, errno.ENETUNREACH)
 """Errors of a connection attempt when nothing listens: the process has ended."""
 
