@@ -98,6 +98,17 @@ def test_the_wait_for_the_others_begins_when_this_rank_has_done_its_part(
     assert not group.waits()
 
 
+def test_a_rank_with_a_failed_device_waits_for_no_other(group: Group, double: Double) -> None:
+    """Other threads ask, and must not end by the error that the group's own thread raises."""
+
+    class Failed:
+        def query(self) -> bool:
+            raise torch.AcceleratorError("CUDA error: an illegal memory access was encountered")
+
+    double._own_part = Failed()
+    assert not group.waits()
+
+
 def test_confirm_returns_when_the_others_have_answered(group: Group, stream: Device) -> None:
     stream.hold()
     soon(stream.release)

@@ -10,6 +10,7 @@ discarded there. So whatever it uses must not be used by anything else any more.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -47,9 +48,10 @@ class Attempts:
         return len(self._abandoned)
 
     def join(self, seconds: float) -> None:
-        """Wait at most so long, for each, until the abandoned attempts have ended."""
+        """Wait at most so long until the abandoned attempts have ended."""
+        until = time.monotonic() + seconds
         for each in self._abandoned:
-            each.join(seconds)
+            each.join(max(0.0, until - time.monotonic()))
 
 
 class _Attempt(threading.Thread):

@@ -157,9 +157,11 @@ class Nccl(Backend):
             self._own_part = None
 
     def waits(self) -> bool:
-        """Return whether the device has reached the end of its own part."""
+        """Return whether the device has reached the end of its own part. If it has failed, ``finish`` says so."""
         own = self._own_part
-        return own is not None and bool(own.query())
+        with contextlib.suppress(RuntimeError):
+            return own is not None and bool(own.query())
+        return False
 
     def error(self) -> str:
         """Return torch's error state, which its watchdog thread and ``abort`` set."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from types import SimpleNamespace
 
 import pytest
 
@@ -52,3 +53,21 @@ def test_what_an_abandoned_call_makes_at_last_is_discarded(ends: object) -> None
     attempts.join(SECONDS)
     assert attempts.pending() == 0
     assert discarded == ([] if ends is fails else ["made"])
+
+
+def test_all_abandoned_calls_together_are_waited_for_no_longer_than_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    attempts, go_on = Attempts(lambda made: None), threading.Event()
+    for _ in range(3):
+        with pytest.raises(Lost):
+            attempts.make(go_on.wait, lost)
+    clock = [100.0]
+
+    def waits(thread: threading.Thread, seconds: float) -> None:
+        clock[0] += seconds
+
+    with monkeypatch.context() as patch:
+        patch.setattr("tidewater.elastic.group.attempts.time", SimpleNamespace(monotonic=lambda: clock[0]))
+        patch.setattr(threading.Thread, "join", waits)
+        attempts.join(SECONDS)
+    assert clock == [100.0 + SECONDS]
+    go_on.set()
