@@ -180,7 +180,8 @@ def in_two_groups(first: torch.Tensor, second: torch.Tensor) -> State:
     optimizer = torch.optim.AdamW(
         [{"params": layer.parameters(), "lr": rate} for layer, rate in zip(model, (first, second), strict=True)]
     )
-    return State(Training(model, optimizer, Numbers(), lambda *_: None), "kind", torch.amp.GradScaler("cpu"))
+    training = Training(model, optimizer, Numbers(), lambda *_: torch.zeros(()))
+    return State(training, "kind", torch.amp.GradScaler("cpu"))
 
 
 def test_two_learning_rates_stay_two_in_a_newcomer_that_has_one_tensor_for_both(folder: Path) -> None:
