@@ -48,12 +48,17 @@ class Ranks:
             return list(pool.map(do, range(len(self.groups))))
 
     def ends(self, do: Callable[[int], object]) -> list[Exception | None]:
-        """Let all ranks do this at once. Return what each has raised."""
+        """Let all ranks do this at once. Return what each has raised.
+
+        After an error all others are interrupted, as by the coordinator: gloo may miss the end of a connection.
+        """
 
         def caught(rank: int) -> Exception | None:
             try:
                 do(rank)
             except Exception as error:
+                for group in self.groups:
+                    group.interrupt("a peer is lost")
                 return error
             return None
 

@@ -51,7 +51,7 @@ def kill_at(group: Group, number: int) -> None:
         left -= 1
         return work
 
-    group.broadcast = killed  # type: ignore[method-assign, assignment]
+    group.broadcast = killed  # type: ignore[assignment, method-assign]
 
 
 def part(rank: int, pipe: Connection, victim: int, number: int) -> None:
