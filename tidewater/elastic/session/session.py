@@ -257,14 +257,14 @@ class Session:
         self.change.broken()
         self.log.event("step_discarded", generation=number, reason=str(error))
         self.worker.heartbeat.tense(True)
-        failures = self.worker.group.own_failures
-        if failures >= _MOST_OWN_FAILURES:
+        if (failures := self.worker.group.own_failures) >= _MOST_OWN_FAILURES:
             self._leave_unconnected(f"{failures} groups in a row failed for a cause in this process: {error}")
         self.worker.coordinator.ready_after(number, fruitful=self._fruitful)
 
     def finish(self) -> None:
         """Finish the job, or leave that to the next generation. Collective. Raise GroupBroken."""
         self.confirm()
+        self._meets = self.worker.group.rank > 0  # as in ``meet``, which follows: they wait for rank 0's checkpoint
         self._ending.finish(self._current, self.worker.group.rank)
 
     def end(self) -> int:
