@@ -18,7 +18,7 @@ import copy
 import hashlib
 import json
 import math
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -271,8 +271,7 @@ class State:
     def receivers(self) -> dict[str, torch.Tensor]:
         """Return the tensors into which those of another state may be received, before it is loaded, by their names.
 
-        They are the parameters, and what the optimizers have. Not buffers: what has changed in these is noted. Not a
-        tensor with several names in the optimizers, such as one learning rate for all groups: it may have two values.
+        They are the parameters, and what the optimizers have. Not buffers: what has changed in these is noted.
         """
         parameters = {plain(name) for name, _ in self.model.named_parameters(remove_duplicate=False)}
         model = {plain(name): value for name, value in _asked("model", self.model.state_dict).items()}
@@ -282,11 +281,7 @@ class State:
         }
         found: dict[str, torch.Tensor] = {}
         split(tree, found.setdefault)
-        names = Counter(value.data_ptr() for value in found.values())
-        shared = {
-            name for name, value in found.items() if names[value.data_ptr()] > 1 and name.startswith("optimizers.")
-        }
-        return {name: value for name, value in found.items() if name not in shared}
+        return found
 
     def tensors(self) -> list[torch.Tensor]:
         """Return the tensors of model and optimizer, in an order that depends only on their names."""
