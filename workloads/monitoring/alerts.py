@@ -44,7 +44,8 @@ TRAINING = (
         10,
         PAGE,
         "Job {{ $labels.elasticjob }} has workers and has committed no step for 15 minutes.",
-        "Read the workers' logs. They wait for a worker, for etcd or for data, or a step takes longer than that.",
+        "`kubectl describe ej` and the event `silent` in the log name the worker that the others wait for. Without a "
+        "name they wait for etcd or for workers to come, or a step takes longer than that.",
     ),
     Alert(
         "TrainingGoodputLow",
@@ -96,6 +97,15 @@ TRAINING = (
         LOOK,
         "Worker {{ $labels.pod }} of job {{ $labels.elasticjob }} answers no requests for its metrics.",
         "It hangs, its node is lost, or a network policy keeps Prometheus out.",
+    ),
+    Alert(
+        "TrainingStraggler",
+        f"max by ({JOB}, pod, node) (tidewater_straggler_seconds) > 0",
+        15,
+        LOOK,
+        "The others wait for worker {{ $labels.pod }} of job {{ $labels.elasticjob }} in every step.",
+        "Compare its GPU's temperature and clock, and its node's disk and network, with the others'. Cordon the node "
+        "and delete the pod, and the worker gets another node.",
     ),
     Alert(
         "TrainingProcessLeftOut",

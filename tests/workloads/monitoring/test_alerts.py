@@ -57,6 +57,7 @@ FIRES = {
     "TrainingStateDrifted": Story(worker("drifts_total", "0x5 1x5"), 8),
     "TrainingCheckpointsFail": Story(worker("checkpoint_failures_total", "0x5 1x5"), 8),
     "TrainingWorkerSilent": Story({f'up{{job="workers",{JOB},pod="digits-worker-1"}}': "1x3 0x10"}, 10),
+    "TrainingStraggler": Story(worker("straggler_seconds", "0.2x30"), 20),
     "TrainingProcessLeftOut": Story(worker("process_left_out", "1x5", extra=',gpu="GPU-1",code="200"'), 3),
     "ElasticJobWaits": Story({'elasticjob_jobs{state="Restarting"}': "0x2 1x30"}, 25),
     "ElasticJobFailed": Story({'elasticjob_jobs{state="Failed"}': "0 1 1"}, 2),
@@ -111,6 +112,9 @@ CALM = {
     "TrainingWorkerSilent": {
         "a worker that starts": Story({f'up{{job="workers",{JOB},pod="digits-worker-1"}}': "0x3 1x10"}, 3),
         "a worker that is gone": Story({f'up{{job="workers",{JOB},pod="digits-worker-1"}}': "1x3 0x1 stale"}, 20),
+    },
+    "TrainingStraggler": {
+        "one that is slow for ten minutes": Story(worker("straggler_seconds", "0x5 0.2x10 0x20"), 30),
     },
     "TrainingProcessLeftOut": {
         "its pod is gone": Story(worker("process_left_out", "1x3 stale", extra=',gpu="GPU-1",code="200"'), 8),
