@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from tidewater.elastic.membership.rules import Generation, Member, View
 from tidewater.elastic.observe.log import Log, parse
@@ -33,6 +34,8 @@ class World:
         self.now = 1000.0
         self.does: dict[str, bool | None] = dict.fromkeys(names, WAITS)
         self.asked: list[str] = []
+        self.during: Callable[[], None] = lambda: None
+        """Happens while a worker is asked."""
         members = tuple(Member(f"{name}-id", name, "h", 1, "", 0) for name in names)
         self.view = View(generation=Generation(3, 7, members, "joined"))
         self.output, self.metrics = io.StringIO(), Noted()
@@ -47,6 +50,7 @@ class World:
 
     def ask(self, member: Member) -> bool | None:
         self.asked.append(member.worker)
+        self.during()
         return self.does[member.worker]
 
     def after(self, seconds: float) -> tuple[float, Sequence[str]]:
@@ -116,6 +120,24 @@ def test_a_worker_that_has_just_become_a_member_has_the_whole_time() -> None:
     world.view = view
     assert world.after(SECONDS - 1) == (0.0, ())
     assert world.after(1)[0] == SECONDS
+
+
+def test_asking_ends_with_the_silence_and_with_the_generation() -> None:
+    """Each worker that doesn't answer takes seconds, and there may be hundreds of them."""
+
+    def steps(world: World) -> None:
+        world.metrics.progressed_at = world.now
+
+    def lost(world: World) -> None:
+        world.view = View(generation=Generation(4, 8, world.view.generation.members[:1], "lost"))  # type: ignore[union-attr]
+
+    for happens in (steps, lost):
+        world = World()
+        world.does |= {"b": DUMB, "c": DUMB}
+        before = world.after(1)
+        world.during = partial(happens, world)
+        assert world.after(SECONDS) == before
+        assert (world.asked, world.lines) == (["b"], [])
 
 
 def test_at_most_eight_are_named_in_a_line() -> None:

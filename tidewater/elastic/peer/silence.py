@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from tidewater.elastic.membership.rules import Member, View
 from tidewater.elastic.observe.log import Lasting, Log
@@ -99,21 +100,31 @@ class Silence:
     def look(self) -> None:
         """Say which worker the job waits for, if it is silent."""
         now = self._clock()
-        rank, members = self._place.members()
+        found = rank, members = self._place.members()
         if not members:
             self._since = now
-        silent = now - max(self._since, self._metrics.progressed_at)
+        progressed_at = self._metrics.progressed_at
+        silent = now - max(self._since, progressed_at)
         if silent < self._seconds or not members:
             self._metrics.silent(0.0, ())
             return
-        names = self._waited_for(rank, members)
+
+        def lasts() -> bool:
+            return self._place.members() == found and self._metrics.progressed_at == progressed_at
+
+        names = self._waited_for(rank, members, lasts)
+        if not lasts():
+            return
         self._metrics.silent(silent, names)
         if names:
             more = [f"{len(names) - _MOST_NAMES} others"] if len(names) > _MOST_NAMES else []
             self._line.say(seconds=round(silent, 1), waits_for=", ".join([*names[:_MOST_NAMES], *more]))
 
-    def _waited_for(self, rank: int, members: Sequence[Member]) -> list[str]:
-        """Return the workers that the others wait for, as far as this one has to know them."""
+    def _waited_for(self, rank: int, members: Sequence[Member], lasts: Callable[[], bool]) -> list[str]:
+        """Return the workers that the others wait for, as far as this one has to know them.
+
+        Not all of them if ``lasts`` says that the silence is over: one that doesn't answer takes seconds.
+        """
         mine = [] if self._asks.waits() else [members[rank].worker]
         others = [each for each in members if each is not members[rank]] if rank == 0 else []
-        return mine + [each.worker for each in others if not self._asks.of(each)]
+        return mine + [each.worker for each in takewhile(lambda _: lasts(), others) if not self._asks.of(each)]
