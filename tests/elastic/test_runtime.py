@@ -22,7 +22,7 @@ from tidewater.elastic.training import Report, Training
 
 ENVIRON = {env.JOB: "j", env.ETCD: "http://e:2379", env.CHECKPOINTS: "/checkpoints"}
 DATA = TensorDataset(torch.arange(40.0).view(20, 2), torch.arange(20))
-REPORT = Report(28, 1, 4, 2, 0, 0.5, 0.1, (1, 2), 4, 0.01, 0.0, 0.01)
+REPORT = Report(28, 1, 4, 2, 0, 0.5, 0.1, (1, 2), 4, 0.01, 0.01)
 
 
 @pytest.fixture(autouse=True)
@@ -102,5 +102,5 @@ def test_what_on_step_draws_is_the_same_in_all_workers() -> None:
         random.random(), np.random.rand(), torch.rand(1)
         content.training.on_step(REPORT)
     assert len(set(drawn)) == 1
-    content.training.on_step(Report(29, 1, 4, 2, -1, 0.5, 0.1, (), 4, 0.01, 0.0, 0.01))
+    content.training.on_step(Report(29, 1, 4, 2, -1, 0.5, 0.1, (), 4, 0.01, 0.01))
     assert len({each[0] for each in drawn}) == len({each[2] for each in drawn}) == 2

@@ -48,11 +48,11 @@ class Report:
     """Number of samples of all workers together."""
     step_seconds: float
     """Seconds from the wait for the batch to the last gradient."""
-    wait_seconds: float
-    """Those of ``step_seconds`` for which this worker had done its part and waited for the others. The slowest waits
-    least."""
     useful_seconds: float
     """``step_seconds`` plus the wait for ``--min-step-seconds`` before it."""
+    wait_seconds: float = 0.0
+    """Those of ``step_seconds`` for which this worker had done its part and waited for the others. The slowest waits
+    least."""
 
 
 @dataclass(frozen=True)

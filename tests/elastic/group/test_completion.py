@@ -72,7 +72,7 @@ def test_the_wait_for_the_others_begins_when_this_rank_has_done_its_part(
         """An event that the device has not reached, and that it reaches when the sum is complete."""
 
         def query(self) -> bool:
-            return stream.arrived > 0
+            return stream.arrived > FIRST
 
         def elapsed_time(self, end: object) -> float:
             return 250.0

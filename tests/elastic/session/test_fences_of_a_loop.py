@@ -26,7 +26,7 @@ from tidewater.elastic.training import Report
 ME, NEW = (Member(name, name, "127.0.0.1", 1, "signature", 0) for name in "an")
 MINE = Generation(4, 9, (ME,), "lost", LINE)
 THEIRS = Generation(5, 10, (replace(NEW, state_of=5),), "lost", LINE)
-LAST = Report(28, 1, 4, 1, 0, 0.5, 0.1, (1, 2), 4, 0.01, 0.0, 0.01)
+LAST = Report(28, 1, 4, 1, 0, 0.5, 0.1, (1, 2), 4, 0.01, 0.01)
 
 
 class Etcd:

@@ -30,7 +30,7 @@ NEW = Member("n", "n", "127.0.0.1", 1, "signature", 4)
 CONTINUED = View(Generation(5, 11, (NEW,), "lost", LINE), 7, (replace(NEW, state_of=5),))
 WAITING = View(Generation(5, 11, (NEW,), "lost", LINE), 7, (NEW,))
 """A newcomer has taken over, and does not have the state yet."""
-LAST = Report(28, 1, 4, 2, 0, 0.5, 0.1, (1, 2), 4, 0.01, 0.0, 0.01)
+LAST = Report(28, 1, 4, 2, 0, 0.5, 0.1, (1, 2), 4, 0.01, 0.01)
 
 
 @dataclass

@@ -104,7 +104,7 @@ def apply(generation: int, size: int, worker: Worker, rank: int) -> None:
     worker.model.weight.grad = torch.full((1, 1), 0.5 + worker.state.step)
     worker.state.optimizers.step(1.0)
     worker.state.advance(Cursor(0, worker.state.step + 1), generation)
-    report = Report(worker.state.step, 0, generation, size, rank, 0.5, 0.1, (rank,), size, 0.01, 0.0, 0.01)
+    report = Report(worker.state.step, 0, generation, size, rank, 0.5, 0.1, (rank,), size, 0.01, 0.01)
     worker.reports.applied(report, Changed("lost", True, 0.1))
 
 

@@ -255,5 +255,5 @@ def test_the_first_reason_of_a_worker_counts() -> None:
     script: Any = runtime._Script(lambda config: training)
     hooked = script.hooked(Config.parse([], ENVIRON), torch.device("cpu"))
     for step in (1, 2):
-        hooked.on_step(Report(step, 0, 1, 1, 0, 0.5, 0.1, (0,), 1, 0.1, 0.0, 0.1))
+        hooked.on_step(Report(step, 0, 1, 1, 0, 0.5, 0.1, (0,), 1, 0.1, 0.1))
     assert script.requests.stop == "first"
