@@ -12,6 +12,7 @@ On the CPU, with gloo, a second process keeps the sums waiting, and memory isn't
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import resource
 import secrets
@@ -55,7 +56,7 @@ def ghost_process(port: int) -> None:
     uuid, deadline = int(sys.stdin.readline()), time.monotonic() + 30
     keys = rendezvous.join(IDENTITY, Address(names.HOST, port), uuid, lambda: None, deadline)
     store = MeetingStore(keys, lambda: None, deadline)
-    store.set("handle/1", f"nccl2:1:{uuid}:")
+    store.set("handles/1", json.dumps(f"nccl2:1:{uuid}:"))
     store.assemble(1, 2, lambda: False)
     os._exit(0)
 

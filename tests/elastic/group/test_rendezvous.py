@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
@@ -13,8 +14,9 @@ from torch._C._distributed_c10d import TCPStore
 from tests.elastic.workers import SECRET, free_port
 from tidewater.elastic.addresses import Address
 from tidewater.elastic.errors import GroupBroken
-from tidewater.elastic.group.rendezvous import MeetingStore, join
+from tidewater.elastic.group.rendezvous import MeetingStore, exchange, join
 from tidewater.elastic.peer.handshake import Identity
+from tidewater.elastic.peer.keyvalue import RemoteKeys
 from tidewater.elastic.peer.server import PeerServer
 
 UUID = 7
@@ -50,6 +52,24 @@ def test_all_members_connect_once_all_have_arrived(server: PeerServer) -> None:
         assert not any(future.done() for future in first)
         for future in [*first, come(pool, meet(server), 2, lambda: False)]:
             assert future.result(10) is None
+
+
+def test_each_rank_learns_the_words_of_all_by_two_requests(server: PeerServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One process answers the requests of all ranks, some thousands a second."""
+    asked: dict[RemoteKeys, set[object]] = defaultdict(set)
+    ask = RemoteKeys._ask
+
+    def noted(self: RemoteKeys, *request: object) -> object:
+        asked[self].add(request)
+        return ask(self, *request)
+
+    monkeypatch.setattr(RemoteKeys, "_ask", noted)
+    ranks = [MeetingStore(server.board.at(UUID), nothing, time.monotonic() + 20), *(meet(server) for _ in range(2))]
+    words = ["a", "\u00e4", "c"]
+    with ThreadPoolExecutor(SIZE) as pool:
+        got = list(pool.map(lambda rank: exchange(ranks[rank], "words", rank, SIZE, words[rank]), range(SIZE)))
+    assert got == [words] * SIZE
+    assert [len(requests) for requests in asked.values()] == [2, 2]
 
 
 def test_a_rendezvous_superseded_before_all_have_arrived_is_cancelled_for_all(server: PeerServer) -> None:

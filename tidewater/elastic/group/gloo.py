@@ -26,7 +26,7 @@ import torch.distributed as dist
 
 from tidewater.elastic.group import backend
 from tidewater.elastic.group.backend import Backend
-from tidewater.elastic.group.rendezvous import MeetingStore, SwitchedStore
+from tidewater.elastic.group.rendezvous import MeetingStore, SwitchedStore, exchange
 
 _SOON = timedelta(milliseconds=50)
 _CLOSE_SECONDS = 2.0
@@ -132,8 +132,8 @@ class Gloo(Backend):
 
     def _exchange(self, store: MeetingStore, rank: int, size: int, word: str = "") -> list[str]:
         """Exchange the addresses of gloo and ``word`` with all peers, in one round. Return the words by rank."""
-        store.set(f"word/{rank}", json.dumps([word, *sorted(self._listens)]))
-        told = [json.loads(store.get(f"word/{each}")) for each in range(size)]
+        mine = json.dumps([word, *sorted(self._listens)])
+        told = [json.loads(each) for each in exchange(store, "words", rank, size, mine)]
         self._ends = frozenset((host, port) for _, *ends in told for host, port in ends)
         return [word for word, *_ in told]
 

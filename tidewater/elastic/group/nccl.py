@@ -39,7 +39,7 @@ from tidewater.elastic.errors import DeviceFailed
 from tidewater.elastic.group import backend
 from tidewater.elastic.group.attempts import Attempts
 from tidewater.elastic.group.backend import Backend
-from tidewater.elastic.group.rendezvous import MeetingStore, SwitchedStore
+from tidewater.elastic.group.rendezvous import MeetingStore, SwitchedStore, exchange
 from tidewater.elastic.peer.keyvalue import LocalKeys
 
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 20e-6, 1e-3
@@ -241,9 +241,7 @@ class Reconfigured(Nccl):
         if not hasattr(self, "pg"):
             self._make(store)
         self._store.current = store
-        store.set(f"handle/{rank}", backend.handle(self.pg))
-        handles = [store.get(f"handle/{each}").decode() for each in range(size)]
-        return self._take(uuid, handles)
+        return self._take(uuid, exchange(store, "handles", rank, size, backend.handle(self.pg)))
 
     def _make(self, store: MeetingStore) -> None:
         """Make a group that has been alone once.

@@ -122,6 +122,17 @@ def _bytes(value: str) -> bytes:
     return value.encode("latin-1")
 
 
+def exchange(store: Store, what: str, rank: int, size: int, word: str) -> list[str]:
+    """Return the words that all ranks have given for the same ``what``, by rank. Raise like ``MeetingStore.wait``.
+
+    Rank 0, which has the keys, collects them: each request to it takes a fraction of a millisecond of its process.
+    """
+    store.set(f"{what}/{rank}", json.dumps(word))
+    if rank == 0:
+        store.set(what, json.dumps([json.loads(store.get(f"{what}/{each}")) for each in range(size)]))
+    return list(json.loads(store.get(what)))
+
+
 class SwitchedStore(Store):
     """The store of a ProcessGroup. It forwards to a meeting, which changes with every generation."""
 
