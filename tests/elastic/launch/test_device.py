@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from tests.elastic.group.faulty import ERRORS
+from tests.elastic.launch.machines import NULL, device_node
 from tidewater.elastic.errors import DeviceFailed
 from tidewater.elastic.launch.device import own_device, start_device
 
@@ -19,7 +20,7 @@ GPU = torch.device("cuda", 0)
 @pytest.fixture
 def dev(tmp_path: Path) -> Path:
     """Return a directory like /dev of a machine with a GPU, for a torch that is built for CUDA."""
-    (tmp_path / "nvidia0").touch()
+    device_node(tmp_path / "nvidia0")
     return tmp_path
 
 
@@ -57,6 +58,12 @@ def test_a_gpu_that_cuda_can_not_use_is_an_error_with_its_reason(dev: Path, cuda
 
 def test_the_cpu_can_be_chosen_on_a_machine_with_gpus(dev: Path, cuda: pytest.MonkeyPatch) -> None:
     assert own_device({"CUDA_VISIBLE_DEVICES": ""}, nodes=dev) == torch.device("cpu")
+
+
+def test_a_device_node_that_only_looks_like_that_of_a_gpu_is_none(tmp_path: Path, cuda: pytest.MonkeyPatch) -> None:
+    """The simulated hosts of the one-machine cloud have such ones."""
+    device_node(tmp_path / "nvidia0", NULL)
+    assert own_device({}, nodes=tmp_path) == torch.device("cpu")
 
 
 def test_a_torch_without_cuda_trains_on_the_cpu(dev: Path, cuda: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.elastic.launch.machines import LISTED, machine
+from tests.elastic.launch.machines import LISTED, device_node, machine
 from tidewater.elastic.launch.gpus import Gpu, Visible, has_gpu, visible_gpus
 
 FIRST = Gpu("0", "GPU-1", "00000000:10:1C.0")
@@ -18,7 +18,7 @@ def nodes(tmp_path: Path, *names: str) -> Path:
     folder = tmp_path / "dev"
     folder.mkdir()
     for name in names:
-        (folder / name).touch()
+        device_node(folder / name)
     return folder
 
 

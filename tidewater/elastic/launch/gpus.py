@@ -7,6 +7,8 @@ found.of(1)         # Gpu("1", uuid="GPU-5d5b…", bus_id="00000000:10:1C.0")
 
 from __future__ import annotations
 
+import os
+import stat
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +17,8 @@ from pathlib import Path
 _CHOSEN, _ORDER, _BY_BUS = "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "PCI_BUS_ID"
 _QUERY = ("nvidia-smi", "--query-gpu=uuid,pci.bus_id", "--format=csv,noheader")
 _ANSWER_SECONDS = 30.0
+_MAJOR = 195
+"""Of NVIDIA's devices: https://www.kernel.org/doc/Documentation/admin-guide/devices.txt"""
 
 
 @dataclass(frozen=True)
@@ -68,8 +72,16 @@ def visible_gpus(environ: Mapping[str, str], nodes: Path = Path("/dev")) -> Visi
 
 
 def has_gpu(environ: Mapping[str, str], nodes: Path = Path("/dev")) -> bool:
-    """Return whether this process is to have a GPU, also if the driver can't use it: it has a device node."""
-    return _chosen(environ) != [] and _counted(nodes) > 0
+    """Return whether this process is to have a GPU, also if the driver can't use it: it has a device node.
+
+    A node that only looks like one, as on the simulated hosts of the one-machine cloud, has another number.
+    """
+    return _chosen(environ) != [] and any(map(_is_nvidias, nodes.glob("nvidia[0-9]*")))
+
+
+def _is_nvidias(node: Path) -> bool:
+    found = node.stat()
+    return stat.S_ISCHR(found.st_mode) and os.major(found.st_rdev) == _MAJOR
 
 
 def _chosen(environ: Mapping[str, str]) -> list[str] | None:
