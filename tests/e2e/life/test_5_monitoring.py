@@ -218,7 +218,7 @@ WHAT_HAPPENED: dict[str, Check] = {
     "Time of a step": _reaches(0.001, "median", "95 %"),
     "Time of a recovery": _reaches(0.001, "lost", "joined"),
     "Checkpoints in the last hour": lambda found: found["written"].values[-1] > 0 == found["failed"].values[-1],
-    "Steps given up, workers that drifted": lambda found: (
+    "Steps given up, workers that drifted, GPUs left out": lambda found: (
         found["steps given up"].values[-1] > 0 and found["drifts"].values[-1] == 0
     ),
     "Time of waiting for others": lambda found: all(0 <= max(series.values) <= 1 for series in found.values()),
