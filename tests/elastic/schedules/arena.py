@@ -28,6 +28,8 @@ COMMON = (
 _PACE = ("--min-step-seconds", "0.02", "--lease-seconds", "3", "--heartbeat-seconds", "1")
 _HIT_SECONDS = 10.0
 """For a victim to reach its moment: a joiner first becomes a member, and may have to outlast a frozen worker."""
+_OF_ONE = (*CHECKPOINT, "offer")
+"""Moments of one worker only, mostly rank 0: it saves and offers the state. The workers decide which one."""
 _SETTLE_SECONDS = 90.0
 BOUND_SECONDS = 20.0
 """No survivor stands still for longer, whatever comes together; see the docs for the bounds of single faults.
@@ -68,14 +70,20 @@ class Arena:
     def play(self, schedule: Schedule) -> None:
         """Scale the job to the schedule's size, run the schedule, and check the invariants."""
         self._bring_to(schedule.size)
-        workers = self._present()
-        round_ = _Round(self.job, workers[schedule.anchor % len(workers)])
+        round_ = _Round(self.job, self._anchor(schedule))
         for move in schedule.moves:
             round_.make(move)
         round_.settle()
         self.aims += round_.aims
         self.job.wait_for_all(_SETTLE_SECONDS)
         self._check(round_)
+
+    def _anchor(self, schedule: Schedule) -> Forked:
+        """Return the worker that is never hit. Not rank 0, if what only that one does is to be struck."""
+        able = self._present()
+        if len(able) > 1 and any(move.point in _OF_ONE for move in schedule.moves):
+            able = [worker for worker in able if self.job.book.last[worker.name].rank]
+        return able[schedule.anchor % len(able)]
 
     def _present(self) -> list[Forked]:
         return [worker for worker in self.job.living if not worker.leaving]
@@ -206,15 +214,14 @@ class _Round:
 
     def _arm(self, move: Move) -> None:
         candidates = self._candidates()
-        if move.trigger == "join" and (move.point == "fetch" or not candidates or move.victim % 3 == 0):
+        newcomer = move.point == "fetch" or (move.victim % 3 == 0 and move.point not in _OF_ONE)
+        if move.trigger == "join" and (newcomer or not candidates):
             victims = [self._join(armed={move.point: move.kind})]
         elif not candidates:
             self._join()
             return
         else:
-            # Only one worker saves or offers the state, and the workers decide which one.
-            anyone = move.point in CHECKPOINT or move.point == "offer"
-            victims = candidates if anyone else [candidates[move.victim % len(candidates)]]
+            victims = candidates if move.point in _OF_ONE else [candidates[move.victim % len(candidates)]]
             for worker in victims:
                 arm(worker.folder, move.point, move.kind)
             self._trigger(move, [worker for worker in candidates if worker not in victims])
