@@ -36,8 +36,9 @@ SCHEDULES = [
     for turn, kind in enumerate(KINDS_OF_GROUP)
     for seed in (range(*map(int, ASKED_FOR.split(":"))) if ASKED_FOR else ONE_PER_MOMENT[turn :: len(KINDS_OF_GROUP)])
 ]
-HIT_RATE = 0.8
-"""Of the strikes at named moments, at least so many must find their victim there."""
+HIT_RATE = 2 / 3
+"""Of the strikes at named moments, at least so many must find their victim there. About five of six do: the worker that
+an earlier move has made rank 0 may be the one that is never hit. `make test` has some two dozen, so chance is wide."""
 CALM_SECONDS = 300.0
 NOISE = 1e-4
 """Of the mean loss of an epoch, relative. Other world sizes add in another order, and nothing else differs."""
