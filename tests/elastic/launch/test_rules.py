@@ -26,7 +26,7 @@ SHORT_OF_STEADY = rules.STEADY_SECONDS - 1
             exit_codes.KILLED, LONG, Row(2), False, Verdict(Then.RESTART, Row(), 1), id="a-long-run-forgives-the-past"
         ),
         pytest.param(
-            exit_codes.LEFT, LONG, Row(), False, Verdict(Then.RESTART, Row(), 1), id="left-though-nobody-asked-us"
+            exit_codes.LEFT, LONG, Row(), False, Verdict(Then.RESTART, Row(), 1), id="left-without-being-asked"
         ),
         pytest.param(CRASHED, 1, Row(), False, Verdict(Then.RESTART, Row(1), 2), id="first-quick-failure"),
         pytest.param(CRASHED, 1, Row(1), False, Verdict(Then.RESTART, Row(2), 4), id="second-waits-longer"),
