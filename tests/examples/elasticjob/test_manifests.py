@@ -16,7 +16,7 @@ FOLDER = Path(__file__).resolve().parents[3] / "examples" / "elasticjob"
 def objects(kind: str) -> list[Any]:
     """Return what has this kind in all examples, as parameters with its name."""
     found = [each for file in sorted(FOLDER.glob("*.yaml")) for each in yaml.safe_load_all(file.read_text())]
-    return [pytest.param(each, id=each["metadata"]["name"]) for each in found if each["kind"] == kind]
+    return [pytest.param(each, id=each["metadata"]["name"]) for each in found if each.get("kind") == kind]
 
 
 @pytest.mark.parametrize("job", objects(names.KIND))

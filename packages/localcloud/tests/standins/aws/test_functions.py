@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import re
 import warnings
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 from localcloud.aws.eks_images import NEWEST, PARAMETERS, RELEASES, images
 from localcloud.standins.aws.functions import FUNCTIONS
+from localcloud.standins.aws.schema_from_sdk import module_of
 
 from packages.localcloud.tests.aws.fakes import ACCOUNT, REGION
 from packages.localcloud.tests.standins.aws.harness import CheckFailed, Engine
@@ -95,14 +95,11 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("token", FUNCTIONS)
 def test_a_function_has_the_sdks_token_arguments_and_outputs(engine: Engine, token: str) -> None:
-    _, path, name = token.split(":")
-    package, file = path.split("/")
-    snake = re.sub("([A-Z])", r"_\1", file).lower()
+    name = token.rpartition(":")[2]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
-        place = "pulumi_aws" if package == "index" else f"pulumi_aws.{package}"
-        module = importlib.import_module(f"{place}.{snake}")
-    source = inspect.getsource(getattr(module, snake))
+        module = module_of(token)
+    source = inspect.getsource(getattr(module, module.__name__.rpartition(".")[2]))
     assert f"'{token}'" in source
     arguments = set(re.findall(r"__args__\['(\w+)'\]", source))
     assert FUNCTIONS[token].arguments | {"region"} == arguments | {"region"}

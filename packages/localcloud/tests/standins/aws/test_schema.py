@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 from localcloud.standins.aws import schema, schema_from_sdk
 from localcloud.standins.aws.registry import ENTRIES
@@ -9,6 +12,13 @@ from localcloud.standins.aws.registry import ENTRIES
 
 def test_the_schema_file_matches_the_installed_sdk() -> None:
     assert schema_from_sdk.SCHEMA_FILE.read_text() == schema_from_sdk.expected()
+
+
+def test_what_the_schema_reads_of_the_sdk_stays_usable() -> None:
+    text = "from localcloud.standins.aws.schema_from_sdk import module_of; import pulumi_aws; {}; {}"
+    read = "module_of('aws:ec2/defaultSecurityGroup:DefaultSecurityGroup')"  # first of all that has to do with EC2
+    used = "pulumi_aws.ec2.DefaultSecurityGroup"
+    subprocess.run([sys.executable, "-W", "ignore", "-c", text.format(read, used)], check=True)
 
 
 @pytest.mark.parametrize("token", sorted(ENTRIES))

@@ -33,11 +33,8 @@ def build(covered: Mapping[str, Iterable[str]]) -> dict[str, Any]:
 
 
 def _resource(token: str, covered: frozenset[str], objects: dict[str, Any]) -> dict[str, Any]:
-    _, path, name = token.split(":")
-    # The module of the class itself: the package's own namespace has nested types of the same name.
-    package, file = path.split("/")
-    snake = re.sub("([A-Z])", r"_\1", file).lower()
-    module = importlib.import_module(f"pulumi_aws.{package}.{snake}")
+    name = token.rpartition(":")[2]
+    module = module_of(token)
     # Where a nested type has the name already, the SDK calls the resource's own arguments ...InitArgs.
     arguments = getattr(module, name + "InitArgs", None) or getattr(module, name + "Args")
     state = getattr(module, f"_{name}State")
@@ -46,6 +43,18 @@ def _resource(token: str, covered: frozenset[str], objects: dict[str, Any]) -> d
         "required": _required(arguments),
         "outputs": sorted(wire for wire, _ in _wire_names(state)),
     }
+
+
+def module_of(token: str) -> types.ModuleType:
+    """Return the module that the SDK has for a resource or function: its package has nested types of the same names."""
+    _, path, name = token.split(":")
+    package, file = path.split("/")
+    place = "pulumi_aws" if package == "index" else f"pulumi_aws.{package}"
+    # The SDK's packages are loaded when a name of theirs is first asked for. One that is loaded because a module of its
+    # own is imported lacks that module's names from then on.
+    hasattr(importlib.import_module(place), name)
+    snake = re.sub("([A-Z])", r"_\1", file).lower()
+    return importlib.import_module(f"{place}.{snake}")
 
 
 def _required(arguments: type) -> list[str]:
