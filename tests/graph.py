@@ -54,6 +54,7 @@ class Registered:
 
     Attributes:
         needs: URNs of its parent, its provider and the resources that it depends on.
+        property_needs: URNs of the resources that an input's value comes from, by the input.
         was_top_level: whether an alias says that it had no parent.
         aliases: type and name of each alias that gives them.
         ignored: paths of inputs with changes that are ignored.
@@ -72,6 +73,7 @@ class Registered:
     urn: str
     parent: str
     needs: tuple[str, ...]
+    property_needs: Mapping[str, tuple[str, ...]]
     was_top_level: bool
     aliases: tuple[tuple[str, str], ...]
     ignored: tuple[str, ...]
@@ -144,6 +146,7 @@ class _Monitor(mocks.MockMonitor):
                 response.urn,
                 request.parent,
                 (*request.dependencies, request.parent, *_providers(request)),
+                {key: tuple(each.urns) for key, each in request.propertyDependencies.items()},
                 any(alias.spec.noParent for alias in request.aliases),
                 tuple((alias.spec.type, alias.spec.name) for alias in request.aliases),
                 tuple(request.ignoreChanges),

@@ -59,7 +59,7 @@ def dataset_volume_manifest(name: str, namespace: str, dataset: settings.Dataset
     }
 
 
-def claim_manifest(namespace: str, volume: str, name: str = CLAIM, mode: str = "ReadWriteMany") -> Manifest:
+def claim_manifest(namespace: str, volume: Text, name: str = CLAIM, mode: str = "ReadWriteMany") -> Manifest:
     """Return the claim for a volume. Kubernetes deletes a claim when no pod mounts it any more."""
     return {
         "apiVersion": "v1",
@@ -87,7 +87,7 @@ class Storage(pulumi.ComponentResource):
 
     A volume can't get another file system or access point. Kubernetes deletes a volume when its claim is gone, and a
     claim when no pod mounts it. So with the volume its claim is replaced, and what makes pods that mount it. The engine
-    deletes them in the reverse order of their own dependencies: those of their components don't count.
+    deletes what has `replace_with` first, in any order; then what a property is to be replaced for, here the claim.
     https://kubernetes.io/docs/concepts/storage/persistent-volumes/#storage-object-in-use-protection
     https://www.pulumi.com/docs/iac/concepts/resources/options/replacewith/
     """
@@ -101,8 +101,8 @@ class Storage(pulumi.ComponentResource):
             volume_manifest(args.volume, name, args.volume_handle), opts=pulumi.ResourceOptions(parent=self)
         )
         claim = objects.register(
-            claim_manifest(name, args.volume),
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[volume], replace_with=[volume]),
+            claim_manifest(name, volume.id.apply(lambda _: args.volume)),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[volume], replace_on_changes=["spec"]),
         )
         self.mounts = pulumi.ResourceOptions(depends_on=[claim], replace_with=[volume])
         self.register_outputs({})
