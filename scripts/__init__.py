@@ -4,6 +4,7 @@ for a stack, on AWS or here, after its cluster was deleted or its `pulumi up` wa
 up           `make up`: start the one-machine cloud, deploy the stack, wait until it trains
 down         `make down`: destroy the stack, stop the cloud
 destroy      `pulumi destroy`, also after a killed `pulumi up`, or when the cluster was deleted without Pulumi
+address      lets the addresses of the config reach the API of a stack that can no longer be reached
 adopt        take over the cluster, node groups and addons that a killed `pulumi up` was making
 session      this checkout's cloud and stack, as subprocesses in the environment of `activate`
 updates      `pulumi up` and `pulumi destroy`, with counts and what is in progress

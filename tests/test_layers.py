@@ -52,7 +52,7 @@ MAY_IMPORT = {
     "localcloud.standins": set[str](),
     "localcloud.standins.kubernetes": {"tidewater.kube", "localcloud.standins"},
     "scripts.toolchain": set[str](),
-    "scripts": set[str](),
+    "scripts": {"settings"},
     "examples": {"tidewater"},
     "examples.elasticdl": {"elasticdl"},
     "elasticdl": {

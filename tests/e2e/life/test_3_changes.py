@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.e2e.checkout import LONG_TRAINING, UP, Checkout, wait_until
+from tests.e2e.checkout import LONG_TRAINING, STACK, UP, Checkout, wait_until
 from tests.e2e.elasticjob import make_stack
 from tests.e2e.training import (
     assert_committed_once,
@@ -196,6 +196,18 @@ def test_an_invalid_config_is_refused_before_anything_changes(
     assert named in refused.text
     assert "Traceback" not in refused.text
     assert identities(checkout) == before
+
+
+def test_after_a_change_of_address_eks_gets_it_first_and_the_state_follows(checkout: Checkout) -> None:
+    command = f"python -m scripts.address --stack {STACK}"
+    with checkout.config("publicAccessCidrs[0]", "8.8.4.4/32"):
+        checkout.run(command)
+        (name,) = checkout.aws("eks list-clusters")["clusters"]
+        access = checkout.aws(f"eks describe-cluster --name {name}")["cluster"]["resourcesVpcConfig"]
+        assert access["publicAccessCidrs"] == ["8.8.4.4/32"]
+        checkout.run("pulumi preview --expect-no-changes")
+    checkout.run(command)
+    checkout.run("pulumi preview --expect-no-changes")
 
 
 def test_resize_to_one_leaves_one_worker_training(checkout: Checkout) -> None:
