@@ -108,7 +108,9 @@ def main() -> None:
 
     export(
         stack,
-        Exported(cluster.kubeconfig, bucket.name, files.file_system_id, code.uri, prometheus),
+        Exported(
+            cluster.kubeconfig, bucket.name, files.file_system_id, code.uri, identity.trainer_role_arn, prometheus
+        ),
         platform.options(namespace),
     )
 

@@ -68,6 +68,10 @@ class Identity(pulumi.ComponentResource):
         self.efs_csi_role_arn = self._role("efs-csi", "The EFS CSI driver's controller", csi, (EFS_CSI_POLICY,)).arn
         pods = self._pods_trust(args.training.namespace, TRAINER_SERVICE_ACCOUNT)
         trainer = self._role("trainer", "The training pods", pods, ())
+        for arn in args.training.policy_arns:
+            account, _, path = arn.split(":", 4)[4].partition(":policy/")
+            entry = f"{name}-trainer-{account}-{path.replace('/', '-')}"
+            aws.iam.RolePolicyAttachment(entry, role=trainer.name, policy_arn=arn, opts=self._child)
         self.trainer_role_arn = trainer.arn
         write_policy(name, "trainer", trainer, _trainer_policy(args), self._child)
         self.s3_csi_role_arn = self._s3_csi_role(args.training.dataset) if args.training.dataset.mounted else None
@@ -79,7 +83,7 @@ class Identity(pulumi.ComponentResource):
         trust = self._pods_trust(CSI_NAMESPACE, S3_CSI_SERVICE_ACCOUNT)
         role = self._role("s3-csi", "Mountpoint for S3", trust, ())
         policy = self._account.partition.apply(
-            lambda partition: policies.to_json(policies.mounted_folder(partition, bucket, prefix))
+            lambda partition: policies.to_json(policies.mounted_folder(partition, bucket, prefix, dataset.key_arn))
         )
         write_policy(self._name, "s3-csi", role, policy, self._child)
         return role.arn
@@ -166,8 +170,10 @@ def _trainer_policy(args: IdentityArgs) -> pulumi.Output[str]:
 
     def document(found: list[str]) -> str:
         bucket_arn, key_arn, partition = found
-        uri = None if args.training.dataset.mounted else args.training.dataset.uri
-        dataset = policies.dataset_object_arn(uri, partition)
-        return policies.to_json(policies.trainer(bucket_arn, key_arn, checkpoints=checkpoints, dataset=dataset))
+        data = args.training.dataset
+        dataset = policies.dataset_object_arn(None if data.mounted else data.uri, partition)
+        return policies.to_json(
+            policies.trainer(bucket_arn, key_arn, checkpoints=checkpoints, dataset=dataset, dataset_key=data.key_arn)
+        )
 
     return pulumi.Output.all(args.bucket_arn, args.key_arn, args.account.partition).apply(document)

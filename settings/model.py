@@ -172,6 +172,8 @@ class Dataset:
     uri: str | None = None
     mounted: bool = False
     """Whether `uri` is a folder that workers read in S3; else the dataset job puts the data on the file system."""
+    key_arn: str = ""
+    """Of the KMS key that the objects at `uri` are encrypted with, if it is a customer's."""
 
     @classmethod
     def of(cls, text: str) -> Dataset:
@@ -242,6 +244,8 @@ class Training:
     trainer_args: tuple[str, ...]
     secret_args: bool
     """Whether `trainer_args` are encrypted in Pulumi's state; pods show them to those who may read these."""
+    policy_arns: tuple[str, ...]
+    """IAM policies that the pods get in addition."""
     checkpoints: Checkpoints
     images: Images
 

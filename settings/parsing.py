@@ -11,6 +11,7 @@ import itertools
 import re
 import shlex
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,8 @@ under test use it, and the one-machine cloud.
 https://docs.aws.amazon.com/eks/latest/userguide/cluster-endpoint.html
 https://www.iana.org/assignments/iana-ipv4-special-registry/iana-ipv4-special-registry.xhtml"""
 _ADMIN_ARN = r"arn:aws[a-z-]*:iam::\d{12}:(role|user)/[\w+=,.@/-]+"
+_POLICY_ARN = r"arn:aws[a-z-]*:iam::(aws|\d{12}):policy/[\w+=,.@/-]+"
+_KEY_ARN = r"arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/[\w-]+"
 
 
 def load() -> Settings:
@@ -243,6 +246,7 @@ def _training(read: Reader) -> Training:
         script=_script(read),
         trainer_args=_trainer_args(read),
         secret_args="trainerArgs" in read.secrets,
+        policy_arns=read.texts("trainerPolicyArns", _POLICY_ARN, "the ARN of an IAM policy"),
         checkpoints=Checkpoints.of(
             read.choice("checkpoints", ("efs", "s3", "both")), keep=read.integer("keepCheckpoints", 1, 1000)
         ),
@@ -270,7 +274,10 @@ def _dataset(read: Reader) -> Dataset:
         read.wrong(
             "datasetStorage", storage, "needs a folder in S3 as dataset, such as s3://BUCKET/images/; set it to efs"
         )
-    return found
+    key = read.text("datasetKeyArn", f"({_KEY_ARN})?", "the ARN of a KMS key, not of an alias")
+    if key and text and not text.startswith("s3://"):
+        read.wrong("datasetKeyArn", key, "is for a dataset in S3; remove it, or set dataset to an s3:// address")
+    return replace(found, key_arn=key)
 
 
 def _monitoring(read: Reader) -> Monitoring | None:

@@ -43,6 +43,7 @@ class Exported:
     bucket: pulumi.Input[str]
     file_system_id: pulumi.Input[str]
     code_uri: pulumi.Input[str]
+    trainer_role_arn: pulumi.Input[str]
     prometheus: pulumi.Input[str] | None
 
 
@@ -97,6 +98,7 @@ def export(stack: settings.Settings, made: Exported, opts: pulumi.ResourceOption
     pulumi.export("bucket", made.bucket)
     pulumi.export("codeUri", made.code_uri)
     pulumi.export("fileSystemId", made.file_system_id)
+    pulumi.export("trainerRoleArn", made.trainer_role_arn)
     pulumi.export("etcdEndpoint", etcd.endpoint(wanted.namespace))
     pulumi.export("hourlyCost", prices.hourly(stack))
     if made.prometheus is not None:

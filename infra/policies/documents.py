@@ -108,7 +108,9 @@ def file_system(file_system_arn: str, access_point_arn: str) -> Document:
     )
 
 
-def trainer(bucket_arn: str, key_arn: str, *, checkpoints: str | None = None, dataset: str | None = None) -> Document:
+def trainer(
+    bucket_arn: str, key_arn: str, *, checkpoints: str | None = None, dataset: str | None = None, dataset_key: str = ""
+) -> Document:
     """Return what the training pods may do: read the code, keep checkpoints, read their dataset.
 
     They may list their own prefixes, since S3 answers 403 instead of 404 for a missing key that one may not list.
@@ -118,6 +120,7 @@ def trainer(bucket_arn: str, key_arn: str, *, checkpoints: str | None = None, da
         key_arn: the key that the bucket's objects are encrypted with.
         checkpoints: the bucket's folder for the job's checkpoints, if they go to S3.
         dataset: ARN of the dataset's object, if it comes from S3.
+        dataset_key: ARN of the customer's key that it is encrypted with, if any.
     """
     folders = ["code/*", *([f"{checkpoints}/*"] if checkpoints else [])]
     statements: list[Document] = [
@@ -145,7 +148,18 @@ def trainer(bucket_arn: str, key_arn: str, *, checkpoints: str | None = None, da
         statements += _keep_checkpoints(bucket_arn, checkpoints)
     if dataset is not None:
         statements.append({"Sid": "ReadDataset", "Effect": "Allow", "Action": "s3:GetObject", "Resource": dataset})
+        statements += _decrypt_dataset(dataset_key)
     return document(*statements)
+
+
+def _decrypt_dataset(key_arn: str) -> list[Document]:
+    """Return the statement for objects in S3 that are encrypted with a customer's key, if there is one.
+
+    https://docs.aws.amazon.com/kms/latest/developerguide/conditions-kms.html#conditions-kms-via-service
+    """
+    through_s3 = {"StringLike": {"kms:ViaService": "s3.*"}}
+    decrypt = {"Sid": "DecryptDataset", "Effect": "Allow", "Action": "kms:Decrypt", "Resource": key_arn}
+    return [{**decrypt, "Condition": through_s3}] if key_arn else []
 
 
 def _keep_checkpoints(bucket_arn: str, folder: str) -> list[Document]:
@@ -167,8 +181,8 @@ def _keep_checkpoints(bucket_arn: str, folder: str) -> list[Document]:
     ]
 
 
-def mounted_folder(partition: str, bucket: str, prefix: str) -> Document:
-    """Return what Mountpoint for S3 needs to read one folder of a bucket, and no other.
+def mounted_folder(partition: str, bucket: str, prefix: str, key: str = "") -> Document:
+    """Return what Mountpoint for S3 needs to read one folder of a bucket, and no other; `key` as in `trainer`.
 
     https://github.com/awslabs/mountpoint-s3/blob/main/doc/CONFIGURATION.md#iam-permissions
     """
@@ -182,6 +196,7 @@ def mounted_folder(partition: str, bucket: str, prefix: str) -> Document:
             "Condition": {"StringLike": {"s3:prefix": f"{prefix}*"}},
         },
         {"Sid": "ReadTheFolder", "Effect": "Allow", "Action": "s3:GetObject", "Resource": f"{arn}/{prefix}*"},
+        *_decrypt_dataset(key),
     )
 
 

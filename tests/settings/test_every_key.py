@@ -57,6 +57,8 @@ OUT_OF_RANGE: dict[str, tuple[Any, str]] = {
     "dataset": ("imagenet", "must be digits, or the s3://"),
     "trainingScript": ("no-such.py", "give its path from the directory of Pulumi.yaml"),
     "trainerArgs": ("--name 'x", "can't be split"),
+    "trainerPolicyArns": (["arn:aws:iam::123456789012:role/reader"], "must be the ARN of an IAM policy"),
+    "datasetKeyArn": ("alias/aws/s3", "must be the ARN of a KMS key, not of an alias"),
     "checkpoints": ("nfs", "efs or s3 or both"),
     "keepCheckpoints": (0, "from 1 to 1000"),
     "dockerHubSecret": ("arn:aws:secretsmanager:us-west-2:123456789012:secret:hub-AbCdEf", "ecr-pullthroughcache/"),
@@ -136,6 +138,14 @@ CONFLICTS: dict[str, tuple[dict[str, Any], str, str]] = {
         {"etcdMembers": 3, "systemNodes": 2},
         "etcdMembers",
         "set systemNodes to 3",
+    ),
+    "a key for data that is not in S3": (
+        {
+            "datasetKeyArn": "arn:aws:kms:us-west-2:123456789012:key/1234abcd",
+            "dataset": "https://pictures.example/a.zip",
+        },
+        "datasetKeyArn",
+        "is for a dataset in S3; remove it",
     ),
     "a folder in S3 on the file system": ({"dataset": "s3://bucket/images/"}, "dataset", "set datasetStorage to s3"),
     "a dataset that is no folder in S3": (

@@ -80,6 +80,40 @@ def test_a_dataset_in_s3_may_be_read_and_no_other_object() -> None:
     assert not allows(document, "s3:GetObject", "arn:aws:s3:::other/data/dogs.zip")
 
 
+@pytest.mark.parametrize(
+    ("role", "config"),
+    [
+        pytest.param("trainer", {"dataset": "s3://other/cats.zip"}, id="archive"),
+        pytest.param("s3-csi", {"dataset": "s3://other/cats/", "datasetStorage": "s3"}, id="mounted-folder"),
+    ],
+)
+def test_the_key_of_a_datasets_objects_is_used_by_what_reads_them_and_through_s3_only(
+    role: str, config: dict[str, str]
+) -> None:
+    key = "arn:aws:kms:us-west-2:210987654321:key/1234abcd"
+    local = {**graph.stack_config("Pulumi.local.yaml"), **config}
+    for given, expected in (({"datasetKeyArn": key}, [key]), ({}, [])):
+        made = graph.deploy({**local, **given}).all("aws:iam/rolePolicy:RolePolicy")
+        (text,) = [each.inputs["policy"] for each in made if each.inputs["name"] == role]
+        found = [each for each in json.loads(text)["Statement"] if each["Sid"] == "DecryptDataset"]
+        assert [each["Resource"] for each in found] == expected
+        assert all(each["Action"] == "kms:Decrypt" for each in found)
+        assert all(each["Condition"] == {"StringLike": {"kms:ViaService": "s3.*"}} for each in found)
+
+
+def test_the_pods_get_further_policies_also_two_of_one_name() -> None:
+    arns = ["arn:aws:iam::aws:policy/Reader", "arn:aws:iam::123456789012:policy/team/Reader"]
+    deployed = graph.deploy({**graph.stack_config("Pulumi.local.yaml"), "trainerPolicyArns": arns})
+    made = [
+        each for each in deployed.all("aws:iam/rolePolicyAttachment:RolePolicyAttachment") if "trainer" in each.name
+    ]
+    assert [each.inputs["policyArn"] for each in made] == arns
+    assert len({each.name for each in made}) == 2
+    role = deployed.one("aws:iam/role:Role", "trainer")
+    assert {each.inputs["role"] for each in made} == {role.outputs["name"]}
+    assert deployed.outputs["trainerRoleArn"] == role.outputs["arn"]
+
+
 @pytest.mark.parametrize("uri", [None, "https://example.com/cats.zip"])
 def test_a_dataset_from_elsewhere_adds_no_permission(uri: str | None) -> None:
     assert policies.dataset_object_arn(uri, "aws") is None
