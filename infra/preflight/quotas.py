@@ -82,6 +82,8 @@ class Group:
     capacity_type: str
     now: int
     most: int
+    limit: int = 0
+    """The most vCPUs of a node, where its type needn't be one of `sizes`."""
 
     @property
     def first(self) -> str:
@@ -150,25 +152,27 @@ def _surge(stack: settings.Settings, surge: settings.Surge, region: Region) -> G
         if sizes and not all(region.types[name].gpus for name in sizes):
             sizes = {ANY_GENERAL_TYPE: min(sizes.values())}
     now = -(-workers.count // workers.per_node) - workers.nodes.desired
-    return Group(key, sizes, surge.capacity_type, max(0, now), surge.maximum)
+    known = {*stack.system.instance_types, *core} <= region.types.keys()
+    limit = stack.with_hardware(region.types).surge_vcpus if known and not surge.instance_types else 0
+    return Group(key, sizes, surge.capacity_type, max(0, now), surge.maximum, limit)
 
 
 def needs(stack: settings.Settings, region: Region) -> list[Need]:
-    """Return what the stack needs of each quota, at least.
+    """Return what the stack needs of each quota: now at least, and at its largest size at most.
 
-    Of several types AWS may take any; here it is the smallest of those that the first one's quota counts.
+    Of several types AWS may take any: the smallest or the largest of those that the first one's quota counts.
     """
     found: dict[str, Need] = {}
     for group in groups(stack, region):
         quota = quota_of(group.first, group.capacity_type)
         if quota is None:
             continue
-        each = min(size for name, size in group.sizes.items() if quota_of(name, group.capacity_type) == quota)
+        sizes = [size for name, size in group.sizes.items() if quota_of(name, group.capacity_type) == quota]
         need = found.setdefault(quota.code, Need(quota))
         need.keys += [] if group.key in need.keys else [group.key]
         need.nodes += group.now
-        need.now += group.now * each
-        need.most += group.most * each
+        need.now += group.now * min(sizes)
+        need.most += group.most * max(*sizes, group.limit)
     return list(found.values())
 
 
@@ -195,8 +199,9 @@ def warnings(stack: settings.Settings, region: Region, wanted: Sequence[Need]) -
             )
         elif need.now <= region.quotas[code] < need.most:
             found.append(
-                f"{need.where}: at {largest} the nodes need {need.most} vCPUs of the quota {text}, and {region.name} "
-                f"has {region.quotas[code]:g}: some workers would wait for a node. {_remedy(stack, region, need)}"
+                f"{need.where}: at {largest} the nodes need up to {need.most} vCPUs of the quota {text}, and "
+                f"{region.name} has {region.quotas[code]:g}: some workers would wait for a node. "
+                f"{_remedy(stack, region, need)}"
             )
     for group in groups(stack, region):
         if quota_of(group.first, group.capacity_type) is None:

@@ -93,7 +93,7 @@ def refused(new_account: str) -> Refuse:
 def test_the_defaults_in_a_new_account_name_the_quota_of_the_gpus_and_the_value_to_ask_for(refused: Refuse) -> None:
     (mistake,) = refused()
     assert mistake.startswith(f"instanceTypes: 2 nodes need 8 vCPUs of the quota {G} (Running On-Demand G and VT")
-    assert f"--quota-code {G} --desired-value 32`" in mistake
+    assert f"--quota-code {G} --desired-value 60`" in mistake
 
 
 def test_everything_that_the_region_and_the_account_lack_is_told_together(refused: Refuse) -> None:
@@ -154,7 +154,7 @@ def test_after_the_quotas_are_raised_the_program_registers_everything(warned: li
     group = made.one("aws:eks/nodeGroup:NodeGroup", "workers").inputs
     assert (group["amiType"], group["instanceTypes"]) == ("AL2023_x86_64_NVIDIA", ["g5.xlarge"])
     (warning,) = warned
-    assert f"at maxWorkers = 8 the nodes need 32 vCPUs of the quota {G} (" in warning
+    assert f"at maxWorkers = 8 the nodes need up to 60 vCPUs of the quota {G} (" in warning
 
 
 def test_a_type_that_came_out_this_year_makes_nodes_of_its_size(account: str, warned: list[str]) -> None:

@@ -55,7 +55,7 @@ def test_a_new_account_is_told_all_that_it_lacks_before_anything_is_made(tmp_pat
     quotas.request_service_quota_increase(ServiceCode="ec2", QuotaCode=G, DesiredValue=8)
     allowed = stack.pulumi("preview")
     assert "aws:ec2:Vpc" in allowed
-    assert f"at maxWorkers = 8 the nodes need 32 vCPUs of the quota {G} (" in allowed
+    assert f"at maxWorkers = 8 the nodes need up to 60 vCPUs of the quota {G} (" in allowed
 
     stack.pulumi("config", "set", "tidewater:namespace", "other")
     moved = stack.pulumi("preview", fails=True)

@@ -24,11 +24,12 @@ def needed(**changes: Any) -> dict[str, tuple[int, int]]:
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        # Two m5.large as system nodes, and a third one while one of them is replaced.
-        pytest.param({}, {STANDARD: (4, 6), G: (8, 32)}, id="defaults"),
+        # Two m5.large as system nodes, and a third one while one of them is replaced; nodes that Karpenter brings have
+        # up to twice the vCPUs of the core's.
+        pytest.param({}, {STANDARD: (4, 6), G: (8, 4 + 7 * 8)}, id="defaults"),
         pytest.param(
             {"capacityType": "SPOT", "workers": 4, "minWorkers": 2, "maxWorkers": 10},
-            {STANDARD: (4, 6), G: (8, 8), G_SPOT: (8, 32)},
+            {STANDARD: (4, 6), G: (8, 8), G_SPOT: (8, 8 * 8)},
             id="the-core-is-on-demand-and-the-rest-is-spot",
         ),
         pytest.param(
@@ -38,7 +39,7 @@ def needed(**changes: Any) -> dict[str, tuple[int, int]]:
         ),
         pytest.param(
             {"instanceTypes": ["m5.xlarge"], "gpusPerWorker": 0, "workers": 3},
-            {STANDARD: (4 + 12, 6 + 32)},
+            {STANDARD: (4 + 12, 6 + 4 + 7 * 8)},
             id="workers-share-the-quota-of-the-system-nodes",
         ),
         pytest.param(
@@ -49,13 +50,13 @@ def needed(**changes: Any) -> dict[str, tuple[int, int]]:
                 "workers": 16,
                 "maxWorkers": 20,
             },
-            {STANDARD: (4, 6), P: (2 * 96, 3 * 96)},
+            {STANDARD: (4, 6), P: (2 * 96, 96 + 2 * 192)},
             id="several-workers-on-a-node",
         ),
         pytest.param(
             {"instanceTypes": ["g5.2xlarge", "g5.xlarge"], "workers": 1, "maxWorkers": 1},
-            {STANDARD: (4, 6), G: (4, 4)},
-            id="the-smallest-of-several-types",
+            {STANDARD: (4, 6), G: (4, 8)},
+            id="the-smallest-of-several-types-now-and-the-largest-at-most",
         ),
         pytest.param(
             {"minWorkers": 0, "workers": 0, "surgeInstanceTypes": ["g5.2xlarge"]},
@@ -63,8 +64,13 @@ def needed(**changes: Any) -> dict[str, tuple[int, int]]:
             id="no-worker-yet",
         ),
         pytest.param(
+            {"systemInstanceTypes": ["m5.xlrge"]},
+            {G: (8, 8 * 4)},
+            id="a-type-that-there-is-not-is-a-mistake-elsewhere",
+        ),
+        pytest.param(
             {"instanceTypes": ["t3.xlarge"], "gpusPerWorker": 0, "capacityType": "SPOT", "workers": 3},
-            {STANDARD: (4 + 4, 6 + 4), STANDARD_SPOT: (8, 28)},
+            {STANDARD: (4 + 4, 6 + 4), STANDARD_SPOT: (8, 7 * 8)},
             id="any-general-type-for-the-surge",
         ),
     ],
@@ -80,8 +86,8 @@ def test_a_quota_that_is_too_small_for_this_up_is_refused_with_its_code_and_the_
     (mistake,) = quotas.mistakes(wanted, there, quotas.needs(wanted, there))
     assert mistake == (
         f"instanceTypes: 2 nodes need 8 vCPUs of the quota {G} (Running On-Demand G and VT instances), and us-west-2 "
-        "has 7. Ask for at least 32, for maxWorkers = 8: `aws service-quotas request-service-quota-increase --region "
-        f"us-west-2 --service-code ec2 --quota-code {G} --desired-value 32`, or choose fewer nodes or other types"
+        "has 7. Ask for at least 60, for maxWorkers = 8: `aws service-quotas request-service-quota-increase --region "
+        f"us-west-2 --service-code ec2 --quota-code {G} --desired-value 60`, or choose fewer nodes or other types"
     )
 
 
@@ -95,8 +101,8 @@ def test_a_quota_that_is_too_small_for_the_largest_size_only_is_a_warning() -> N
     wanted = stack()
     there = region(wanted, {G: 8})
     (warning,) = quotas.warnings(wanted, there, quotas.needs(wanted, there))
-    assert warning.startswith(f"instanceTypes: at maxWorkers = 8 the nodes need 32 vCPUs of the quota {G} (Running On-")
-    assert "--desired-value 32`" in warning
+    assert warning.startswith(f"instanceTypes: at maxWorkers = 8 the nodes need up to 60 vCPUs of the quota {G} (Runn")
+    assert "--desired-value 60`" in warning
 
 
 def test_all_quotas_that_are_too_small_are_told_together() -> None:
