@@ -212,6 +212,10 @@ def answer(token: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         return {"ids": ["vpc-of-the-stack"]}
     if token == "aws:servicequotas/getServiceQuota:getServiceQuota":
         return {"value": QUOTA}
+    if token == "aws:eks/getClusterVersions:getClusterVersions":
+        (version,) = arguments["clusterVersionsOnlies"]
+        support = {"versionStatus": "STANDARD_SUPPORT", "endOfStandardSupportDate": "2999-12-31T00:00:00Z"}
+        return {"clusterVersions": [{"clusterVersion": version, **support}]}
     if token == "aws:ssm/getParameter:getParameter":
         day = arguments["name"].removesuffix("/release_version").rpartition("-v")[2]
         release = f"{arguments['name'].split('/')[5]}.4-{day}"

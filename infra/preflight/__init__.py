@@ -9,17 +9,21 @@ place     refuses another region, network, name or namespace for a stack that ex
 region    what AWS says of the region and of the account, as plain data
 lookup    asks for it: a few calls at the same time, by the provider's data sources
 fit       whether zones and instance types fit the settings; pure
+support   whether EKS supports the Kubernetes version, and for how long; pure
 quotas    which quota counts which instance type, and whether it is enough; pure
 """
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pulumi
 
 import settings
 from infra.account import Account
-from infra.preflight import fit, quotas
+from infra.preflight import fit, quotas, support
 from infra.preflight.lookup import look_up
+from settings import versions
 
 
 def check(wanted: settings.Settings, account: Account) -> settings.Settings:
@@ -29,11 +33,15 @@ def check(wanted: settings.Settings, account: Account) -> settings.Settings:
         settings.ConfigurationError: with everything that the region or the account doesn't have.
     """
     region = look_up(wanted, account)
-    mistakes = fit.mistakes(wanted, region)
     needs = quotas.needs(wanted, region)
-    for warning in quotas.warnings(wanted, region, needs):
+    mistakes = fit.mistakes(wanted, region) + quotas.mistakes(wanted, region, needs)
+    warnings = quotas.warnings(wanted, region, needs)
+    if region.support:
+        version, newest = wanted.cluster.version, max(versions.KUBERNETES)
+        mistakes += support.mistakes(version, region.support, newest)
+        warnings += support.warnings(version, region.support, newest, datetime.now(UTC).date())
+    for warning in warnings:
         pulumi.log.warn(warning)
-    mistakes += quotas.mistakes(wanted, region, needs)
     if mistakes:
         raise settings.ConfigurationError(mistakes)
     return wanted.with_hardware(region.types)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 import pulumi
@@ -22,6 +23,7 @@ import settings
 from infra.account import Account
 from infra.preflight import quotas
 from infra.preflight.region import Region
+from infra.preflight.support import Support
 from settings import hardware
 from settings.hardware import InstanceType
 
@@ -30,6 +32,7 @@ OFFERINGS = "aws:ec2/getInstanceTypeOfferings:getInstanceTypeOfferings"
 TYPE = "aws:ec2/getInstanceType:getInstanceType"
 VPCS = "aws:ec2/getVpcs:getVpcs"
 QUOTA = "aws:servicequotas/getServiceQuota:getServiceQuota"
+VERSIONS = "aws:eks/getClusterVersions:getClusterVersions"
 NVIDIA = "NVIDIA"
 
 
@@ -57,6 +60,7 @@ async def _look_up(stack: settings.Settings, provider: aws.Provider) -> Region:
             ask(QUOTA, {"serviceCode": "ec2", "quotaCode": code}, aws.servicequotas.GetServiceQuotaResult)
             for code in codes
         ),
+        ask(VERSIONS, {"clusterVersionsOnlies": [stack.cluster.version]}, aws.eks.GetClusterVersionsResult),
         *([ask(VPCS, {"tags": stack.own_tags}, aws.ec2.GetVpcsResult)] if private else []),
         return_exceptions=True,
     )
@@ -66,6 +70,7 @@ async def _look_up(stack: settings.Settings, provider: aws.Provider) -> Region:
     # AWS's answer for a type that doesn't exist is an error too.
     types = {name: _answer(each) for name, each in zip(names, answers[2:], strict=False) if name in there}
     limits = dict(zip(codes, answers[2 + len(names) :], strict=False))
+    versions = answers[2 + len(names) + len(codes)]
     return Region(
         name=stack.region,
         zones=tuple(sorted(zones.names)),
@@ -74,7 +79,16 @@ async def _look_up(stack: settings.Settings, provider: aws.Provider) -> Region:
         quotas={code: found.value for code, found in limits.items() if not isinstance(found, BaseException)},
         unread={code: str(found) for code, found in limits.items() if isinstance(found, BaseException)},
         vpcs=tuple(_answer(answers[-1]).ids) if private else (),
+        support=None if isinstance(versions, BaseException) else support_of(stack.cluster.version, versions),
     )
+
+
+def support_of(version: str, found: aws.eks.GetClusterVersionsResult) -> Support | None:
+    """Return what EKS says of a Kubernetes version; None if it doesn't list it."""
+    for each in found.cluster_versions:
+        if each.cluster_version == version:
+            return Support(each.version_status, datetime.fromisoformat(each.end_of_standard_support_date).date())
+    return None
 
 
 def instance_type(found: aws.ec2.GetInstanceTypeResult) -> InstanceType:

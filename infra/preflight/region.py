@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from infra.preflight.support import Support
 from settings.hardware import InstanceType
 
 
@@ -20,6 +21,7 @@ class Region:
         quotas: vCPUs by the quota's code.
         vpcs: the VPCs of the stack; not asked for if its Kubernetes API can be reached over the internet.
         unread: why a quota could not be read, by its code.
+        support: of the Kubernetes version; None if EKS did not say.
     """
 
     name: str
@@ -29,6 +31,7 @@ class Region:
     quotas: Mapping[str, float] = field(default_factory=dict)
     unread: Mapping[str, str] = field(default_factory=dict)
     vpcs: tuple[str, ...] = ()
+    support: Support | None = None
 
     def zones_with(self, type_: str) -> list[str]:
         """Return the zones that have an instance type."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import warnings
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -63,6 +64,15 @@ def test_vpcs_are_found_by_their_tags(engine: Engine) -> None:
     assert engine.invoke(token, tags={"Stack": "none"})["ids"] == []
 
 
+def test_the_versions_of_kubernetes_with_the_end_of_their_support(engine: Engine) -> None:
+    token = "aws:eks/getClusterVersions:getClusterVersions"
+    assert [each["clusterVersion"] for each in engine.invoke(token)["clusterVersions"]] == ["1.35", "1.34"]
+    (found,) = engine.invoke(token, clusterVersionsOnlies=["1.34"])["clusterVersions"]
+    assert (found["versionStatus"], found["defaultVersion"]) == ("STANDARD_SUPPORT", False)
+    assert datetime.fromisoformat(found["endOfStandardSupportDate"]) > datetime.now(UTC)
+    assert engine.invoke(token, versionStatus="EXTENDED_SUPPORT")["clusterVersions"] == []
+
+
 def test_a_quota_has_its_default_and_the_value_that_the_account_has(engine: Engine) -> None:
     token = "aws:servicequotas/getServiceQuota:getServiceQuota"
     by_code = engine.invoke(token, serviceCode="ec2", quotaCode="L-DB2E81BA")
@@ -87,6 +97,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "aws:ec2/getVpcs:getVpcs": {},
     "aws:servicequotas/getServiceQuota:getServiceQuota": {"serviceCode": "ec2", "quotaCode": "L-DB2E81BA"},
     "aws:eks/getAddonVersion:getAddonVersion": {"addonName": "vpc-cni", "kubernetesVersion": "1.34"},
+    "aws:eks/getClusterVersions:getClusterVersions": {"clusterVersionsOnlies": ["1.35"]},
     "aws:ssm/getParameter:getParameter": {
         "name": f"{PARAMETERS}/{NEWEST}/amazon-linux-2023/x86_64/standard/recommended/image_id"
     },

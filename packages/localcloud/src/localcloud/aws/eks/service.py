@@ -35,6 +35,7 @@ OPERATIONS: Mapping[str, Handler] = {
     "DeleteCluster": clusters.delete,
     "UpdateClusterConfig": clusters.update_config,
     "UpdateClusterVersion": clusters.update_version,
+    "DescribeClusterVersions": clusters.describe_versions,
     "DescribeUpdate": clusters.describe_update,
     "ListUpdates": clusters.list_updates,
     "CreateNodegroup": nodegroups.create,

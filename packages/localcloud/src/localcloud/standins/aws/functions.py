@@ -156,6 +156,27 @@ def _addon_version(call: Call) -> Tree:
     raise PluginError(f"no version of EKS addon {inputs['addonName']} fits Kubernetes {inputs['kubernetesVersion']}")
 
 
+def _cluster_versions(call: Call) -> Tree:
+    given = {name: value for name, value in call.inputs.items() if value is not None}
+    same = {"versionStatus", "clusterType", "defaultOnly", "includeAll"}
+    asked = {"clusterVersions" if key not in same else key: value for key, value in given.items() if key != "region"}
+    pages = call.client("eks").get_paginator("describe_cluster_versions").paginate(**asked)
+    found = [
+        {
+            "clusterVersion": each["clusterVersion"],
+            "clusterType": each["clusterType"],
+            "defaultPlatformVersion": each["defaultPlatformVersion"],
+            "defaultVersion": each["defaultVersion"],
+            "endOfStandardSupportDate": f"{each['endOfStandardSupportDate']:%Y-%m-%dT%H:%M:%SZ}",
+            "endOfExtendedSupportDate": f"{each['endOfExtendedSupportDate']:%Y-%m-%dT%H:%M:%SZ}",
+            "versionStatus": each["versionStatus"],
+        }
+        for page in pages
+        for each in page["clusterVersions"]
+    ]
+    return {**given, "region": call.region, "clusterVersions": found}
+
+
 def _parameter(call: Call) -> Tree:
     name = call.inputs["name"]
     decrypt = call.inputs.get("withDecryption") is not False
@@ -193,6 +214,9 @@ FUNCTIONS: Final = {
     ),
     "aws:eks/getAddonVersion:getAddonVersion": Function(
         words("addonName kubernetesVersion mostRecent"), _addon_version
+    ),
+    "aws:eks/getClusterVersions:getClusterVersions": Function(
+        words("clusterType clusterVersionsOnlies defaultOnly includeAll versionStatus"), _cluster_versions
     ),
     "aws:ssm/getParameter:getParameter": Function(words("name withDecryption"), _parameter),
 }

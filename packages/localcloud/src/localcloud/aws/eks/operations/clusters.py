@@ -10,7 +10,7 @@ from typing import Any
 
 from localcloud.aws.eks import reconcile
 from localcloud.aws.eks.errors import in_use, invalid, not_found, refused
-from localcloud.aws.eks.model import NAME, VERSIONS, Cluster, Json, cluster_json, update_json
+from localcloud.aws.eks.model import NAME, PLATFORM_VERSION, VERSIONS, Cluster, Json, cluster_json, update_json
 from localcloud.aws.eks.operations import access_entries
 from localcloud.aws.eks.state import ClusterState, Eks, checked_tags, new_id, page
 from localcloud.aws.principals import Principal
@@ -19,6 +19,7 @@ from localcloud.kube.control_plane_config import SERVICE_CIDR
 LOG_TYPES = ("api", "audit", "authenticator", "controllerManager", "scheduler")
 MODES = ("API", "API_AND_CONFIG_MAP", "CONFIG_MAP")
 _IN_PROGRESS = {"CREATING": "CreateCluster", "UPDATING": "UpdateClusterVersion"}
+_SUPPORTED = "STANDARD_SUPPORT"
 UNSUPPORTED = ("outpostConfig", "remoteNetworkConfig", "computeConfig", "storageConfig", "zonalShiftConfig")
 
 
@@ -112,6 +113,35 @@ def update_version(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Js
         state.updates[update.id] = update
     eks.pool.submit(reconcile.upgrade, state, version, update.id)
     return {"update": update_json(update)}
+
+
+def describe_versions(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Json:
+    """DescribeClusterVersions. This cloud supports its versions for as long as it has their programs.
+
+    https://docs.aws.amazon.com/eks/latest/APIReference/API_ClusterVersionInformation.html
+    """
+    wanted = params.get("clusterVersions") or VERSIONS
+    wanted = [wanted] if isinstance(wanted, str) else wanted  # from a query with one value
+    if params.get("versionStatus") not in (None, _SUPPORTED):
+        wanted = ()
+    newest_only = str(params.get("defaultOnly", "false")).lower() == "true"
+    there = VERSIONS[-1:] if newest_only else reversed(VERSIONS)
+    listed = [_version_json(each) for each in there if each in wanted]
+    return page(listed, params, "clusterVersions")
+
+
+def _version_json(version: str) -> Json:
+    day = 24 * 3600
+    return {
+        "clusterVersion": version,
+        "clusterType": "eks",
+        "defaultPlatformVersion": PLATFORM_VERSION,
+        "defaultVersion": version == VERSIONS[-1],
+        "endOfStandardSupportDate": time.time() + 400 * day,
+        "endOfExtendedSupportDate": time.time() + 800 * day,
+        "status": "standard-support",
+        "versionStatus": _SUPPORTED,
+    }
 
 
 def describe_update(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Json:
