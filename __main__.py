@@ -63,7 +63,13 @@ def main() -> None:
     )
     addons = Addons(
         name,
-        AddonsArgs(name, stack.cluster.addons, identity.efs_csi_role_arn, identity.s3_csi_role_arn),
+        AddonsArgs(
+            name,
+            stack.cluster.addons,
+            identity.efs_csi_role_arn,
+            identity.s3_csi_role_arn,
+            gpus=stack.workers.gpus > 0,
+        ),
         account.options(system_nodes),
     )
     pods_need_first = [network, system_nodes, addons, *image_caches(stack, account)]

@@ -16,24 +16,36 @@ import pulumi_aws as aws
 from infra.cluster import addon
 from infra.identity import CSI_NAMESPACE, EFS_CSI_SERVICE_ACCOUNT, S3_CSI_SERVICE_ACCOUNT
 from settings import versions
+from tidewater.contract import labels
 
-CONFIGURATIONS: Mapping[str, Mapping[str, Any]] = {
-    "eks-node-monitoring-agent": {"dcgmAgent": {"tolerations": [{"operator": "Exists"}]}}
-}
-"""The agent tolerates every taint, and its DaemonSet `dcgm-server`, through which it sees GPUs, tolerates none. Without
-it the agent says that GPUs are not ready on every tainted node that has some.
-https://github.com/aws/containers-roadmap/issues/2567
-https://github.com/aws/eks-node-monitoring-agent (charts/eks-node-monitoring-agent/values.yaml)"""
+
+def agent_configuration(*, gpus: bool) -> Mapping[str, Any]:
+    """Return the node monitoring agent's values that differ from its own.
+
+    The agent tolerates every taint, and its DaemonSet `dcgm-server`, through which it sees GPUs, tolerates none. That
+    also runs on a list of instance types only, which lacks those that came out after it. Without it the agent says that
+    GPUs are not ready, and EKS repairs the node, again and again.
+    https://github.com/aws/containers-roadmap/issues/2567
+    https://github.com/aws/eks-node-monitoring-agent (charts/eks-node-monitoring-agent/values.yaml)
+    """
+    values: dict[str, Any] = {"tolerations": [{"operator": "Exists"}]}
+    if gpus:
+        workers = {"key": labels.NODE_ROLE, "operator": "In", "values": [labels.NODE_ROLE_WORKER]}
+        terms = {"nodeSelectorTerms": [{"matchExpressions": [workers]}]}
+        values |= {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}}
+    return {"dcgmAgent": values}
 
 
 @dataclass(frozen=True)
 class AddonsArgs:
-    """The cluster, the addons' versions, and the roles of the CSI drivers: S3's only if a dataset is mounted."""
+    """The cluster, the addons' versions, the roles of the CSI drivers (S3's only if a dataset is mounted), and `gpus`:
+    whether the worker nodes have GPUs."""
 
     cluster_name: str
     versions: Mapping[str, str]
     efs_csi_role_arn: pulumi.Input[str]
     s3_csi_role_arn: pulumi.Input[str] | None
+    gpus: bool
 
 
 class Addons(pulumi.ComponentResource):
@@ -45,8 +57,9 @@ class Addons(pulumi.ComponentResource):
         self._cluster = args.cluster_name
         # The agent finds faults of GPUs, network and kernel. Without it node repair sees only what kubelet sees.
         # https://docs.aws.amazon.com/eks/latest/userguide/node-health.html
-        for addon_name in ("coredns", "eks-node-monitoring-agent"):
-            addon(args.cluster_name, addon_name, args.versions[addon_name], child, CONFIGURATIONS.get(addon_name))
+        agent = "eks-node-monitoring-agent"
+        addon(args.cluster_name, "coredns", args.versions["coredns"], child)
+        addon(args.cluster_name, agent, args.versions[agent], child, agent_configuration(gpus=args.gpus))
         efs = self._identity(f"{name}-efs-csi", EFS_CSI_SERVICE_ACCOUNT, args.efs_csi_role_arn)
         addon(args.cluster_name, "aws-efs-csi-driver", args.versions["aws-efs-csi-driver"], efs)
         if args.s3_csi_role_arn is not None:

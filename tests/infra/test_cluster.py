@@ -14,6 +14,7 @@ import pytest
 from infra import cluster
 from settings import versions
 from tests import graph
+from tidewater.contract import labels
 
 NODE_GROUP = "aws:eks/nodeGroup:NodeGroup"
 ADMIN = "arn:aws:iam::123456789012:role/platform-admins"
@@ -183,5 +184,14 @@ def test_gpu_faults_are_found_and_their_nodes_repaired() -> None:
 
 def test_what_the_node_monitoring_agent_asks_about_gpus_runs_on_the_tainted_worker_nodes() -> None:
     agent = graph.deploy(graph.stack_config("Pulumi.aws.yaml.example")).one("aws:eks/addon:Addon", "monitoring-agent")
-    values = json.loads(agent.inputs["configurationValues"])
-    assert values == {"dcgmAgent": {"tolerations": [{"operator": "Exists"}]}}
+    values = json.loads(agent.inputs["configurationValues"])["dcgmAgent"]
+    assert values["tolerations"] == [{"operator": "Exists"}]
+    # By the stack's own label: the addon's list of instance types lacks those that came out after it.
+    (term,) = values["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert term["matchExpressions"] == [{"key": labels.NODE_ROLE, "operator": "In", "values": ["worker"]}]
+
+
+def test_without_gpus_the_node_monitoring_agent_looks_for_them_where_it_would_anyway() -> None:
+    config = {**graph.stack_config("Pulumi.local.yaml"), "gpusPerWorker": 0}
+    agent = graph.deploy(config).one("aws:eks/addon:Addon", "monitoring-agent")
+    assert json.loads(agent.inputs["configurationValues"])["dcgmAgent"].keys() == {"tolerations"}
