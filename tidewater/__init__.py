@@ -24,12 +24,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tidewater.elastic.config import Config
     from tidewater.elastic.errors import ConfigError
+    from tidewater.elastic.observe.tracker import Tracker
     from tidewater.elastic.runtime import run
     from tidewater.elastic.training import Evaluated, Report, Stop, Training
 
-__all__ = ["Config", "ConfigError", "Evaluated", "Report", "Stop", "Training", "run"]
+__all__ = ["Config", "ConfigError", "Evaluated", "Report", "Stop", "Tracker", "Training", "run"]
 
-_HOME = {"Config": "config", "ConfigError": "errors", "run": "runtime"} | dict.fromkeys(
+_HOME = {"Config": "config", "ConfigError": "errors", "Tracker": "observe.tracker", "run": "runtime"} | dict.fromkeys(
     ("Evaluated", "Report", "Stop", "Training"), "training"
 )
 

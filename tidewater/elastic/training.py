@@ -53,6 +53,8 @@ class Report:
     wait_seconds: float = 0.0
     """Those of ``step_seconds`` for which this worker had done its part and waited for the others. The slowest waits
     least."""
+    writes: bool = False
+    """Whether this worker is the one that writes for the job: rank 0 when the step became final. See ``Tracker``."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,8 @@ class Evaluated:
     """Number of finished epochs."""
     score: float
     """Mean over the validation data."""
+    writes: bool = False
+    """Whether this worker is the one that writes for the job. See ``Tracker``."""
 
 
 class Stop(Exception):

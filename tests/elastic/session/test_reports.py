@@ -46,6 +46,7 @@ class Worker:
         self.model, self.sum = nn.Linear(1, 1, bias=False), Sum()
         nn.init.ones_(self.model.weight)
         self.told: list[tuple[int, int, tuple[int, ...]]] = []
+        self.wrote: list[int] = []
         self.counted: list[int] = []
         self.saved: list[dict[str, Any]] = []
         self.failed: list[int] = []
@@ -79,6 +80,7 @@ class Worker:
         assert report.step == self.state.step, "the model is not that of the step"
         self.sum.value += self.model.weight.item()
         self.told.append((report.step, report.rank, report.samples))
+        self.wrote += [report.step] * report.writes
 
     @property
     def steps(self) -> list[int]:
@@ -161,6 +163,37 @@ def test_a_newcomer_gets_the_stateful_objects_as_after_the_last_step(quiet: Log)
     assert newcomer.told == [(3, -1, ())]
     assert newcomer.counted == []
     assert a.steps == a.counted == [1, 2, 3]
+
+
+def test_rank_0_of_the_moment_in_which_a_step_becomes_final_writes_it(quiet: Log) -> None:
+    a, b, newcomer = (Worker(name, quiet) for name in ("a", "b", "newcomer"))
+    for _ in range(3):
+        train(1, a, b)
+    newcomer.take(b.give())  # a is lost before step 3 is final
+    settle(b, newcomer)
+    train(2, b, newcomer)
+    settle(b, newcomer)
+    assert (a.wrote, b.wrote, newcomer.wrote) == ([1, 2], [3, 4], [])
+
+
+def test_a_rank_0_that_was_left_behind_does_not_write_what_the_others_have_written(quiet: Log) -> None:
+    a, b = Worker("a", quiet), Worker("b", quiet)
+    train(1, a, b)
+    for _ in range(3):
+        train(2, b)
+    a.state.stale = True
+    a.take(b.give())
+    settle(b, a)
+    assert a.steps == [1, 4]
+    assert (a.wrote, b.wrote) == ([], [1, 2, 3, 4])
+
+
+def test_of_the_last_workers_that_leave_rank_0_of_the_step_writes_it(quiet: Log) -> None:
+    a, b = Worker("a", quiet), Worker("b", quiet)
+    train(1, a, b)
+    for worker in (a, b):
+        worker.reports.settle(-1)
+    assert (a.wrote, b.wrote) == ([1], [])
 
 
 def test_the_stateful_objects_of_a_leavers_checkpoint_miss_no_step(quiet: Log) -> None:

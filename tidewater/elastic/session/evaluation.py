@@ -102,7 +102,7 @@ class Evaluation:
                 self._log.event("evaluated", epoch=state.cursor.epoch, step=state.step, accuracy=state.accuracy)
         state.evaluated = state.step
         if total:
-            training.on_evaluation(Evaluated(state.step, state.cursor.epoch, self._sum / total))
+            training.on_evaluation(Evaluated(state.step, state.cursor.epoch, self._sum / total, seat.rank == 0))
         return True
 
     def _agree(self, rank: int) -> None:

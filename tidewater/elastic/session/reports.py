@@ -99,7 +99,7 @@ class Reports:
         after the first step of this process, or for the third checkpoint in a row. Raise Diverged, on all ranks, if the
         state to save is not finite.
         """
-        report = self._tell()
+        report = self._tell(rank)
         if report and report.rank >= 0 and rank >= 0:
             every = self._config.checkpoint_every
             due = (every > 0 and report.step % every == 0) or (timed and report.step == self.save_after)
@@ -158,7 +158,7 @@ class Reports:
                 state.pending = replace(state.pending, rank=part.rank, samples=part.samples)
         return loaded
 
-    def _tell(self) -> Report | None:
+    def _tell(self, rank: int | None = None) -> Report | None:
         state = self._worker.state
         report, state.pending = state.pending, None
         changed, self._changed = self._changed, None
@@ -168,7 +168,8 @@ class Reports:
             self._log_step(report, changed)
             self._worker.metrics.committed(report)
         self._watch(report)
-        self._worker.training.on_step(report)
+        # The last worker that leaves has no rank any more. One that others have left behind doesn't write at all.
+        self._worker.training.on_step(replace(report, writes=(report.rank if rank == -1 else rank) == 0))
         if not self._watched:
             state.attributes.moved()
         return report

@@ -40,7 +40,7 @@ from tidewater.elastic.training import AnyTraining, Report, Training
 from tidewater.elastic.tree import split
 
 _VERSION = 7
-_OWN = ("rank", "samples", "wait_seconds")
+_OWN = ("rank", "samples", "wait_seconds", "writes")
 """What a report says about one worker; the rest is the same for all."""
 _NOT_DIGESTED = ("pending", "applied_in", "history", "micro_batch")
 """The report is in the digest once the stateful objects have seen it. A state that is taken up again after all others
