@@ -35,7 +35,12 @@ MAY_IMPORT = {
         "tidewater.kube.kinds",
     },
     "tidewater.cli": {"tidewater.contract", "tidewater.elasticjob", "tidewater.kube"},
-    "tidewater.cli.run": {"tidewater.contract", "tidewater.cli", "tidewater.elastic.launch"},
+    "tidewater.cli.run": {
+        "tidewater.contract",
+        "tidewater.cli",
+        "tidewater.elastic.launch",
+        "tidewater.elastic.observe",
+    },
     "tidewater.cli.rehearse": {"tidewater.contract", "tidewater.cli", "tidewater.elastic.launch"},
     "settings": {"tidewater.contract", "tidewater.elasticjob"},
     "infra": {"settings", "tidewater.contract"},

@@ -131,7 +131,10 @@ class _Script:
         start_device(device)
         training.model.to(device)
         samples = length(training.dataset)
-        about: dict[str, Value] = {"samples": "unknown" if samples is None else samples}
+        about: dict[str, Value] = {
+            "samples": "unknown" if samples is None else samples,
+            "steps": _steps(config, samples),
+        }
         if not any(module.training for module in training.model.modules()):
             about["model"] = "all of it is in eval mode: call model.train() unless that is meant"
         return Content(
@@ -198,6 +201,13 @@ class _Script:
             self._watch.stop()
         if self._loader is not None:
             self._loader.close()
+
+
+def _steps(config: Config, samples: int | None) -> int | None:
+    """Return the number of steps of the job, which a progress bar shows; None if it isn't known yet."""
+    if samples is None or (config.batch_policy == "scale" and not config.max_steps):
+        return config.max_steps or None
+    return config.steps(samples)
 
 
 def _alike(config: Config, training: Training) -> Mapping[str, Value]:

@@ -31,6 +31,16 @@ print("trains as", os.environ["TIDEWATER_WORKER"])
 while True:  # not one long sleep: a signal just before it would be handled after it
     time.sleep(0.1)
 """
+TRAINS = """
+import os
+from tidewater.elastic.observe.log import Log
+rank = int(os.environ["TIDEWATER_WORKER"][-1])
+log = Log(f"worker-{rank}")
+log.event("prepared", steps=3)
+for step in (1, 2, 3):
+    log.progress(step=step, epoch=1, world_size=2, generation=1, loss=0.5, samples_per_s=850, rank=rank)
+print("the script's own line")
+"""
 STUBBORN = """
 import os, signal, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -51,7 +61,7 @@ class Terminal:
         """Return whether there may be more."""
         with contextlib.suppress(OSError):  # EIO: the command has ended
             found = os.read(self.master, 65536)
-            self.shown += found.decode()
+            self.shown += found.decode(errors="replace")  # a character may not be whole yet
             return bool(found)
         return False
 
@@ -123,6 +133,25 @@ def crew(tmp_path: Path, script: str, *, workers: int = 2) -> Crew:
     environment = {"PATH": os.environ["PATH"], "PYTHONUNBUFFERED": "1"}
     orders = Orders([sys.executable, str(tmp_path / "script.py")], environment, workers, 0.05, metrics_port=9000)
     return Crew(orders, Etcd("http://127.0.0.1:1"), Output(workers))
+
+
+def test_a_terminal_has_one_bar_for_all_workers_below_their_other_lines(start: Callable[..., Terminal]) -> None:
+    command = start(TRAINS)
+    command.wait_for(lambda: "the job has finished" in command.shown)
+    assert command.process.wait(20) == exit_codes.FINISHED
+    seen = [line.rpartition("\r\x1b[K")[2] for line in command.shown.split("\r\n")]
+    assert sum("the script's own line" in line for line in seen) == 2
+    assert not any("step=" in line for line in seen)
+    assert [" 3/3 [" in line for line in seen].count(True) == 1
+    assert seen[-3].startswith("epoch 1: 100%|")
+
+
+def test_lines_are_as_they_were_without_a_terminal(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    orders = Orders([sys.executable, "-c", TRAINS], {"PYTHONPATH": str(ROOT)}, 2, 0.05)
+    assert Crew(orders, Etcd("http://127.0.0.1:1"), Output(2)).run() == exit_codes.FINISHED
+    out, _ = capfd.readouterr()
+    assert out.count("worker-0 | step=") == out.count("worker-1 | step=") == 3
+    assert "\x1b" not in out
 
 
 def test_a_permanent_failure_ends_the_run_with_its_exit_code_and_last_lines(

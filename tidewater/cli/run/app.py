@@ -89,6 +89,7 @@ def run(
         output.note(f"checkpoints: {checkpoints}, from which training continues; with another folder it begins anew")
         orders = Orders(line, environment, options.workers, options.replace_after, options.metrics_port)
         code = Crew(orders, store, output).run()
+        output.close()
         if code == FINISHED:
             output.note(f"the job has finished; its checkpoints are in {checkpoints}")
         elif code == LEFT:

@@ -4,11 +4,13 @@
     -- worker-1 was killed; …
 
 Lines of workers are on standard output, as `tidewater job logs` prints them; the command's own are on standard error.
+If that is a terminal, it has a progress bar below the lines, which replaces the reports of steps.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -17,6 +19,8 @@ from rich.text import Text
 from tidewater.cli.job.lines import BEGINNING, Line
 from tidewater.cli.job.printer import Layout
 from tidewater.cli.session import Terminal
+from tidewater.elastic.observe.bar import bar_of
+from tidewater.elastic.observe.log import parse
 
 _KEYBOARD = 0
 
@@ -27,6 +31,7 @@ class Output:
     def __init__(self, workers: int) -> None:
         self._out = _console(stderr=False)
         self._err = _console(stderr=True)
+        self._bar = bar_of(sys.stderr, os.environ)
         self.gone = False
         """Whether the reader of the output, or the terminal, has gone away: what follows is discarded."""
         width = len(worker_name(workers - 1))
@@ -34,18 +39,37 @@ class Output:
 
     def line(self, worker: str, text: str) -> None:
         """Print a line of a worker."""
+        if self._bar and self._bar.shows(parse(text)) and self._out.file.isatty():
+            return
         line = self._layout.line(Line(BEGINNING, worker, "", text)) + "\n"
-        self._try(self._out, lambda: self._out.file.write(line))
+        with self._above():
+            self._try(self._out, lambda: self._out.file.write(line))
 
     def note(self, text: str) -> None:
         """Print lines of the command, after those of workers that came before them."""
         self.flush()
         lines = Text("\n".join(f"-- {line}" for line in text.splitlines()), style="dim")
-        self._try(self._err, lambda: self._err.print(lines))
+        with self._above():
+            self._try(self._err, lambda: self._err.print(lines))
 
     def flush(self) -> None:
         """Let the lines be seen."""
         self._try(self._out, self._out.file.flush)
+
+    def close(self) -> None:
+        """Leave the bar as it is."""
+        if self._bar:
+            self._bar.close()
+
+    @contextmanager
+    def _above(self) -> Iterator[None]:
+        """Remove the bar while a line is written."""
+        if not self._bar:
+            yield
+            return
+        with self._bar.lifted():
+            yield
+            self.flush()
 
     def _try(self, console: Terminal, write: Callable[[], object]) -> None:
         try:

@@ -7,11 +7,13 @@
     step=120 epoch=3 world_size=2 generation=4 loss=0.3121 samples_per_s=850 worker=digits-0 time=…T10:00:00.120Z
     event=peer_lost peer=digits-1 generation=4 worker=digits-0 time=…T10:00:00.450Z
 
-Fields keep their order. Values with spaces, quotes or equals signs are quoted as JSON strings.
+Fields keep their order. Values with spaces, quotes or equals signs are quoted as JSON strings. On a terminal, a
+progress bar replaces the reports of rank 0 (see ``bar``).
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import sys
@@ -20,6 +22,8 @@ import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import TextIO
+
+from tidewater.elastic.observe.bar import own_bar
 
 Value = str | int | float | bool | None
 Listener = Callable[[str, Mapping[str, Value]], None]
@@ -59,6 +63,7 @@ class Log:
     ) -> None:
         self._worker = worker
         self._stream = stream
+        self._bar = None if stream else own_bar()
         self._clock = clock
         self._debug = debug
         self._listener = listener
@@ -81,10 +86,14 @@ class Log:
     def _write(self, text: str) -> None:
         now = datetime.fromtimestamp(self._clock(), UTC)
         stamp = now.strftime("%Y-%m-%dT%H:%M:%S.") + f"{now.microsecond // 1000:03d}Z"
+        text = f"{text} {line(worker=self._worker, time=stamp)}"
         with self._lock:
-            stream = self._stream or sys.stdout
-            stream.write(f"{text} {line(worker=self._worker, time=stamp)}\n")
-            stream.flush()
+            stream, bar = self._stream or sys.stdout, self._bar
+            if bar and bar.shows(fields := parse(text)) and fields["rank"] == "0" and stream.isatty():
+                return
+            with bar.lifted() if bar else contextlib.nullcontext():
+                stream.write(f"{text}\n")
+                stream.flush()
 
 
 class Lasting:
