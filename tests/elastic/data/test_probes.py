@@ -18,7 +18,7 @@ import torch
 from PIL import Image
 from torch.utils.data import Dataset, Subset, TensorDataset
 
-from tests.elastic.data.test_stream import Lines
+from tests.elastic.data.stream.test_stream import Lines
 from tidewater.elastic.data import probes as module
 from tidewater.elastic.data.loader import LoaderSettings
 from tidewater.elastic.data.probes import probe, probes

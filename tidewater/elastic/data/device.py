@@ -2,22 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import copy
+import dataclasses
+from collections.abc import Mapping, MutableMapping, MutableSequence
 from typing import Any
 
 import torch
 
 
 def onto(value: Any, device: torch.device) -> Any:
-    """Return the batch with its tensors on ``device``. Copies from pinned memory do not block."""
-    if device.type == "cpu":
+    """Return the batch with its tensors on ``device``. Copies from pinned memory do not block.
+
+    An object with a method ``to`` moves itself. Mappings, sequences and dataclasses are copied, with their type and
+    attributes. Everything else is returned as it is.
+    """
+    if device.type == "cpu" or isinstance(value, str | bytes | bytearray | type):
         return value
-    if isinstance(value, Mapping):
-        return {name: onto(entry, device) for name, entry in value.items()}
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(onto(entry, device) for entry in value))
-    if isinstance(value, list | tuple):
-        return type(value)(onto(entry, device) for entry in value)
     if isinstance(value, torch.Tensor):
         return value.to(device, non_blocking=True)
-    return value.to(device) if hasattr(value, "to") else value
+    if callable(getattr(type(value), "to", None)):  # before the rest: a tokenizer's encoding is a mapping, too
+        return value.to(device)
+    if isinstance(value, Mapping):
+        return _replaced(value, {name: onto(entry, device) for name, entry in value.items()})
+    if isinstance(value, tuple):
+        entries = (onto(entry, device) for entry in value)
+        return type(value)(*entries) if hasattr(value, "_fields") else type(value)(entries)
+    if isinstance(value, MutableSequence):
+        return _replaced(value, dict(enumerate(onto(entry, device) for entry in value)))
+    if dataclasses.is_dataclass(value):
+        clone = copy.copy(value)
+        for field in dataclasses.fields(value):
+            object.__setattr__(clone, field.name, onto(getattr(value, field.name), device))  # it may be frozen
+        return clone
+    return value
+
+
+def _replaced(value: Any, entries: dict[Any, Any]) -> Any:
+    """Return a copy of a mapping or sequence with these entries, and with its other attributes."""
+    if not isinstance(value, MutableMapping | MutableSequence):
+        return type(value)(entries)
+    clone = copy.copy(value)
+    for place, entry in entries.items():
+        clone[place] = entry
+    return clone

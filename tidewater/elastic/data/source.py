@@ -51,6 +51,10 @@ class Source(Dataset[Answer]):
 
     Seeding a generator takes as long as loading a small sample. So only generators that the dataset or its collate
     function uses are seeded: when a batch has used one for the first time, the batch is prepared again.
+
+    A dataset with ``__getitems__(indices)`` is asked for all samples of a batch in one call, as by a DataLoader:
+    https://github.com/pytorch/pytorch/blob/main/torch/utils/data/_utils/fetch.py. If that fails or draws random
+    numbers, the samples are read one by one, each from its own seed.
     """
 
     def __init__(
@@ -66,6 +70,8 @@ class Source(Dataset[Answer]):
         self._datasets, self._seed, self._collate, self._current = datasets, seed, collate, current
         self._readings, self._skips = readings, skips
         self._used: list[Generator] = []
+        self._one_by_one = [not hasattr(each, "__getitems__") for each in datasets]
+        """For the dataset and the validation data."""
 
     def __getitem__(self, request: Request) -> Answer:
         if not request.samples:
@@ -99,8 +105,12 @@ class Source(Dataset[Answer]):
 
     def _items(self, request: Request, kind: int) -> list[Any] | None:
         """Return the samples. Raise like ``prepare``."""
-        dataset: Any = self._datasets[request.validation]
         current, begin, items, bad = self._current, self._readings.begin, list[Any](), dict[int, str]()
+        if not self._one_by_one[request.validation] and current[0] == request.tag:
+            together = self._together(request, kind)
+            if together is not None:
+                return together
+        dataset: Any = self._datasets[request.validation]
         for sample in request.samples:
             if current[0] != request.tag:
                 return None
@@ -115,6 +125,29 @@ class Source(Dataset[Answer]):
                 bad[sample] = f"{type(error).__name__}: {error}"
         if bad:
             raise BadSamples(bad)
+        return items
+
+    def _together(self, request: Request, kind: int) -> list[Any] | None:
+        """Return the samples, read in one call; None if they must be read one by one."""
+        dataset: Any = self._datasets[request.validation]
+        if self._used:  # what collate draws depends on the last sample
+            seed_generators(self._seed, request.epoch, request.samples[-1], self._used)
+        before = states()
+        self._readings.begin(request.samples[0], kind)
+        try:
+            items = list(dataset.__getitems__(list(request.samples)))
+        except Exception as error:
+            if is_of_the_sample(error):
+                return None  # the sample at fault is named then
+            raise_named(error, request.samples, NAMES[kind])
+        if len(items) != len(request.samples):
+            raise ConfigError(
+                f"__getitems__ of the {NAMES[kind]}, {type(dataset).__name__}, has returned {len(items)} samples for "
+                f"{len(request.samples)} indices: return one for each, in their order, or leave the method out"
+            )
+        if any(generator.state() != state for generator, state in before):
+            self._one_by_one[request.validation] = True
+            return None
         return items
 
 

@@ -31,7 +31,7 @@ from tidewater.elastic.errors import ConfigError, TrainerError
 TOTAL = 53
 CPU = torch.device("cpu")
 BEGINNING = Cursor()
-REPOSITORY = Path(__file__).parents[3]
+REPOSITORY = Path(__file__).parents[4]
 EXAMPLES = 40 if settings().derandomize else 120
 """`make soak`, which looks for new ones, has more."""
 
@@ -352,7 +352,7 @@ def test_closing_ends_the_worker_processes_even_while_they_work(opened: Callable
 PARENT = """
     import sys, time, socket
     import torch
-    from tests.elastic.data.test_loader import Numbers, at
+    from tests.elastic.data.loader.test_loader import Numbers, at
     from tidewater.elastic.data.loader import Loader, LoaderSettings
     peer = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
     loader = Loader(Numbers(), LoaderSettings(0, workers=2), collate=None, device=torch.device("cpu"))

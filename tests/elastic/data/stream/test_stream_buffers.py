@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.elastic.data.test_stream import Lines, opened
+from tests.elastic.data.stream.test_stream import Lines, opened
 from tidewater.elastic.data import stream
 from tidewater.elastic.errors import ConfigError
 
