@@ -16,7 +16,7 @@ from torch.utils.data import Subset, TensorDataset
 from tidewater.contract import env
 from tidewater.elastic.config import Config
 from tidewater.elastic.data.seeds import generators_kept
-from tidewater.elastic.runtime import _alike, _Script
+from tidewater.elastic.script.content import Script, alike
 from tidewater.elastic.session.assembly import Content
 from tidewater.elastic.training import Report, Training
 
@@ -51,7 +51,7 @@ drawn: list[tuple[float, ...]] = []
 
 
 def prepared(seed: int) -> Content:
-    script = _Script(build)
+    script = Script(build)
     try:
         return script.prepare(Config.parse(["--seed", str(seed), "--threads", str(torch.get_num_threads())], ENVIRON))
     finally:
@@ -71,14 +71,14 @@ def test_workers_with_one_seed_build_the_same_and_with_another_one_not() -> None
 @pytest.mark.parametrize("flag", ["--evaluate-every", "--epochs", "--compare-every", "--max-bad-samples"])
 def test_a_flag_that_decides_what_the_workers_do_together_must_be_equal(flag: str) -> None:
     one, other = (
-        _alike(config, build(config)) for config in (Config.parse([flag, value], ENVIRON) for value in ("3", "4"))
+        alike(config, build(config)) for config in (Config.parse([flag, value], ENVIRON) for value in ("3", "4"))
     )
     assert (one[flag], other[flag]) == ("3", "4")
 
 
 def test_which_score_is_the_best_must_be_equal() -> None:
     config = Config.parse([], ENVIRON)
-    lowest, highest = (_alike(config, replace(build(config), keep_best=mode)) for mode in ("min", "max"))
+    lowest, highest = (alike(config, replace(build(config), keep_best=mode)) for mode in ("min", "max"))
     assert {name for name, value in lowest.items() if value != highest[name]} == {"keep_best"}
 
 

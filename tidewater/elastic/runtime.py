@@ -6,38 +6,13 @@ raise SystemExit(run(training, flags=add_my_flags))    # their values are in con
 
 from __future__ import annotations
 
-import hashlib
-import inspect
-import os
-import sys
-import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
 
-from tidewater.contract import exit_codes
 from tidewater.elastic.config import AddFlags, Config, no_flags
-from tidewater.elastic.errors import ConfigError, Diverged, Drifted, RecordError, TrainerError
-from tidewater.elastic.launch import launcher, program
-from tidewater.elastic.observe.log import Log, Value
-from tidewater.elastic.session.assembly import Content, Ended, open_session
-from tidewater.elastic.training import Evaluated, Report, Stop, Training, ignore
-
-if TYPE_CHECKING:
-    import torch
-
-    from tidewater.elastic.data.loader import Loader
-    from tidewater.elastic.data.reading import Watch
-    from tidewater.elastic.rehearsal.observer import Observer
-    from tidewater.elastic.session.session import Session
-    from tidewater.elastic.session.worker import Material, Requests
-
-Build = Callable[[Config], Training]
-
-_STOP = (
-    "to end training with a final checkpoint, raise tidewater.Stop(reason) in on_step or on_evaluation; to end with an "
-    "error, raise another exception. The last checkpoint is kept"
-)
+from tidewater.elastic.errors import TrainerError
+from tidewater.elastic.script.content import Build, Script
+from tidewater.elastic.script.entry import Launched, configured, exit_code, refusing_early_ends
+from tidewater.elastic.session.assembly import Ended, open_session
 
 
 def run(build: Build, argv: Sequence[str] | None = None, *, flags: AddFlags = no_flags) -> int:
@@ -49,207 +24,23 @@ def run(build: Build, argv: Sequence[str] | None = None, *, flags: AddFlags = no
             PYTHONHASHSEED executes its program again with it: see ``program.fix_hash_seed``.
         flags: Adds the script's own flags to an argparse group.
     """
-    if argv is None:
-        program.fix_hash_seed()
     try:
-        config = Config.parse(sys.argv[1:] if argv is None else argv, os.environ, flags)
-        if config.local_rank is None:
-            planned = launcher.plan(config.processes, os.environ)
-            if planned.processes > 1:
-                return launcher.launch(config, planned)
-        return _train(launcher.share(config), build)
-    except (ConfigError, RecordError, Diverged, Drifted) as error:
-        print(f"trainer: {error}", file=sys.stderr)
-        return exit_codes.USAGE
+        return _train(configured(argv, flags), build)
+    except (Launched, Ended) as ended:
+        return ended.code
     except TrainerError as error:
-        print(f"trainer: {error}", file=sys.stderr)
-        return exit_codes.FAILED
+        return exit_code(error)
 
 
 def _train(config: Config, build: Build) -> int:
-    script = _Script(build)
+    script = Script(build)
     try:
-        with open_session(config, script.prepare) as session:
+        with refusing_early_ends(), open_session(config, script.prepare) as opened:
             from tidewater.elastic.session.loop import Loop
 
-            loop = Loop(session, script.material)
+            loop = Loop(opened.session, script.material(opened.session), opened.join)
             for prepared in loop.steps():
                 loop.make(prepared)
-            return session.end()
-    except Ended as ended:
-        return ended.code
-    except Stop as error:
-        raise ConfigError(f"the script has raised tidewater.Stop({error}) elsewhere: {_STOP}") from error
-    except SystemExit as error:
-        if error.code:
-            raise
-        raise ConfigError(f"the script has called sys.exit(0), and the job is not finished: {_STOP}") from error
+            return opened.session.end()
     finally:
         script.close()
-
-
-class _Script:
-    """What a training script brings, prepared."""
-
-    def __init__(self, build: Build) -> None:
-        self._build = build
-        self.requests: Requests
-        self._training: Training
-        self._loader: Loader | None = None
-        self._watch: Watch | None = None
-        self._observer: Observer | None = None
-        self.material: Material
-
-    def prepare(self, config: Config) -> Content:
-        """Import torch, load the data and build the model."""
-        # Otherwise torch logs two warnings each time this worker checks whether a peer has arrived.
-        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
-        import torch  # by far the slowest import, so after the first log line
-
-        from tidewater.elastic.data.loader import LoaderSettings
-        from tidewater.elastic.data.probes import probes
-        from tidewater.elastic.data.reading import Watch
-        from tidewater.elastic.data.seeds import seed_script
-        from tidewater.elastic.data.stream import length, open_loader
-        from tidewater.elastic.launch.device import own_device, start_device
-        from tidewater.elastic.method.checks import check
-
-        # A kernel with one input channel has two equivalent descriptions of its strides; DDP warns about that
-        # needlessly.
-        warnings.filterwarnings("ignore", message="Grad strides do not match bucket view strides")
-        torch.set_num_threads(config.threads)
-        seed_script(config.seed)
-        device = own_device(os.environ)
-        training = self._training = self.hooked(config, device)
-        check(training, config)
-        most = config.max_bad_samples if config.bad_samples == "skip" else 0
-        settings = LoaderSettings(config.seed, config.data_workers, config.prefetch, most)
-        # Before all threads and sockets, because it forks the processes that prepare data.
-        self._loader = open_loader(training, settings, device)
-        self._watch = Watch(self._loader.readings, Log(config.worker), config.data_timeout_seconds)
-        self._watch.start()
-        start_device(device)
-        training.model.to(device)
-        samples = length(training.dataset)
-        about: dict[str, Value] = {
-            "samples": "unknown" if samples is None else samples,
-            "steps": _steps(config, samples),
-        }
-        if not any(module.training for module in training.model.modules()):
-            about["model"] = "all of it is in eval mode: call model.train() unless that is meant"
-        return Content(
-            training=training,
-            device=device,
-            data=_data_digest(training.dataset),
-            alike=_alike(config, training),
-            samples=probes(training, self._loader, config.seed),
-            about=about,
-            warm_up=self._warm_up,
-        )
-
-    def _observed(self, training: Training, config: Config) -> Training:
-        """Return the training; in a rehearsal, one that records what it does."""
-        if config.rehearsal is None:
-            return training
-        from tidewater.elastic.rehearsal.observer import Observer
-
-        self._observer = Observer(config.rehearsal, config)
-        return self._observer.observed(training)
-
-    def _warm_up(self, session: Session) -> None:
-        """Make the first passes, which are the slowest."""
-        from tidewater.elastic.data.stream import length
-        from tidewater.elastic.session.step import SUM_TYPES, Stepper
-        from tidewater.elastic.session.warmup import warm_up
-        from tidewater.elastic.session.worker import Material
-
-        config, worker, training = session.config, session.worker, self._training
-        assert self._loader is not None
-        assert self._watch is not None
-        self._watch.serve(session.log, session.is_overdue)
-        sum_dtype = SUM_TYPES[config.sum_dtype]
-        stepper = Stepper(training, worker.state, worker.group, amp=config.amp, sum_dtype=sum_dtype, seed=config.seed)
-        self.material = Material(training, stepper, self._loader, length(training.dataset), self.requests)
-        warm_up(worker, self.material, session.log, most=config.step_size(1))
-        if self._observer is not None:
-            self._observer.watch(session)
-
-    def hooked(self, config: Config, device: torch.device) -> Training:
-        """Build the training. Its hooks draw the same random numbers in all workers, and their requests are noted."""
-        from tidewater.elastic.data.seeds import seed_alike
-        from tidewater.elastic.session.worker import Requests
-
-        training, requests = self._observed(self._build(config), config), Requests()
-
-        def called(name: str, hook: Callable[[Any], None]) -> Callable[[Any], None]:
-            def call(report: Report | Evaluated) -> None:
-                try:
-                    seed_alike(config.seed, name, report.step, device)
-                    hook(report)
-                except Stop as stop:
-                    requests.stop = requests.stop or str(stop) or "no reason was given"
-
-            return hook if hook is ignore else call
-
-        self.requests = requests
-        on_evaluation = called("on_evaluation", training.on_evaluation)
-        return replace(training, on_step=called("on_step", training.on_step), on_evaluation=on_evaluation)
-
-    def close(self) -> None:
-        """End the processes that prepare data."""
-        if self._watch is not None:
-            self._watch.stop()
-        if self._loader is not None:
-            self._loader.close()
-
-
-def _steps(config: Config, samples: int | None) -> int | None:
-    """Return the number of steps of the job, which a progress bar shows; None if it isn't known yet."""
-    if samples is None or (config.batch_policy == "scale" and not config.max_steps):
-        return config.max_steps or None
-    return config.steps(samples)
-
-
-def _alike(config: Config, training: Training) -> Mapping[str, Value]:
-    """Return what must be equal in all workers that train together, in addition to model and code."""
-    names = (
-        *("epochs", "max_steps", "batch_size", "batch_policy", "micro_batch", "seed", "amp", "sum_dtype"),
-        *("fresh_optimizer", "evaluate_every", "compare_every", "on_drift", "bad_samples", "max_bad_samples"),
-    )
-    common = {name: getattr(config, name) for name in names}
-    said = {f"--{name.replace('_', '-')}": str(value) for name, value in [*common.items(), *vars(config.user).items()]}
-    return {
-        "the dataset": _data_digest(training.dataset),
-        "the validation data": None if training.validation is None else _data_digest(training.validation),
-        "the optimizer": _classes(training.optimizer),
-        "the scheduler": _classes(training.scheduler),
-        "keep_best": training.keep_best,
-        **said,
-        "the script": _script_digest(),
-    }
-
-
-def _classes(given: Any) -> str:
-    from tidewater.elastic.method.optimizers import several
-
-    return ", ".join(type(each).__name__ for each in several(given)) or "none"
-
-
-def _script_digest() -> str:
-    """Return a digest of the source of the started program, which may be in a zip file."""
-    from tidewater.elastic.membership.modules import program
-
-    started = sys.modules["__main__"]
-    try:
-        source = program(inspect.getfile(started), inspect.getsource(started))
-    except (OSError, TypeError):  # not started from a file
-        return ""
-    return hashlib.sha256(source.encode()).hexdigest()[:16]
-
-
-def _data_digest(dataset: object) -> str:
-    """Return what identifies a dataset: its ``digest`` if it has one, otherwise its length (and a stream's class)."""
-    from tidewater.elastic.data.stream import is_stream, length
-
-    known = str(length(dataset))
-    return str(getattr(dataset, "digest", f"{type(dataset).__name__} {known}" if is_stream(dataset) else known))

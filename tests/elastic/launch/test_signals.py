@@ -47,7 +47,7 @@ def left(monkeypatch: pytest.MonkeyPatch) -> queue.SimpleQueue[None]:
             self.is_finished = lambda: False
             self.learn_secret = lambda wanted: True
             self.give_up = lambda: None
-            self.announce = self.close = lambda _: None
+            self.announce = self.prepared = self.close = lambda _: None
 
         def session(self, prepare: Callable[[Any], object]) -> Any:
             prepare(None)
@@ -68,9 +68,22 @@ def test_a_signal_lets_the_worker_leave(left: queue.SimpleQueue[None], number: s
         if own:
             signal.signal(number, lambda *_: None)
 
-    with assembly.open_session(CONFIG, prepare):
+    with assembly.open_session(CONFIG, prepare) as opened:
+        opened.join()
         signal.raise_signal(number)
         eventually(lambda: not left.empty(), seconds=10)
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_worker_that_is_asked_to_leave_in_its_rehearsal_does_not_join(
+    left: queue.SimpleQueue[None], number: signal.Signals
+) -> None:
+    with assembly.open_session(CONFIG, lambda _: None) as opened:  # type: ignore[arg-type,return-value]
+        signal.raise_signal(number)
+        with pytest.raises(assembly.Ended) as ended:
+            opened.join()
+    assert ended.value.code == exit_codes.LEFT
+    assert left.empty()
 
 
 def test_a_second_interrupt_ends_the_worker_at_once(left: queue.SimpleQueue[None]) -> None:
@@ -118,7 +131,7 @@ def test_after_the_session_signals_have_the_handlers_that_the_script_had(
 STUCK = """
 import os, queue, signal, time
 from tidewater.contract import leaving
-from tidewater.elastic.session.assembly import _asked_by_signals
+from tidewater.elastic.launch.signals import asked_by_signals
 
 leaving.LAST_SECONDS = 0.2
 
@@ -126,7 +139,7 @@ def read_a_file_that_blocks():
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(120)
 
-with _asked_by_signals(queue.SimpleQueue()):
+with asked_by_signals(queue.SimpleQueue()):
     read_a_file_that_blocks()
 """
 

@@ -19,7 +19,7 @@ import pytest
 import torch
 
 from tidewater.elastic.membership.modules import digests, own_sources, versions
-from tidewater.elastic.runtime import _script_digest
+from tidewater.elastic.script.content import script_digest
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def test_an_installed_command_is_known_by_what_it_calls_and_another_program_by_i
             process.setitem(sys.modules, "__main__", main)
             process.setattr(sysconfig, "get_path", lambda name, here=bin_: str(here if name == "scripts" else "/usr"))
             found.append(digest("__main__"))
-            scripts.append(_script_digest())
+            scripts.append(script_digest())
             seen.append(versions(own_sources()).get("my_tool"))
     alike = sort == "console_scripts"
     assert (found[0] == found[1]) is (scripts[0] == scripts[1]) is alike

@@ -19,7 +19,7 @@ from tests.elastic.alone import form_alone, opened_alone, stepper_of
 from tidewater.elastic.config import Config
 from tidewater.elastic.group.group import Group
 from tidewater.elastic.observe.log import Log
-from tidewater.elastic.runtime import _Script
+from tidewater.elastic.script.content import Script
 from tidewater.elastic.session.evaluation import ROUND, Evaluation, Seat
 from tidewater.elastic.training import Training, ignore
 
@@ -71,7 +71,7 @@ def test_training_begins_with_the_modes_that_the_script_has_set(mode: str, tmp_p
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     training = Training(model, optimizer, TensorDataset(torch.zeros(1)), lambda model, batch: batch)
     config = Config.parse(["--job", "j", "--worker", "a", "--etcd", "x", "--checkpoints", str(tmp_path)], {})
-    script = _Script(lambda _: training)
+    script = Script(lambda _: training)
     content = script.prepare(replace(config, threads=torch.get_num_threads()))
     script.close()
     assert [each.training for each in model.modules()] == [mode == "train", False, mode == "train"]

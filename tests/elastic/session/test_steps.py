@@ -13,6 +13,7 @@ import torch
 from tidewater.elastic.data.loader import Prepared
 from tidewater.elastic.data.sampler import Cursor, Step
 from tidewater.elastic.errors import BadSamples, ConfigError, Diverged, GroupBroken
+from tidewater.elastic.session import loop as loop_module
 from tidewater.elastic.session.loop import Loop
 from tidewater.elastic.session.session import Meeting, Share
 from tidewater.elastic.session.step import Outcome
@@ -48,6 +49,7 @@ class Session:
         self.config: Any = SimpleNamespace(
             epochs=1, max_steps=0, evaluate_every=0, compare_every=9, min_step_seconds=0.0, step_size=lambda size: 1
         )
+        self.config.lr_factor = lambda size: 1.0
         self.config.bad_samples, self.config.max_bad_samples, self.config.seed = "stop", 2, 0
         self.reports: Any = SimpleNamespace(
             meter=SimpleNamespace(start=lambda: None, last_step_at=0.0), save_after=0, is_time_to_save=lambda: False
@@ -63,13 +65,15 @@ class Session:
         self.told.append("meets")
         return Meeting(0, 1, replaced=False, included=False, generation=1)
 
-    def update(self, share: Share, sums: Callable[[], Outcome], apply: Callable[[Outcome], float]) -> Outcome:
+    def summed(self, share: Share, sums: Callable[[], Outcome]) -> Outcome:
         error = self._fails.pop(0) if self._fails else None
         if error:
             raise error
+        return Outcome(0.5, self._everyone_knows, {})
+
+    def applied(self, share: Share, outcome: Outcome, lr: float) -> None:
         self.told.append(f"step {share.samples[0]}")
         self.state.step, self.state.cursor = self.state.step + 1, share.after
-        return Outcome(0.5, self._everyone_knows, {})
 
     def exchange(self, row: Sequence[float]) -> list[list[float]]:
         """Return the rows of this rank and of another one, with another state at the first time if the test asks."""
@@ -125,10 +129,19 @@ class Loader:
         return Prepared(Step((self._next - 1,), after), ())
 
 
+@pytest.fixture(autouse=True)
+def without_a_rehearsal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop_module, "rehearsals", lambda *_, **__: iter(()))
+
+
 def trained(session: Any, bad: Mapping[int, str] = MappingProxyType({})) -> list[str]:
-    training = SimpleNamespace(score=None)
     material: Any = SimpleNamespace(
-        training=training, loader=Loader(bad), stepper=None, total=TOTAL, requests=Requests()
+        training=SimpleNamespace(score=None, schedule=lambda progress: 1.0),
+        loader=Loader(bad),
+        stepper=SimpleNamespace(apply=lambda outcome, factor: 0.1),
+        total=TOTAL,
+        requests=Requests(),
+        own_loop=False,
     )
     loop = Loop(session, material)
     for prepared in loop.steps():

@@ -88,6 +88,18 @@ class Optimizers:
     def step(self, factor: float) -> float:
         """Step every optimizer, then every scheduler. Return the first group's learning rate in this step.
 
+        ``factor``: see ``stepping``.
+        """
+        with self.stepping(factor) as used:
+            self.step_each()
+        return used
+
+    @contextmanager
+    def stepping(self, factor: float) -> Iterator[float]:
+        """Give a context in which every optimizer is to be stepped; at its end step every scheduler.
+
+        Yield the first group's learning rate in this step.
+
         Args:
             factor: On the learning rates in the parameter groups, which are those of the script or of its schedulers.
                 ``before_step`` sees them with the factor. What it sets is used in this step only.
@@ -99,12 +111,10 @@ class Optimizers:
             for optimizer in filter(_has_gradients, self._optimizers):
                 self._scaler.unscale_(optimizer)
             self._before_step(self._model)
-        used = float(given[0][0]["lr"])
-        self._step_optimizers()
+        yield float(given[0][0]["lr"])
         for settings, rate in given:  # many schedulers derive the next learning rate from the given one
             settings["lr"] = rate
         self._step_schedulers()
-        return used
 
     def scored(self, score: float) -> None:
         """Step the schedulers that need a metric."""
@@ -171,7 +181,7 @@ class Optimizers:
                 kept.add("lr")
             own.update({name: theirs[name] for name in kept})
 
-    def _step_optimizers(self) -> None:
+    def step_each(self) -> None:
         """Step every optimizer. The scaler accepts none without gradients, and no update if all are without."""
         with_gradients = [each for each in self._optimizers if _has_gradients(each)]
         for optimizer in self._optimizers:

@@ -2,8 +2,10 @@
 
     def prepare(config: Config) -> Content: ...         # model, optimizer, and what must be equal in all workers
 
-    with open_session(config, prepare) as session:      # the others know of this worker from now on
-        while meeting := session.meet(): ...
+    with open_session(config, prepare) as opened:
+        warm_up(opened.session)                         # alone in its group
+        opened.join()                                   # the others know of this worker from now on
+        while meeting := opened.session.meet(): ...
 
 Quick checks that can fail come first (etcd's endpoints, whether the job is finished). Then comes what takes long and
 disturbs no other worker (imports, data, warm-up). Only then is this worker announced to the others.
@@ -11,11 +13,9 @@ disturbs no other worker (imports, data, warm-up). Only then is this worker anno
 
 from __future__ import annotations
 
-import faulthandler
 import os
 import queue
 import secrets
-import signal
 import sys
 import threading
 import time
@@ -27,13 +27,14 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import TYPE_CHECKING, Any
 
-from tidewater.contract import exit_codes, keys, leaving
+from tidewater.contract import exit_codes, keys
 from tidewater.elastic.addresses import route_to
 from tidewater.elastic.config import Config
 from tidewater.elastic.errors import ConfigError, GroupBroken, Refused, StoreError
 from tidewater.elastic.etcd.client import EtcdStore
 from tidewater.elastic.etcd.probe import WHERE, first_contact
 from tidewater.elastic.etcd.secret import obtain, restore
+from tidewater.elastic.launch.signals import asked_by_signals
 from tidewater.elastic.observe.log import Lasting, Log, Value
 from tidewater.elastic.observe.metrics import Metrics, open_metrics
 from tidewater.elastic.peer.handshake import Identity
@@ -54,7 +55,6 @@ if TYPE_CHECKING:
 
 _FIRST_VIEW_SECONDS = 5.0
 _RETRY_SECONDS = 0.3
-_STANDARD_ERROR = 2
 
 
 class Ended(Exception):
@@ -64,10 +64,6 @@ class Ended(Exception):
     def __init__(self, code: int) -> None:
         super().__init__(f"exit code {code}")
         self.code = code
-
-
-def _nothing(session: Session) -> None:
-    pass
 
 
 @dataclass(frozen=True)
@@ -87,14 +83,25 @@ class Content:
     """A few samples, which must be like those of the other workers, by names for a person."""
     about: Mapping[str, Value] = field(default_factory=dict)
     """Further fields of the event ``prepared``."""
-    warm_up: Callable[[Session], None] = _nothing
-    """Called before the others know of this worker; it is alone in its group then."""
+
+
+@dataclass(frozen=True)
+class Opened:
+    """The session of a worker that is alone in its group, and has not joined the others."""
+
+    session: Session
+    join: Callable[[], None]
+    """Lets the others know of this worker. It raises Ended if this worker was asked to leave before, and ConfigError if
+    it can't train with the others; says what."""
+    leave: Callable[[], None]
+    """Asks this worker to leave at the next step boundary, as SIGTERM does."""
 
 
 @contextmanager
-def open_session(config: Config, prepare: Callable[[Config], Content]) -> Iterator[Session]:
-    """Give the session of this worker. At the end, withdraw from the job, and wait for the checkpoint in progress.
+def open_session(config: Config, prepare: Callable[[Config], Content]) -> Iterator[Opened]:
+    """Give the session of this worker, which has not joined the others yet.
 
+    At the end, withdraw from the job, and wait for the checkpoint in progress.
     After SIGTERM, Ctrl-C or SIGHUP the worker leaves at the next step boundary. At the end these signals have the
     handlers of the script again.
 
@@ -104,15 +111,15 @@ def open_session(config: Config, prepare: Callable[[Config], Content]) -> Iterat
             that they could inherit.
 
     Raises:
-        Ended: The job had finished before, this worker was asked to leave before it had joined, or it can't sum.
-        ConfigError: Something is wrong here, or this worker can't train with the others; says what.
+        Ended: The job had finished before, this worker was asked to leave, or it can't sum.
+        ConfigError: Something is wrong here; says what.
         RecordError: A record in etcd or a checkpoint is of another version of the code.
     """
     metrics = open_metrics(config.metrics_port, job=config.job, worker=config.worker)
     log = Log(config.worker, debug=config.debug, listener=metrics.event)
     # Not an Event: a second SIGTERM that interrupts `set` would wait for the lock that the first one holds.
     asked_to_leave: queue.SimpleQueue[None] = queue.SimpleQueue()
-    with _asked_by_signals(asked_to_leave) as ask_again:
+    with asked_by_signals(asked_to_leave) as ask_again:
         log.event("started", job=config.job, pid=os.getpid(), etcd=",".join(config.etcd))
         assembly = _Assembly(config, log, metrics)
         if assembly.is_finished():
@@ -121,23 +128,26 @@ def open_session(config: Config, prepare: Callable[[Config], Content]) -> Iterat
         if not assembly.learn_secret(wanted=asked_to_leave.empty):
             log.event("left", reason="asked to leave before etcd answered")
             raise Ended(exit_codes.LEFT)
-        with _ends_with_its_device(log), _ends_without_a_group(log):
+        with _ends_with_its_device(log), ends_without_a_group(log):
             session = assembly.session(prepare)
-        ask_again()  # the script may have set handlers of its own
 
         def leave_when_asked() -> None:
             asked_to_leave.get()
             session.leave()
 
-        try:
+        def join() -> None:
+            assembly.prepared(session)
+            ask_again()  # the script may have set handlers of its own
             if not asked_to_leave.empty():
                 log.event("left", reason="asked to leave before it had joined")
                 raise Ended(exit_codes.LEFT)
             # Not in the signal handler: `leave` writes to etcd and acquires locks that the interrupted code may hold.
             threading.Thread(target=leave_when_asked, name="leave", daemon=True).start()
+            assembly.announce(session)
+
+        try:
             with _ends_with_its_device(log, assembly.give_up):
-                assembly.announce(session)
-                yield session
+                yield Opened(session, join, lambda: asked_to_leave.put(None))
         finally:
             assembly.close(session.flush_until())
 
@@ -167,49 +177,13 @@ def _ends_with_its_device(log: Log, withdraw: Callable[[], None] = lambda: None)
 
 
 @contextmanager
-def _ends_without_a_group(log: Log) -> Iterator[None]:
+def ends_without_a_group(log: Log) -> Iterator[None]:
     """Raise Ended if even a group of this worker alone breaks: with others it would, too."""
     try:
         yield
     except GroupBroken as error:
         log.event("unconnected", reason=f"a group of this worker alone failed: {error}")
         raise Ended(exit_codes.UNCONNECTED) from error
-
-
-@contextmanager
-def _asked_by_signals(asked: queue.SimpleQueue[None]) -> Iterator[Callable[[], None]]:
-    """Let signals ask this worker to leave. Yield a function that sets the handlers again.
-
-    At the end those of the script are put back. A second Ctrl-C interrupts the worker, and a SIGHUP that nohup ignores
-    stays ignored. A worker that is still there after ``leaving.LAST_SECONDS`` ends with exit code 1, whatever it does,
-    and writes where each of its threads is.
-    """
-    before: dict[int, Any] = {}
-
-    def ask(number: int, _: object) -> None:
-        if asked.empty():
-            faulthandler.dump_traceback_later(leaving.LAST_SECONDS, exit=True, file=_STANDARD_ERROR)
-        if number == signal.SIGINT:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-        asked.put(None)
-
-    def set_handlers() -> None:
-        if threading.current_thread() is not threading.main_thread():
-            return
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            handler = signal.getsignal(number)
-            if handler is not ask and (number == signal.SIGTERM or handler is not signal.SIG_IGN):
-                before[number] = handler
-                signal.signal(number, ask)
-
-    set_handlers()
-    try:
-        yield set_handlers
-    finally:
-        faulthandler.cancel_dump_traceback_later()
-        for number, handler in before.items():
-            if signal.getsignal(number) in (ask, signal.default_int_handler):
-                signal.signal(number, handler or signal.SIG_DFL)  # None: it was not set by Python
 
 
 class _Assembly:
@@ -225,6 +199,7 @@ class _Assembly:
         self._store = EtcdStore(config.etcd, access=config.etcd_access)
         self._checkpoints = Checkpoints(places(config.checkpoints), keep=config.keep_checkpoints, log=log)
         self._member_id = f"{config.worker}-{secrets.token_hex(4)}"
+        self._content: Content
         self._identity: Identity
         self._traits: Traits
         self._asked: dict[str, Traits] = {}
@@ -262,14 +237,16 @@ class _Assembly:
 
     def session(self, prepare: Callable[[Config], Content]) -> Session:
         """Prepare what is trained, and all that a session needs. The other workers don't know of this one yet."""
-        content = prepare(self._config)
-        session = self._assemble(content)
-        content.warm_up(session)
+        self._content = prepare(self._config)
+        return self._assemble(self._content)
+
+    def prepared(self, session: Session) -> None:
+        """Note what has to be equal in all workers, now that the script's code has run once."""
+        content = self._content
         self._traits = session.worker.server.traits = replace(self._traits, evidence=_evidence(content))
         self._checkpoints.prepare()
         seconds = time.monotonic() - self._started
         self._log.event("prepared", seconds=seconds, device=str(content.device), **content.about)
-        return session
 
     def _assemble(self, content: Content) -> Session:
         from tidewater.elastic.group.group import open_group

@@ -1,20 +1,24 @@
 """The loop of a training that samples divide into steps: step after step, until the job is done.
 
-    loop = Loop(session, material)
+    loop = Loop(session, material, join)
     for prepared in loop.steps():        # this worker's share of the next step
         loop.make(prepared)
     raise SystemExit(session.end())
 
 All waiting, forming of groups, handing over of the state, evaluating and finishing happens between two steps, in the
 generator. ``make`` raises no GroupBroken: the generator handles it before it yields again, and then yields this
-worker's share of the same step in the next generation. So the caller sees only shares.
+worker's share of the same step in the next generation. So the caller sees only shares. The first ones are a rehearsal
+in a group of one (see ``warmup``); then the worker joins the others.
+
+A loop of a script (see ``script.own_loop``) makes the passes itself, and ``sum`` and ``apply`` in place of ``make``.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from tidewater.elastic.config import Config
 from tidewater.elastic.data.loader import Place, Prepared
@@ -22,18 +26,26 @@ from tidewater.elastic.data.sampler import without
 from tidewater.elastic.errors import BadSamples, ConfigError, GroupBroken
 from tidewater.elastic.group.group import await_all
 from tidewater.elastic.peer import drift
+from tidewater.elastic.session.assembly import ends_without_a_group
 from tidewater.elastic.session.evaluation import Evaluation, Seat
 from tidewater.elastic.session.session import Meeting, Session, Share
 from tidewater.elastic.session.state import State, refuse_divergence
 from tidewater.elastic.session.step import Outcome, Vote
+from tidewater.elastic.session.warmup import rehearsals
 from tidewater.elastic.session.worker import Material, save
 
 
 class Loop:
-    """Trains as one worker until the job is finished or this worker is asked to leave."""
+    """Trains as one worker until the job is finished or this worker is asked to leave.
 
-    def __init__(self, session: Session, material: Material) -> None:
-        self._session, self._material = session, material
+    Args:
+        session: Of this worker.
+        material: What is trained.
+        join: Called after the rehearsal; lets the others know of this worker. It may raise ``assembly.Ended``.
+    """
+
+    def __init__(self, session: Session, material: Material, join: Callable[[], None] = lambda: None) -> None:
+        self._session, self._material, self._join = session, material, join
         self._config, self._state = session.config, session.worker.state
         self._meter = session.reports.meter
         self._evaluation = Evaluation(session.worker, material, session.log)
@@ -42,7 +54,11 @@ class Loop:
         self._bad: dict[int, str] = {}
         """Samples that this worker could not read, with their errors, which the others don't know of yet."""
         self._failure: GroupBroken | None = None
-        """What ``make`` has met."""
+        """What the step has met."""
+        self.rehearses = False
+        """Whether this is the rehearsal, before the others know of this worker."""
+        self._summed: tuple[Prepared, Share, Outcome]
+        """The step that is to be applied."""
         self._everyone_knows = False
         """Whether all ranks knew of the next generation when they made the last step."""
         self._has_said_why = False
@@ -50,8 +66,10 @@ class Loop:
     def steps(self) -> Iterator[Prepared]:
         """Yield this worker's share of each step. Call ``make`` with it before the next one.
 
-        Raise ConfigError, RecordError or Drifted.
+        Raise ConfigError, RecordError or Drifted; ``assembly.Ended`` if this worker ends before it has joined.
         """
+        yield from self._rehearse()
+        self._join()
         while (meeting := self._session.meet()) is not None:
             try:
                 yield from self._steps_of(meeting)
@@ -62,42 +80,117 @@ class Loop:
                 self._session.give_up(error)
 
     def make(self, prepared: Prepared) -> None:
-        """Make the step together with the other workers. Raise Diverged or ConfigError."""
-        size, step = self._meeting.size, prepared.step
-        share = Share(
-            samples=step.share(self._meeting.rank, size),
+        """Make the step with the training's loss. Raise Diverged or ConfigError."""
+        stepper = self._material.stepper
+
+        def sums(vote: Vote) -> Outcome:
+            return stepper.gradients(prepared, vote, compare=self.compares(), meanwhile=self.meanwhile)
+
+        if self.sum(prepared, sums):
+            self.apply()
+
+    def sum(self, prepared: Prepared, sums: Callable[[Vote], Outcome]) -> bool:
+        """Sum the gradients of all workers. Return whether they stand; then `apply` or `applying` must follow.
+
+        They don't in the rehearsal, nor if a peer fails. ``sums`` computes them, and may raise GroupBroken.
+        """
+        stands = False
+        with self.keeping_failures():
+            if self.rehearses:
+                sums(Vote())
+            else:
+                share, vote = self._share(prepared), self._vote()
+                self._summed = prepared, share, self._session.summed(share, lambda: sums(vote))
+                stands = True
+        return stands
+
+    def apply(self) -> None:
+        """Step the optimizers with the sums."""
+        _, _, outcome = self._summed
+        self._applied(self._material.stepper.apply(outcome, self._factor()))
+
+    @contextmanager
+    def applying(self) -> Iterator[None]:
+        """Give a context in which the optimizers are to be stepped with the sums."""
+        _, _, outcome = self._summed
+        with self._material.stepper.applying(outcome, self._factor()) as lr:
+            yield
+        self._applied(lr)
+
+    @contextmanager
+    def keeping_failures(self) -> Iterator[None]:
+        """Leave a GroupBroken to the generator, which handles it before it yields the next share."""
+        try:
+            yield
+        except GroupBroken as error:
+            self._failure = error
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the step has failed, so that its other passes are of no use."""
+        return self._failure is not None
+
+    def compares(self) -> bool:
+        """Return whether the ranks compare their states in the next step; the same on all of them."""
+        step, every = self._state.step, self._config.compare_every
+        return every > 0 and step > 0 and (step % every == 0 or step == self._session.reports.save_after)
+
+    def meanwhile(self) -> None:
+        """Do what this worker can do while it waits for the sums of the others."""
+        if not self.rehearses:
+            self._material.loader.prefetch()
+
+    def _share(self, prepared: Prepared) -> Share:
+        step = prepared.step
+        return Share(
+            samples=step.share(self._meeting.rank, self._meeting.size),
             batch_size=len(step.samples),
             after=step.after,
             began=self._began,
             ready=self._ready,
         )
-        vote = Vote(
+
+    def _vote(self) -> Vote:
+        return Vote(
             knows=self._session.knows(),
             stops=bool(self._material.requests.stop),
             saves=self._meeting.rank == 0 and self._session.reports.is_time_to_save(),
             work_seconds=self._session.stragglers.work_seconds,
         )
 
-        def sums() -> Outcome:
-            return self._material.stepper.gradients(
-                prepared, vote, compare=self._compares(), meanwhile=self._material.loader.prefetch
+    def _factor(self) -> float:
+        """Return the factor on the learning rates in this step."""
+        schedule = self._material.training.schedule(progress(self._state, self._material.total, self._config))
+        return schedule * self._config.lr_factor(self._meeting.size)
+
+    def _applied(self, lr: float) -> None:
+        prepared, share, outcome = self._summed
+        # Rank 0 has the largest share.
+        self._state.micro_batch = self._state.micro_batch or len(prepared.step.share(0, self._meeting.size))
+        self._session.applied(share, outcome, lr)
+        self._everyone_knows, self._state.stopped = outcome.everyone_knows, outcome.stops
+        if outcome.saves:
+            self._session.reports.save_after = self._state.step
+
+    def _rehearse(self) -> Iterator[Prepared]:
+        """Yield the steps of the rehearsal. Raise ``assembly.Ended`` if even a group of this worker alone breaks."""
+        session, material = self._session, self._material
+        self.rehearses = True
+        with ends_without_a_group(session.log):
+            yield from rehearsals(
+                session.worker,
+                material,
+                session.log,
+                most=self._config.step_size(1),
+                check=self._raise_failure,
+                own_loop=material.own_loop,
             )
+        self.rehearses = False
 
-        def apply(outcome: Outcome) -> float:
-            schedule = self._material.training.schedule(progress(self._state, self._material.total, self._config))
-            lr = self._material.stepper.apply(outcome, schedule * self._config.lr_factor(size))
-            # Rank 0 has the largest share.
-            self._state.micro_batch = self._state.micro_batch or len(step.share(0, size))
-            return lr
-
-        try:
-            outcome = self._session.update(share, sums, apply)
-        except GroupBroken as error:
-            self._failure = error
-        else:
-            self._everyone_knows, self._state.stopped = outcome.everyone_knows, outcome.stops
-            if outcome.saves:
-                self._session.reports.save_after = self._state.step
+    def _raise_failure(self) -> None:
+        failure, self._failure = self._failure, None
+        if failure:
+            raise failure
 
     def _steps_of(self, meeting: Meeting) -> Iterator[Prepared]:
         """Yield the steps of a generation, until the membership changes or the job is finished. Raise GroupBroken."""
@@ -122,9 +215,7 @@ class Loop:
             if state.stopped:  # since the evaluation
                 continue
             yield self._next()
-            failure, self._failure = self._failure, None
-            if failure:
-                raise failure
+            self._raise_failure()
 
     def _leave_out(self) -> None:
         """Leave out the samples that any worker could not read. Collective. Raise GroupBroken or, on all, ConfigError.
@@ -176,11 +267,6 @@ class Loop:
         if any(row != rows[0] for row in rows):
             self._state.suspect = True
             raise GroupBroken("the states of the workers differ")
-
-    def _compares(self) -> bool:
-        """Return whether the ranks compare their states in the next step; the same on all of them."""
-        step, every = self._state.step, self._config.compare_every
-        return every > 0 and step > 0 and (step % every == 0 or step == self._session.reports.save_after)
 
     def _evaluated(self, seat: Seat, over: bool) -> bool:
         """Evaluate if it is due. Return False if it is unfinished and all ranks leave the generation now.

@@ -5,7 +5,7 @@
             try:
                 while …:
                     rows = session.exchange((1, 32))    # a row of numbers of each worker
-                    session.update(share, sums, apply)  # sums over the workers, and the optimizers' step
+                    session.applied(share, session.summed(share, sums), step())     # then the optimizers' step
             except GroupBroken as error:
                 session.give_up(error)                  # what was not applied has to be repeated after the next `meet`
         code = session.end()
@@ -108,6 +108,7 @@ class Session:
         self._waiting = Waiting(config, log)
         self._contributed = (0, 0)
         """Step and generation of the last step to which this worker has contributed."""
+        self._waited = 0.0  # seconds for which this worker has waited for the others in the last sums
 
     def leave(self) -> None:
         """Leave at the next step boundary (SIGTERM). May be called more than once."""
@@ -192,29 +193,29 @@ class Session:
         self.stragglers.together()
         self._settle()
 
-    def update(self, share: Share, sums: Callable[[], Outcome], apply: Callable[[Outcome], float]) -> Outcome:
-        """Make a step together with the other workers; the one before is final then. Collective.
+    def summed(self, share: Share, sums: Callable[[], Outcome]) -> Outcome:
+        """Make the sums of a step together with the other workers; the step before is final then. Collective.
 
+        ``sums`` computes and sums the gradients. The optimizers are to be stepped next, and then comes ``applied``.
         Raise GroupBroken on any failure of a peer: then this step has changed nothing here.
-
-        Args:
-            share: What this worker contributes.
-            sums: Computes and sums the gradients. It may raise GroupBroken.
-            apply: Steps the optimizers, and returns the learning rate.
         """
-        state, generation, rank = self.worker.state, self._current, self.worker.group.rank
-        self._contributed = state.step + 1, generation.number
-        self.reports.begin(Part(state.step + 1, generation.number, rank, share.samples))
+        generation, rank = self._current, self.worker.group.rank
+        self._contributed = self.worker.state.step + 1, generation.number
+        self.reports.begin(Part(*self._contributed, rank, share.samples))
         self.waiting_since = share.ready
         self._fence.check(generation)
         waited = self.worker.group.waited_seconds
         outcome = sums()
-        waited = self.worker.group.waited_seconds - waited
+        self._waited = self.worker.group.waited_seconds - waited
         self._fruitful, self.worker.group.own_failures = generation.number, 0
-        self.stragglers.worked(share.ready - share.began + waited)
+        self.stragglers.worked(share.ready - share.began + self._waited)
         self.stragglers.step(generation.members, rank, outcome.work_seconds, share.batch_size)
         self._settle()
-        lr = apply(outcome)
+        return outcome
+
+    def applied(self, share: Share, outcome: Outcome, lr: float) -> None:
+        """Note that the optimizers were stepped, with that learning rate."""
+        state, generation = self.worker.state, self._current
         state.advance(share.after, generation.number)
         now = time.monotonic()
         report = Report(
@@ -222,18 +223,17 @@ class Session:
             epoch=state.cursor.epoch,
             generation=generation.number,
             world_size=len(generation.members),
-            rank=rank,
+            rank=self.worker.group.rank,
             loss=outcome.loss,
             lr=lr,
             samples=share.samples,
             batch_size=share.batch_size,
             step_seconds=now - share.ready,
-            wait_seconds=waited,
+            wait_seconds=self._waited,
             useful_seconds=now - share.began,
         )
         self.reports.applied(report, self.change.over())
         self.waiting_since = None
-        return outcome
 
     def check(self) -> None:
         """Wait while etcd is unreachable for long. Raise GroupBroken if others have continued without this worker."""

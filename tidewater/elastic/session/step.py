@@ -3,6 +3,16 @@
     outcome = stepper.gradients(prepared)      # raises GroupBroken; then nothing has changed
     lr = stepper.apply(outcome, factor=0.5)
 
+A loop of a script makes the forward passes itself, between the same pieces:
+
+    stepper.begin(prepared)
+    for micro in prepared.micro:
+        with stepper.passing(), stepper.attempt():
+            stepper.add(criterion(model(micro.batch)))
+    outcome = stepper.sums()
+    with stepper.applying(outcome, factor=0.5) as lr:
+        optimizer.step()
+
 Each rank weights its loss by its share of the step's samples. So the sum of the gradients over ranks (and over the
 micro-batches of a rank) is the gradient of the mean over the whole step, even if the ranks have different numbers of
 samples. A loss that has a weight of its own is a sum, see ``losses``: ``apply`` divides by the total of the weights.
@@ -20,7 +30,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -88,6 +98,21 @@ class Outcome:
 _SILENT = Vote()
 
 
+@dataclass
+class _Step:
+    """A step between its beginning and its sums."""
+
+    prepared: Prepared
+    compare: bool
+    """Whether the ranks also compare their states."""
+    largest: int
+    """Samples of the largest micro-batch."""
+    total: Total = field(default_factory=Total)
+    """The sum of this rank's losses."""
+    index: int = 0
+    """Of the next micro-batch."""
+
+
 class Stepper:
     """Makes steps with the model of ``training``, in the current generation of ``group``.
 
@@ -113,6 +138,7 @@ class Stepper:
         self._parameters = list(training.model.parameters())
         self._ballot = torch.zeros(0, device=group.device)
         self._check = torch.zeros(drift.SENT, device=group.device)
+        self._step: _Step
         refuse_synchronised(training.model)
 
     def gradients(
@@ -123,49 +149,128 @@ class Stepper:
         compare: bool = False,
         meanwhile: Callable[[], None] = lambda: None,
     ) -> Outcome:
-        """Leave the gradients of the whole step in the parameters; a collective call.
+        """Leave the gradients of the whole step, by the training's loss, in the parameters; a collective call.
 
-        ``vote`` is this rank's. With ``compare``, the ranks also compare their states. ``meanwhile`` is called when
-        this rank has done its part, before it waits for the others.
+        Raise like ``sums``.
+        """
+        self.begin(prepared, compare=compare)
+        with self.attempt():
+            self._accumulate(vote)
+        return self.sums(meanwhile)
 
-        Raise GroupBroken on any failure of a peer, and on all ranks if their states differ; OutOfMemory if a smaller
-        micro-batch may fit; Diverged, on all ranks, if the loss is not a number; ConfigError if the loss is neither a
-        number nor a pair of numbers, or one sample does not fit.
+    def begin(self, prepared: Prepared, *, compare: bool = False) -> None:
+        """Begin a step: then come the passes of each micro-batch, and the sums.
+
+        Note the values of the buffers, and with ``compare``, make the checksum of the state, which the ranks then
+        compare. Raise OutOfMemory.
         """
         compare = compare and self._group.size > 1
-        samples = max(micro.size for micro in prepared.micro)
-        with self._enough_memory(samples):
-            self._begin(compare)
+        self._step = _Step(prepared, compare, max(micro.size for micro in prepared.micro))
+        with self._enough_memory():
+            self._buffers.begin()
+            if compare:
+                device = self._group.device
+                with self._buffers.agreed():
+                    self._check.copy_(drift.digits(drift.checksum(self._state.tensors(), device), device))
+            self._reducer.reset(len(prepared.micro))
+
+    @contextlib.contextmanager
+    def attempt(self) -> Iterator[None]:
+        """Give a context for passes. After an error the buffers have the values again that they had before the step.
+
+        Raise OutOfMemory if a smaller micro-batch may fit; ConfigError if one sample does not fit.
+        """
         try:
-            with self._enough_memory(samples):
-                total = self._accumulate(prepared, vote)
-                meanwhile()
-                sums = self._reducer.sums()
-        finally:
+            with self._enough_memory():
+                yield
+        except BaseException:
             self._buffers.restore()
-        ballot, check = sums
+            raise
+
+    def passing(self) -> contextlib.AbstractContextManager[None]:
+        """Seed the model's random numbers, and return the context of both passes of the next micro-batch."""
+        self.seed()
+        # Also for the backward pass, which repeats forward passes if the model stores no activations.
+        alone = self._step.prepared.micro[self._step.index].size == 1
+        return lone_sample(self._training.model) if alone else contextlib.nullcontext()
+
+    def seed(self) -> None:
+        """Seed the model's random numbers for the next micro-batch."""
+        seed_model(self._seed, self._state.step + 1, self._group.rank, self._step.index, self._group.device)
+
+    def add(self, result: Any, vote: Vote = _SILENT) -> None:
+        """Add the gradients of the next micro-batch, by what the loss has returned for it.
+
+        The last one starts the sums over the ranks, to which ``vote`` is this rank's. Raise ConfigError if the result
+        is neither a number nor a pair of numbers.
+        """
+        step, prepared = self._step, self._step.prepared
+        micro = prepared.micro[step.index]
+        part = losses.part_of(result, weight=micro.weight, samples=len(prepared.step.samples))
+        step.total.add(part, micro.size)
+        step.index += 1
+        if step.index < len(prepared.micro):
+            self._backward(part)
+            return
+        weights = [each.weight for each in prepared.micro]
+        self._buffers.take()
+        more = self._buffers.send(sum(weights))
+        works = [vote.work_seconds if rank == self._group.rank else 0.0 for rank in range(self._group.size)]
+        self._fill_in(vote.knows, vote.stops, vote.saves, step.total.value, step.total.weight, more, *works)
+        if any(weights):
+            self._reducer.watch()
+        self._backward(part)
+        if not any(weights):  # without samples of its own, a rank has no gradient
+            self._reducer.reset()
+        self._reducer.flush([self._ballot, self._check])
+
+    def sums(self, meanwhile: Callable[[], None] = lambda: None) -> Outcome:
+        """Wait for the sums over the ranks. They are the gradients in the parameters then; a collective call.
+
+        ``meanwhile`` is called before, when this rank has done its part.
+
+        Raise GroupBroken on any failure of a peer, and on all ranks if their states differ; OutOfMemory if a smaller
+        micro-batch may fit; Diverged, on all ranks, if the loss is not a number.
+        """
+        step, prepared = self._step, self._step.prepared
+        with self.attempt():
+            meanwhile()
+            ballot, check = self._reducer.sums()
+        self._buffers.restore()
         knowing, stopping, saving, loss, weight, more, *works = ballot.tolist()
-        if compare and not drift.agree(check.tolist(), self._group.size):
+        if step.compare and not drift.agree(check.tolist(), self._group.size):
             self._state.suspect = True
             raise GroupBroken("the states of the workers differ")
-        if compare:
+        if step.compare:
             self._state.repairs = 0
         factor = 1.0
-        if total.weighted or weight:  # this rank's losses may all be constants without a weight
+        if step.total.weighted or weight:  # this rank's losses may all be constants without a weight
             loss, factor = losses.divided(loss, weight, len(prepared.step.samples))
         if not math.isfinite(loss):
             await_all(self._group)
             mine = prepared.step.share(self._group.rank, self._group.size)
-            raise Diverged(losses.verdict(self._state.step + 1, loss, total.odd_samples(mine)))
+            raise Diverged(losses.verdict(self._state.step + 1, loss, step.total.odd_samples(mine)))
         everyone_knows = round(knowing) == self._group.size
         buffers = self._buffers.sums(more > 0)
         return Outcome(loss, everyone_knows, buffers, factor, stopping > 0, saving > 0, tuple(works))
+
+    def abandon(self) -> None:
+        """Give the step up that was begun: the buffers have the values again that they had before it."""
+        self._buffers.restore()
 
     def apply(self, outcome: Outcome, factor: float) -> float:
         """Update the buffers and step the optimizers with ``factor`` on their learning rates.
 
         Return the learning rate of the first parameter group.
         """
+        with self.applying(outcome, factor) as rate:
+            self._state.optimizers.step_each()
+        return rate
+
+    @contextlib.contextmanager
+    def applying(self, outcome: Outcome, factor: float) -> Iterator[float]:
+        """Update the buffers, and give a context in which every optimizer is to be stepped, with ``factor`` on the
+        learning rates. Yield that of the first parameter group."""
         self._buffers.apply(outcome.buffers)
         if outcome.gradient_factor != 1.0:
             gradients = [parameter.grad for parameter in self._parameters if parameter.grad is not None]
@@ -173,8 +278,8 @@ class Stepper:
                 torch._foreach_mul_(gradients, outcome.gradient_factor)
         # Not restored afterwards, which takes longer: hooks and the next pass are seeded anyway.
         seed_alike(self._seed, "update", self._state.step + 1, self._group.device)
-        with memory.enough_for_the_optimizer():
-            return self._state.optimizers.step(factor)
+        with memory.enough_for_the_optimizer(), self._state.optimizers.stepping(factor) as rate:
+            yield rate
 
     def precision(self) -> contextlib.AbstractContextManager[Any]:
         """Return the autocast context for ``--amp``."""
@@ -190,45 +295,15 @@ class Stepper:
         """Return the lengths of what is sent with the gradients."""
         return _BALLOT + self._group.size, drift.SENT
 
-    def _enough_memory(self, samples: int) -> contextlib.AbstractContextManager[None]:
+    def _enough_memory(self) -> contextlib.AbstractContextManager[None]:
+        samples = self._step.largest
         return memory.enough_memory(self._state, self._group, samples=samples, release=self._reducer.reset)
 
-    def _begin(self, compare: bool) -> None:
-        """Note the values of the buffers, and make the checksum of the state if the ranks compare it."""
-        self._buffers.begin()
-        if compare:
-            device = self._group.device
-            with self._buffers.agreed():
-                self._check.copy_(drift.digits(drift.checksum(self._state.tensors(), device), device))
-
-    def _accumulate(self, prepared: Prepared, vote: Vote) -> Total:
-        """Run both passes of all micro-batches. The last one starts the sums over the ranks.
-
-        Return the sum of this rank's losses.
-        """
-        self._reducer.reset(len(prepared.micro))
-        total, samples = Total(), len(prepared.step.samples)
-        for index, micro in enumerate(prepared.micro[:-1]):
-            with self._able_to_pass(micro, index):
-                part = self._forward(micro, samples)
-                total.add(part, micro.size)
-                self._backward(part)
-        micro = prepared.micro[-1]
-        with self._able_to_pass(micro, len(prepared.micro) - 1):
-            part = self._forward(micro, samples)
-            total.add(part, micro.size)
-            weights = [each.weight for each in prepared.micro]
-            self._buffers.take()
-            more = self._buffers.send(sum(weights))
-            works = [vote.work_seconds if rank == self._group.rank else 0.0 for rank in range(self._group.size)]
-            self._fill_in(vote.knows, vote.stops, vote.saves, total.value, total.weight, more, *works)
-            if any(weights):
-                self._reducer.watch()
-            self._backward(part)
-            if not any(weights):  # without samples of its own, a rank has no gradient
-                self._reducer.reset()
-        self._reducer.flush([self._ballot, self._check])
-        return total
+    def _accumulate(self, vote: Vote) -> None:
+        """Run both passes of all micro-batches, with the training's loss."""
+        for micro in self._step.prepared.micro:
+            with self.passing():
+                self.add(self._forward(micro), vote)
 
     def _fill_in(self, *values: Number) -> None:
         """Fill in the ballot with this rank's values."""
@@ -243,16 +318,9 @@ class Stepper:
             if isinstance(each, torch.Tensor):
                 self._ballot[place] = each
 
-    def _able_to_pass(self, micro: Micro, index: int) -> contextlib.AbstractContextManager[None]:
-        """Seed the model's random numbers, and return the context of both passes of a micro-batch."""
-        seed_model(self._seed, self._state.step + 1, self._group.rank, index, self._group.device)
-        # Also for the backward pass, which repeats forward passes if the model stores no activations.
-        return lone_sample(self._training.model) if micro.size == 1 else contextlib.nullcontext()
-
-    def _forward(self, micro: Micro, samples: int) -> Part:
+    def _forward(self, micro: Micro) -> Any:
         with self.precision():
-            loss = self._training.loss(self._training.model, onto(micro.batch, self._group.device))
-        return losses.part_of(loss, weight=micro.weight, samples=samples)
+            return self._training.loss(self._training.model, onto(micro.batch, self._group.device))
 
     def _backward(self, part: Part) -> None:
         """Add the gradients of a part of the loss. It has none if it is a constant, as where no sample has a label."""

@@ -1,12 +1,15 @@
 """The first passes of a worker, which are its slowest, before the others know of it.
 
-    warm_up(worker, material, log, most=config.step_size(1))
+    for prepared in rehearsals(worker, material, log, most=config.step_size(1), check=check):
+        stepper.gradients(prepared)         # the result is dropped
 
 They choose algorithms, show the reducer how many gradients to expect, and compile what the script compiles. A compiled
 function is compiled again for inputs of another kind, which takes seconds to minutes. The number of samples in a
 micro-batch depends on the number of workers, and is smaller at the end of an epoch. torch can compile for any number at
 once, but sets conditions that depend on the model (not one sample, at least 16 samples). So where anything is compiled,
 all powers of two up to the largest number are tried, in training and in evaluation. Otherwise one small batch of each.
+Where the script makes the forward passes, a step of several micro-batches is tried too, with the largest one: what is
+wrong in the script's loop shows before the worker has joined.
 
 Afterwards the model is as the script has built it.
 """
@@ -16,7 +19,7 @@ from __future__ import annotations
 import itertools
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 import torch
@@ -47,28 +50,47 @@ def form_alone(group: Group) -> None:
     group.form(secrets.randbits(48), 0, (Address("localhost", 0),), time.monotonic() + _FORM_SECONDS)
 
 
-def warm_up(worker: Worker, material: Material, log: Log, *, most: int) -> None:
-    """Make passes in a group of one, so that a join costs the others as little time as possible.
+def rehearsals(
+    worker: Worker, material: Material, log: Log, *, most: int, check: Callable[[], None], own_loop: bool = False
+) -> Iterator[Prepared]:
+    """Yield steps to make in a group of one, so that a join costs the others as little time as possible.
 
-    ``most`` is the number of samples in a step of one worker. Raise ConfigError if the memory does not suffice for one
-    sample, or if a gradient can't be summed.
+    Raise ConfigError if the memory does not suffice for one sample, or if a gradient can't be summed.
+
+    Args:
+        worker: Of this process.
+        material: Of the training.
+        log: Gets the event ``out_of_memory``.
+        most: Number of samples in a step of one worker.
+        check: Called after each step; raises the GroupBroken that the step has met.
+        own_loop: Whether the script makes the forward passes.
     """
     with worker.state.attributes.rehearsal():
-        while not _tried(worker, material, log, most):
+        while not (yield from _tried(worker, material, log, most, check, own_loop)):
             form_alone(worker.group)
 
 
-def _tried(worker: Worker, material: Material, log: Log, most: int) -> bool:
-    """Make the passes. Return whether the memory suffices; otherwise smaller micro-batches are to be tried."""
+def _tried(
+    worker: Worker, material: Material, log: Log, most: int, check: Callable[[], None], own_loop: bool
+) -> Generator[Prepared, None, bool]:
+    """Yield the steps. Return whether the memory suffices; otherwise smaller micro-batches are to be tried."""
     state, device = worker.state, worker.group.device
     largest = min(state.micro_batch or most, most, material.total or most)
+
+    def step(*parts: int) -> Iterator[Prepared]:
+        micro = [Micro(_batch(device, material, part), part / sum(parts), part) for part in parts]
+        yield Prepared(Step(tuple(range(sum(parts))), Cursor()), tuple(micro))
+        check()
+
     try:
         compiled = _compiled()
         for _ in range(_PASSES):
-            _train(device, material, min(_SAMPLES, largest))
+            yield from step(min(_SAMPLES, largest))
         if _compiled() > compiled:
             for samples in sizes(largest):
-                _train(device, material, samples)
+                yield from step(samples)
+        if own_loop:
+            yield from step(min(_SAMPLES, largest), largest)
         _evaluate(worker, material, every_size=_compiled() > compiled)
     except OutOfMemory as error:
         log.event("out_of_memory", micro_batch=state.micro_batch, reason=str(error))
@@ -88,10 +110,8 @@ def _compiled() -> int:
     return int(counters["stats"]["unique_graphs"])
 
 
-def _train(device: torch.device, material: Material, samples: int) -> None:
-    batch = _of_any_size(device, material.loader.first_readable(samples), samples)
-    step = Prepared(Step(tuple(range(samples)), Cursor()), (Micro(batch, weight=1.0, size=samples),))
-    material.stepper.gradients(step)
+def _batch(device: torch.device, material: Material, samples: int) -> Any:
+    return _of_any_size(device, material.loader.first_readable(samples), samples)
 
 
 def _evaluate(worker: Worker, material: Material, *, every_size: bool) -> None:

@@ -70,3 +70,5 @@ class Material:
     total: int | None
     """Samples in the dataset; None if it is not known."""
     requests: Requests = field(default_factory=Requests)
+    own_loop: bool = False
+    """Whether the script makes the forward passes, so that the training's loss isn't called."""

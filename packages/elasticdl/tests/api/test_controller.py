@@ -24,6 +24,7 @@ from packages.elasticdl.tests.api.test_shards import Tasks, opened, task
 from tidewater.contract import env
 from tidewater.elastic.errors import GroupBroken
 from tidewater.elastic.session.session import Meeting
+from tidewater.elastic.session.step import Outcome
 from tidewater.elastic.training import Learner
 
 TOGETHER = Meeting(0, 1, replaced=False, included=False, generation=1)
@@ -36,8 +37,9 @@ class Session:
 
     def __init__(self, model: torch.nn.Module) -> None:
         group = SimpleNamespace(device=torch.device("cpu"), rank=0, size=1, uuid=17)
-        state = SimpleNamespace(step=0)
+        state = SimpleNamespace(step=0, optimizers=SimpleNamespace(step=lambda factor: 0.1))
         self.worker: Any = SimpleNamespace(training=SimpleNamespace(model=model), group=group, state=state)
+        self.config = SimpleNamespace(seed=0)
         self.meetings = [TOGETHER]
         self.breaks_at = ""
         """Where it is cut off: ``exchange`` or ``update``; for the second time, it meets the others again there."""
@@ -52,8 +54,11 @@ class Session:
         self._reach("exchange")
         return [list(row)]
 
-    def update(self, *_: object) -> None:
+    def summed(self, *_: object) -> Outcome:
         self._reach("update")
+        return Outcome(0.5, everyone_knows=False, buffers={})
+
+    def applied(self, *_: object) -> None:
         self.worker.state.step += 1
 
     def _reach(self, place: str) -> None:

@@ -52,8 +52,11 @@ class Worker:
         session: Any = self
         self.updates = Updates(session)
 
-    def update(self, share: Any, sums: Any, apply: Any) -> None:
-        apply(sums())
+    def summed(self, share: Any, sums: Any) -> Any:
+        return sums()
+
+    def applied(self, *_: object) -> None:
+        pass
 
     def train(self, *minibatches: torch.Tensor) -> None:
         """Collect the gradients of some minibatches, and make the update."""

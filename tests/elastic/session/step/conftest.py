@@ -12,9 +12,13 @@ from torch import nn
 from tests.elastic.alone import form_alone, opened_alone, stepper_of
 from tidewater.elastic.data.loader import Micro, Prepared
 from tidewater.elastic.data.sampler import Cursor, Step
+from tidewater.elastic.errors import GroupBroken
 from tidewater.elastic.group.group import Group
+from tidewater.elastic.observe.log import Log
 from tidewater.elastic.session.state import State
 from tidewater.elastic.session.step import Stepper
+from tidewater.elastic.session.warmup import rehearsals
+from tidewater.elastic.session.worker import Material, Worker
 
 FEATURES = 4
 
@@ -31,6 +35,21 @@ def prepared(*sizes: int) -> Prepared:
     batches = zip(torch.split(images, list(sizes)), torch.split(labels, list(sizes)), strict=True)
     micro = tuple(Micro(batch, size / total, size) for batch, size in zip(batches, sizes, strict=True))
     return Prepared(Step(tuple(range(total)), Cursor(0, total)), micro)
+
+
+def warm_up(worker: Worker, material: Material, log: Log, *, most: int, own_loop: bool = False) -> None:
+    """Make the steps of a rehearsal with the training's loss."""
+    failures: list[GroupBroken] = []
+
+    def check() -> None:
+        if failures:
+            raise failures.pop()
+
+    for step in rehearsals(worker, material, log, most=most, check=check, own_loop=own_loop):
+        try:
+            material.stepper.gradients(step)
+        except GroupBroken as error:
+            failures.append(error)
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from torch import nn
 from torch._dynamo.testing import CompileCounter
 from torch.utils.data import TensorDataset
 
-from tests.elastic.session.step.conftest import loss
+from tests.elastic.session.step.conftest import loss, warm_up
 from tidewater.elastic.data.loader import Loader, LoaderSettings, Place
 from tidewater.elastic.data.sampler import Cursor
 from tidewater.elastic.group.group import Group
@@ -20,7 +20,7 @@ from tidewater.elastic.observe.log import Log
 from tidewater.elastic.session.evaluation import ROUND, Evaluation, Seat
 from tidewater.elastic.session.state import State, kind_of
 from tidewater.elastic.session.step import Stepper
-from tidewater.elastic.session.warmup import sizes, warm_up
+from tidewater.elastic.session.warmup import sizes
 from tidewater.elastic.session.worker import Material, Worker
 from tidewater.elastic.training import Training
 

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from torch.utils.data import IterableDataset, TensorDataset
 
-from tests.elastic.session.step.conftest import FEATURES, loss
+from tests.elastic.session.step.conftest import FEATURES, loss, warm_up
 from tidewater.elastic.data.loader import Loader, LoaderSettings
 from tidewater.elastic.data.stream import StreamLoader
 from tidewater.elastic.errors import ConfigError
@@ -21,7 +21,6 @@ from tidewater.elastic.group.group import Group
 from tidewater.elastic.observe.log import Log
 from tidewater.elastic.session.state import State
 from tidewater.elastic.session.step import Stepper
-from tidewater.elastic.session.warmup import warm_up
 
 Made = Callable[..., tuple[Stepper, State]]
 

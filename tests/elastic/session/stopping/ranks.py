@@ -22,7 +22,7 @@ from tidewater.elastic.config import Config
 from tidewater.elastic.data.loader import Micro, Prepared
 from tidewater.elastic.data.sampler import Cursor, Step
 from tidewater.elastic.membership.rules import Generation, Member, View
-from tidewater.elastic.runtime import _Script
+from tidewater.elastic.script.content import Script
 from tidewater.elastic.session.loop import Loop
 from tidewater.elastic.session.session import Meeting, Session
 from tidewater.elastic.session.state import State, kind_of
@@ -97,7 +97,7 @@ class Rank:
         }
         environ = {env.JOB: "j", env.ETCD: "http://e:2379", env.CHECKPOINTS: str(folder)}
         config = Config.parse(["--epochs", "4", *flags], environ)
-        script: Any = _Script(lambda config: Training(model=model, **given))
+        script: Any = Script(lambda config: Training(model=model, **given))
         training = script.hooked(config, group.device)
         self.state = State(training, kind_of(model), torch.amp.GradScaler("cpu", enabled=False))
         self.state.begin(LINE, 1)

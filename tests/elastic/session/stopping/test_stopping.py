@@ -25,6 +25,7 @@ from tidewater.elastic.checkpoint.manifest import Manifest
 from tidewater.elastic.checkpoint.snapshot import Snapshots
 from tidewater.elastic.config import Config
 from tidewater.elastic.errors import GroupBroken
+from tidewater.elastic.script.content import Script
 from tidewater.elastic.session.handover import plan
 from tidewater.elastic.training import Evaluated, Report, Stop, Training
 
@@ -252,7 +253,7 @@ def test_the_first_reason_of_a_worker_counts() -> None:
     training = Training(
         model, torch.optim.SGD(model.parameters()), SCORED["validation"], lambda model, batch: batch, on_step=on_step
     )
-    script: Any = runtime._Script(lambda config: training)
+    script = Script(lambda config: training)
     hooked = script.hooked(Config.parse([], ENVIRON), torch.device("cpu"))
     for step in (1, 2):
         hooked.on_step(Report(step, 0, 1, 1, 0, 0.5, 0.1, (0,), 1, 0.1, 0.1))

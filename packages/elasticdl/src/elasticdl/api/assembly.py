@@ -66,8 +66,9 @@ def open_script(environment: Environment, learner: Learner) -> Iterator[Session]
             alike={"optimizer": type(learner.optimizer).__name__, "kept": ", ".join(sorted(learner.stateful))},
             code=(files("elasticdl"),),
         )
-        with open_session(config, lambda _: content) as session:
-            yield session
+        with open_session(config, lambda _: content) as opened:
+            opened.join()
+            yield opened.session
 
 
 def flags_of(args: JobArgs, worker: str, scratch: str) -> list[str]:

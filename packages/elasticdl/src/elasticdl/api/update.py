@@ -91,7 +91,8 @@ class Updates:
                 return state.optimizers.step(1.0)
 
         try:
-            self._session.update(share, lambda: self._summed(mine), apply)
+            outcome = self._session.summed(share, lambda: self._summed(mine))
+            self._session.applied(share, outcome, apply(outcome))
         finally:
             self._reducer.reset()
 
