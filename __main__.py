@@ -25,12 +25,12 @@ from infra.shared_storage import SharedStorage, SharedStorageArgs
 from workloads.access import TrainerAccess, TrainerAccessArgs
 from workloads.bundle import Code, CodeArgs, bundle_for
 from workloads.controller import Controller, ControllerArgs
-from workloads.dataset import Dataset, DatasetArgs
 from workloads.devices.check import GpuCheck, GpuCheckArgs, needed
 from workloads.devices.efa import EfaPlugin, EfaPluginArgs
 from workloads.devices.plugin import DevicePlugin, DevicePluginArgs
 from workloads.etcd import Etcd, EtcdArgs
 from workloads.exports import Exported, export
+from workloads.filling.dataset import Dataset, DatasetArgs
 from workloads.karpenter import Karpenter, KarpenterArgs, Site, SurgeNodes, SurgeNodesArgs
 from workloads.monitoring import server
 from workloads.monitoring.component import Monitoring, MonitoringArgs, parts

@@ -10,7 +10,7 @@ etcd         etcd, in which the workers find each other
 bundle       the training code as a zip in the bucket
 packages     the Python packages in that zip, which images with PyTorch lack
 in_bundle/   files that the program does not import but puts into that zip
-dataset      the job that puts the dataset on the shared file system
+filling/     the jobs that fill a folder of the shared file system once: the dataset
 controller   the ElasticJob controller, from the manifests in `tidewater.elasticjob.install`
 karpenter    Karpenter, and the nodes that it brings
 devices/     the device plug-ins of NVIDIA and of Elastic Fabric Adapters, and the check that the worker nodes have GPUs

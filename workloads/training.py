@@ -22,8 +22,9 @@ from tidewater.contract import devices, env, exit_codes, labels, leaving, metric
 from tidewater.contract.pod_defaults import lost_node_tolerations
 from tidewater.elasticjob import names
 from tidewater.elasticjob.model import Launcher, RestartPolicy, SuccessPolicy
-from workloads import dataset, etcd, objects
+from workloads import etcd, objects
 from workloads.devices.efa import EFA_RESOURCE
+from workloads.filling import dataset
 from workloads.manifests import (
     BUNDLE,
     CODE_MOUNT,

@@ -25,9 +25,10 @@ from sklearn.datasets import load_digits
 
 from tests.trainer import tiny_imagenet
 from tidewater.elastic.data import archive, dataset
-from tidewater.elastic.data.dataset import Source, prepare, verify
+from tidewater.elastic.data.dataset import Source, folder, prepare
 from tidewater.elastic.errors import ConfigError, TrainerError
 from tidewater.elastic.observe.log import Log
+from tidewater.elastic.storage.filled import Progress
 from trainer.data import ImageFolder
 
 DIGITS = Source(name="digits")
@@ -66,9 +67,9 @@ def test_a_damaged_dataset_is_detected_and_repaired(damage: str, digits: Path, t
         victim.unlink()
     else:
         victim.write_bytes(b"not what it was")
-    assert verify(out, DIGITS, quiet)
+    assert folder(DIGITS, out, quiet).problem()
     prepare(DIGITS, out, quiet)
-    assert verify(out, DIGITS, quiet) is None
+    assert folder(DIGITS, out, quiet).problem() is None
 
 
 @pytest.mark.parametrize("kind", ["zip", "tar.gz", "tar.xz", "tar"])
@@ -240,9 +241,9 @@ def test_the_command_needs_no_torch() -> None:
 
 def test_progress_is_reported_periodically() -> None:
     stream = io.StringIO()
-    progress = archive.Progress(Log("w", stream=stream), "download", 10 * 2**20, every_seconds=0)
+    progress = Progress(Log("w", stream=stream), "dataset", "download", 10 * 2**20, every_seconds=0)
     progress.add(3 * 2**20)
     assert "event=dataset_progress doing=download mib=3 of_mib=10" in stream.getvalue()
     stream.truncate(0)
-    archive.Progress(Log("w", stream=stream), "download").add(1)
+    Progress(Log("w", stream=stream), "dataset", "download").add(1)
     assert "dataset_progress" not in stream.getvalue()

@@ -14,7 +14,6 @@ import http.client
 import lzma
 import shutil
 import tarfile
-import time
 import urllib.request
 import zipfile
 import zlib
@@ -25,14 +24,16 @@ from urllib.parse import urlsplit
 from tidewater.elastic.data.folders import ANNOTATIONS, annotated
 from tidewater.elastic.errors import ConfigError, TrainerError
 from tidewater.elastic.observe.log import Log
+from tidewater.elastic.storage.filled import Progress
 from tidewater.elastic.storage.store import Store
 
+KIND = "dataset"
+"""The names of the events begin with it."""
 _CHUNK = 4 * 2**20
 _REQUEST = 32 * 2**20
 """Bytes of one request to S3: with fewer, the time until an answer begins would count."""
 _MIB = 2**20
 _TIMEOUT_SECONDS = 60
-_SAY_SECONDS = 5.0
 _IGNORED = ("__MACOSX",)
 _DAMAGED = (
     tarfile.TarError,
@@ -45,30 +46,6 @@ _DAMAGED = (
 )
 
 
-class Progress:
-    """Logs from time to time how much of an operation is done."""
-
-    def __init__(self, log: Log, doing: str, total: int | None = None, *, every_seconds: float = _SAY_SECONDS) -> None:
-        self._log, self._doing, self._total, self._every = log, doing, total, every_seconds
-        self._done = 0
-        self._began = self._said = time.monotonic()
-
-    def add(self, size: int) -> None:
-        """Count further bytes as done."""
-        self._done += size
-        now = time.monotonic()
-        if now - self._said < self._every:
-            return
-        self._said = now
-        self._log.event(
-            "dataset_progress",
-            doing=self._doing,
-            mib=self._done // _MIB,
-            of_mib=None if self._total is None else self._total // _MIB,
-            seconds=round(now - self._began, 1),
-        )
-
-
 def fetch(uri: str, file: Path, log: Log) -> None:
     """Download ``uri`` to ``file``.
 
@@ -78,7 +55,7 @@ def fetch(uri: str, file: Path, log: Log) -> None:
     with _opened(uri) as (chunks, length):
         if length is not None:
             require_space(file.parent, 2 * length, f"{uri} has {_in_words(length)}, and needs as much again unpacked")
-        progress, done = Progress(log, "download", length), 0
+        progress, done = Progress(log, KIND, "download", length), 0
         with file.open("wb") as target:
             while chunk := _next_chunk(chunks, uri, done):
                 target.write(chunk)
@@ -141,14 +118,14 @@ def _unpack_zip(file: Path, uri: str, out: Path, log: Log) -> None:
         members = archive.infolist()
         total = sum(member.file_size for member in members)
         require_space(out, total, f"the content of {uri}")
-        progress = Progress(log, "unpack", total)
+        progress = Progress(log, KIND, "unpack", total)
         for member in members:
             archive.extract(member, out)  # drops leading slashes and .. by itself
             progress.add(member.file_size)
 
 
 def _unpack_tar(file: Path, out: Path, log: Log) -> None:
-    progress = Progress(log, "unpack")
+    progress = Progress(log, KIND, "unpack")
     with tarfile.open(file) as archive:
         for member in archive:
             archive.extract(member, out, filter="data")

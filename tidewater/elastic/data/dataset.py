@@ -3,9 +3,8 @@
     python -m tidewater.elastic dataset --name digits --out /data/digits
     python -m tidewater.elastic dataset --uri s3://bucket/images.tar.gz --out /data/images
 
-The result is an ImageFolder, ``train/<class>/*.png`` and ``val/<class>/*.png``, and a manifest with the sha256 of every
-file. It is written to a temporary directory and then renamed, so it is either complete or absent. Several processes may
-do this at the same time. An existing dataset is verified, and created again if it is damaged.
+The result is an ImageFolder, ``train/<class>/*.png`` and ``val/<class>/*.png``. An existing dataset is verified, and
+created again if it is damaged: see `storage.filled`.
 
 An archive is stored on the volume before it is unpacked, never in memory, and needs about twice its size there. If
 validation images have a val_annotations.txt, like those of tiny-imagenet, they are moved to folders for their classes.
@@ -13,26 +12,17 @@ validation images have a val_annotations.txt, like those of tiny-imagenet, they 
 
 from __future__ import annotations
 
-import contextlib
-import errno
-import fcntl
 import gzip
-import hashlib
 import importlib.resources
-import json
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from tidewater.elastic.data.archive import Progress, fetch, make_class_folders, unpack
+from tidewater.elastic.data.archive import KIND, fetch, make_class_folders, unpack
 from tidewater.elastic.errors import ConfigError
 from tidewater.elastic.observe.log import Log
+from tidewater.elastic.storage.filled import CONTENT, Filled, names
 
-MANIFEST = "manifest.json"
-_VERSION = 1
 _VAL_SHARE = 5
 """One of five images of each class is for validation."""
 
@@ -48,104 +38,38 @@ class Source:
         return self.uri or self.name or ""
 
 
-Write = Callable[[Path, Log], None]
-
-
 def prepare(source: Source, out: Path, log: Log) -> None:
     """Create and verify the dataset at ``out``. Raise ConfigError that names what is wrong with the input."""
-    write = _writer(source)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(out.parent / f".{out.name}.lock"):
-        for left in out.parent.glob(f".{out.name}.draft-*"):  # from a killed process: this one has the lock
-            shutil.rmtree(left, ignore_errors=True)
-        problem = verify(out, source, log)
-        if problem is None:
-            log.event("dataset_ready", source=str(source), out=str(out), files=len(_manifest(out)["files"]))
-            return
-        if out.exists():
-            log.event("dataset_damaged", out=str(out), problem=problem)
-        log.event("dataset_writing", source=str(source), out=str(out))
-        _replace(out, source, write, log)
-        problem = verify(out, source, log)
-        if problem:
-            raise ConfigError(f"the dataset at {out} does not read back as written: {problem}")
-        log.event("dataset_ready", source=str(source), out=str(out), files=len(_manifest(out)["files"]))
+    write = _writer(source, log)
 
-
-def verify(out: Path, source: Source, log: Log) -> str | None:
-    """Return None if ``out`` contains all of ``source``, otherwise what is wrong."""
-    try:
-        manifest = _manifest(out)
-    except (OSError, ValueError) as error:
-        return f"no readable {MANIFEST} ({error})"
-    if manifest.get("version") != _VERSION or manifest.get("source") != str(source):
-        return f"it contains {manifest.get('source')!r}, version {manifest.get('version')}"
-    progress = Progress(log, "verify")
-    for name, digest in manifest["files"].items():
-        try:
-            found = _digest(out / name, progress)
-        except OSError:
-            return f"{name} is missing"
-        if found != digest:
-            return f"{name} is damaged"
-    return None
-
-
-def _manifest(out: Path) -> dict[str, Any]:
-    return dict(json.loads((out / MANIFEST).read_text()))
-
-
-def _digest(file: Path, progress: Progress) -> str:
-    with file.open("rb") as stream:
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()
-        progress.add(stream.tell())
-    return digest
-
-
-def _replace(out: Path, source: Source, write: Write, log: Log) -> None:
-    draft = Path(tempfile.mkdtemp(prefix=f".{out.name}.draft-", dir=out.parent))
-    try:
-        write(draft, log)
-        fresh = draft / "content"
-        names = sorted(str(file.relative_to(fresh)) for file in fresh.rglob("*") if file.is_file())
-        if not any(name.startswith("train/") for name in names) or not any(name.startswith("val/") for name in names):
+    def checked(draft: Path) -> None:
+        write(draft)
+        found = names(draft / CONTENT)
+        if not all(any(name.startswith(part) for name in found) for part in ("train/", "val/")):
             raise ConfigError(f"{source} is not an ImageFolder: it needs train/<class>/ and val/<class>/ with images")
-        progress = Progress(log, "digest")
-        files = {name: _digest(fresh / name, progress) for name in names}
-        (fresh / MANIFEST).write_text(json.dumps({"version": _VERSION, "source": str(source), "files": files}))
-        fresh.chmod(0o755)
-        if out.exists():
-            shutil.rmtree(out)
-        fresh.rename(out)
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise
-        raise ConfigError(f"the volume of {out} is full: make room there or use a larger one") from error
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
+
+    folder(source, out, log).fill(checked)
 
 
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+def folder(source: Source, out: Path, log: Log) -> Filled:
+    """Return the dataset's folder."""
+    return Filled(out, str(source), log, kind=KIND)
 
 
-def _writer(source: Source) -> Write:
+def _writer(source: Source, log: Log) -> Callable[[Path], None]:
     """Return the function that fills the ``content`` of a draft."""
     if source.uri:
-        return lambda draft, log: _bring(source.uri or "", draft, log)
+        return lambda draft: _bring(source.uri or "", draft, log)
     if source.name == "digits":
-        return lambda draft, log: _write_digits(draft / "content")
+        return lambda draft: _write_digits(draft / CONTENT)
     raise ConfigError(f"--name {source.name!r} is not a known dataset: use digits, or --uri for your own")
 
 
 def _bring(uri: str, draft: Path, log: Log) -> None:
     fetch(uri, draft / "archive", log)
-    unpack(draft / "archive", uri, draft / "content", log)
+    unpack(draft / "archive", uri, draft / CONTENT, log)
     (draft / "archive").unlink()
-    make_class_folders(draft / "content" / "val")
+    make_class_folders(draft / CONTENT / "val")
 
 
 def _digits() -> Iterator[tuple[list[int], str]]:

@@ -6,14 +6,16 @@ from typing import Any
 
 from tests import graph
 from tidewater.elasticjob import names
-from workloads import dataset
+from workloads.filling import dataset
+from workloads.filling import job as jobs
 
 JOB = "kubernetes:batch/v1:Job"
 
 
 def job(**changes: Any) -> Any:
     """The job's manifest."""
-    return dataset.job_manifest(graph.parsed(**changes).training, "s3://bucket/code")
+    wanted = graph.parsed(**changes).training
+    return jobs.manifest(wanted, dataset.filling(wanted, "s3://bucket/code"))
 
 
 def container(**changes: Any) -> Any:
