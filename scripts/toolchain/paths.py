@@ -71,12 +71,12 @@ def trainer_folder() -> Path:
 
 def stack_folder() -> Path:
     """Where the virtual environment of the program, the cloud and the tests lies."""
-    return cache() / "python" / f"stack-{_locked('stack', 'dev', 'trainer')}"
+    return cache() / "python" / f"stack-{_locked('stack', 'dev', 'libraries', 'trainer')}"
 
 
 def torchx_folder() -> Path:
     """Where the virtual environment of TorchX lies. It refers to the stack's, so it has the key of those locks too."""
-    return cache() / "python" / f"torchx-{_locked('torchx', 'stack', 'dev', 'trainer')}"
+    return cache() / "python" / f"torchx-{_locked('torchx', 'stack', 'dev', 'libraries', 'trainer')}"
 
 
 def bench_folder() -> Path:

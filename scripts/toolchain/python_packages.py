@@ -118,6 +118,8 @@ def _install_trainer(console: Console, log: Path) -> None:
 def _install_stack(console: Console, log: Path) -> None:
     with draft_of(paths.stack_folder()) as draft:
         _make_environment(draft, ["stack", "dev"], [], console, log)
+        # Without what they need: torch is in the trainer's folder.
+        _pip_install(["--python", draft / "bin" / "python", "--no-deps"], ["libraries"], log, console)
         _show(draft, paths.trainer_folder())
 
 

@@ -23,7 +23,7 @@ from typing import Any, cast
 import numpy as np
 import torch
 from torch.utils import _pytree as pytree
-from torch.utils.data import Dataset, IterableDataset, default_collate
+from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate
 
 from tidewater.elastic.data.loader import Loader, LoaderSettings, Micro, Prepared, requests_of
 from tidewater.elastic.data.reading import DATASET, Readings
@@ -42,13 +42,19 @@ _FAR_SECONDS = 3.0
 
 
 def is_stream(dataset: object) -> bool:
-    """Return whether torch would iterate over the dataset, instead of asking for samples by their index."""
-    return isinstance(dataset, IterableDataset)
+    """Return whether one iterates over the dataset, instead of asking for samples by their index.
+
+    torchdata's StatefulDataLoader, which is a DataLoader, has the samples of a stream, and its state.
+    """
+    return isinstance(dataset, IterableDataset | DataLoader)
 
 
 def length(dataset: Any) -> int | None:
     """Return the number of samples; None if it is not known."""
-    return len(dataset) if hasattr(dataset, "__len__") else None
+    try:
+        return len(dataset)
+    except TypeError:  # it has no length, or what it wraps has none
+        return None
 
 
 def open_loader(training: Training, settings: LoaderSettings, device: torch.device) -> Loader:
@@ -104,22 +110,22 @@ class Stream:
         return Step(tuple(range(cursor.offset, end)), after), items
 
     def refuse_if_it_cannot_continue(self) -> None:
-        """Raise ConfigError if the stream's state can't be stored, or doesn't lead to the sample that follows.
+        """Raise ConfigError if the stream's state can't be stored, or doesn't lead to the samples that follow.
 
-        That is tried after the first sample and farther on.
+        That is tried after the first sample and farther on: once from there, and once more from the sample after it.
         """
         step, _ = self.take(Cursor(), 1)
         split({"dataset": step.after.stream}, lambda _, tensor: tensor)
         if step.after.epoch:
             return
-        read_on = [(step.after, self.take(step.after, 1)[1])]
+        read_on = [(step.after, self.take(step.after, 2)[1])]
         farther = list(self._farther())
         read_on += [farther[index] for index in sorted({0, len(farther) // 2, len(farther) - 1}) if farther]
         for place, items in read_on:
             self._compare(place, items)
 
     def _farther(self) -> Iterator[tuple[Cursor, dict[int, Any]]]:
-        """Yield places farther on, each with the sample that is read there if one reads on.
+        """Yield places farther on, each with the samples that are read there if one reads on.
 
         A stream with a buffer may continue as long as the first content of the buffer lasts.
         """
@@ -131,19 +137,31 @@ class Stream:
             except Exception:  # training meets it at its step
                 return
             if place.offset:
-                yield place, {place.offset: items[place.offset]}
+                yield place, items
             place = step.after
 
     def _compare(self, place: Cursor, read_on: dict[int, Any]) -> None:
-        """Raise ConfigError if the sample at that place is not what was read there before."""
-        _, sought = self.take(replace(place), 1)
-        if not _same(read_on, sought):
-            raise ConfigError(
-                f"the training's dataset, {self._name}, doesn't continue where its state_dict() says: after "
-                f"load_state_dict(), iter() must begin with the sample that follows, here number {place.offset}: count "
-                "a sample before it is yielded, don't begin anew in __iter__ or set_epoch, and don't keep samples in a "
-                "buffer that is no part of the state; shuffle the files, or use a dataset with an index"
+        """Raise ConfigError if one of the samples at that place is not what was read there before."""
+        for number, sample in sorted(read_on.items()):
+            step, sought = self.take(replace(place), 1)
+            if not _same(sample, sought.get(number)):
+                raise ConfigError(
+                    f"the training's dataset, {self._name}, doesn't continue where its state_dict() says: after "
+                    f"load_state_dict(), iter() must begin with the sample that follows, here number {number}: "
+                    f"{self._remedy()}"
+                )
+            place = step.after
+
+    def _remedy(self) -> str:
+        if isinstance(self._dataset, DataLoader) and not hasattr(self._dataset.dataset, "state_dict"):
+            return (
+                f"give {type(self._dataset.dataset).__name__} state_dict() and load_state_dict(); torchdata's loader "
+                "only counts its samples, and counts them twice after a resume"
             )
+        return (
+            "count a sample before it is yielded, don't begin anew in __iter__ or set_epoch, and don't keep samples in "
+            "a buffer that is no part of the state; shuffle the files, or use a dataset with an index"
+        )
 
     def _is_over(self, after: Cursor) -> bool:
         """Return whether the pass has no more samples; read one of the next step to find out."""
@@ -167,8 +185,9 @@ class Stream:
         self._samples, self._ahead = iter(()), []  # before all else: a generator that is closed may change the dataset
         with self._readings.of(cursor.offset, DATASET):
             self._dataset.load_state_dict(copy.deepcopy(self._first if cursor.stream is None else cursor.stream))
-        if hasattr(self._dataset, "set_epoch"):
-            self._dataset.set_epoch(cursor.epoch)
+        ordered = self._dataset.dataset if isinstance(self._dataset, DataLoader) else self._dataset
+        if hasattr(ordered, "set_epoch"):
+            ordered.set_epoch(cursor.epoch)
         seed_generators(self._seed, cursor.epoch, cursor.offset)
         self._samples = iter(self._dataset)
 
@@ -194,8 +213,9 @@ class StreamLoader(Loader):
     ) -> None:
         nothing_by_index = cast("Dataset[Any]", ())
         super().__init__(nothing_by_index, settings, collate=collate, device=device, validation=validation)
-        self._stream, self._collate = Stream(dataset, settings.seed, self.readings), collate or default_collate
-        with generators_kept():
+        self._collate = collate or default_collate
+        with generators_kept():  # a DataLoader draws when it is asked for its state
+            self._stream = Stream(dataset, settings.seed, self.readings)
             self._stream.refuse_if_it_cannot_continue()
 
     def batch(self, samples: Sequence[int], epoch: int, *, validation: bool = False) -> Any:

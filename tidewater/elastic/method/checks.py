@@ -11,6 +11,7 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 from torch.optim.lr_scheduler import OneCycleLR
+from torch.utils.data import DataLoader
 
 from tidewater.elastic.config import Config
 from tidewater.elastic.data.stream import is_stream, length
@@ -23,6 +24,8 @@ def check(training: Training, config: Config) -> None:
     """Raise ConfigError, which names the part of the training and the remedy, if the runtime can't train it."""
     _check_model(training.model)
     dataset = training.dataset
+    for part in ("dataset", "validation"):
+        _check_loader(getattr(training, part), f"the training's {part} ")
     if is_stream(dataset):
         _check_stream(training, config)
     elif not _is_indexed(dataset):
@@ -99,14 +102,41 @@ def _is_indexed(dataset: object) -> bool:
     return not is_stream(dataset) and hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")
 
 
+def _check_loader(data: Any, name: str) -> None:
+    """Refuse a DataLoader, except torchdata's stateful one with the samples of a stream."""
+    if not isinstance(data, DataLoader):
+        return
+    if _is_indexed(data.dataset):
+        raise ConfigError(
+            f"{name}is a {type(data).__name__} of a dataset with an index: give that dataset, and the loader's "
+            "collate_fn as collate. The runtime makes the batches, of --batch-size samples in an order of its own in "
+            "each epoch, with --data-workers processes"
+        )
+    if not hasattr(data, "state_dict"):
+        raise ConfigError(
+            f"{name}is a DataLoader, which can't continue in the middle of a stream: give its dataset, with "
+            "state_dict and load_state_dict, or torchdata's StatefulDataLoader with batch_size=None"
+        )
+    if data.batch_size is not None:
+        raise ConfigError(
+            f"{name}has batch_size={data.batch_size}, and the runtime divides the samples of each step among the "
+            "workers: give it batch_size=None and --batch-size, and its collate_fn as the training's collate"
+        )
+    if data.num_workers:
+        raise ConfigError(
+            f"{name}has num_workers={data.num_workers}: one process must read a stream in its order, and no process "
+            "may be forked while workers are connected; use num_workers=0 (the stream may have threads of its own)"
+        )
+
+
 def _check_stream(training: Training, config: Config) -> None:
     name = f"the training's dataset, {type(training.dataset).__name__}, is a stream"
     missing = [each for each in ("state_dict", "load_state_dict") if not hasattr(training.dataset, each)]
     if missing:
         raise ConfigError(
             f"{name} without {' and '.join(missing)}: workers that join, repeat a step or resume must continue in the "
-            "middle of it; give it both, as for torchdata's StatefulDataLoader, or __len__ and __getitem__ instead of "
-            "__iter__"
+            "middle of it; give it both (if its iterator has them, wrap it in torchdata's StatefulDataLoader with "
+            "batch_size=None), or __len__ and __getitem__ instead of __iter__"
         )
     if _has_a_buffer(training.dataset):
         raise ConfigError(
@@ -135,7 +165,7 @@ def _has_a_buffer(stream: Any) -> bool:
 
     https://huggingface.co/docs/datasets/stream: "examples from shuffle buffers are lost when resuming"
     """
-    stages = [getattr(stream, "_ex_iterable", None)]
+    stages = [getattr(stream.dataset if isinstance(stream, DataLoader) else stream, "_ex_iterable", None)]
     while stages:
         stage = stages.pop()
         if type(stage).__name__ == "BufferShuffledExamplesIterable":

@@ -61,7 +61,9 @@ def order(epoch: int, total: int = TOTAL) -> list[int]:
 
 def opened(dataset: Any = None, *, collate: Any = None, validation: Any = None) -> StreamLoader:
     chosen = LoaderSettings(seed=3)
-    return StreamLoader(dataset or Lines(), chosen, collate=collate, device=CPU, validation=validation)
+    return StreamLoader(
+        Lines() if dataset is None else dataset, chosen, collate=collate, device=CPU, validation=validation
+    )
 
 
 def at(
