@@ -38,7 +38,17 @@ from torch.utils.data import DataLoader, Dataset, default_collate
 from tidewater.elastic.data.reading import PROCESSES, Readings
 from tidewater.elastic.data.sampler import Cursor, Step, plan
 from tidewater.elastic.data.seeds import generators_kept
-from tidewater.elastic.data.source import CLOSED, HELD, IDLE, Answer, Collate, Request, Source, settle
+from tidewater.elastic.data.source import (
+    CLOSED,
+    HELD,
+    IDLE,
+    Answer,
+    Collate,
+    Request,
+    Source,
+    refuse_unless_passed_on,
+    settle,
+)
 from tidewater.elastic.errors import BadSamples, ConfigError, TrainerError
 
 Samples = TypeVar("Samples", tuple[int, ...], range)
@@ -172,12 +182,13 @@ class Loader:
     def first_readable(self, count: int) -> Any:
         """Return a batch of the first samples, for a warm-up. Later samples replace those that are left out.
 
-        Raise ConfigError if more are to be left out than may be, or no sample is left.
+        Raise ConfigError if more are to be left out than may be, no sample is left, or training could not get such a
+        batch from the processes that prepare it.
         """
         samples, bad, most = list(range(count)), set[int](), self._settings.max_bad_samples
         while True:
             try:
-                return self.batch(samples, 0)
+                batch = self.batch(samples, 0)
             except BadSamples as error:
                 bad |= error.errors.keys()
                 samples = list(itertools.islice((each for each in range(self._total) if each not in bad), count))
@@ -185,6 +196,9 @@ class Loader:
                     raise ConfigError(
                         f"{len(bad)} of {self._total} samples can't be read, and --max-bad-samples is {most}: {error}"
                     ) from error
+            else:
+                refuse_unless_passed_on(batch, self._settings.workers)
+                return batch
 
     def validation(self, parts: Iterable[Sequence[int]]) -> Iterator[Any]:
         """Yield these samples of the validation data, each part as a batch.

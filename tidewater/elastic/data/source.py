@@ -2,19 +2,23 @@
 
 source = Source((dataset, validation), seed, collate, current, readings)
 batch = source.prepare(request, states())
+refuse_unless_passed_on(batch, processes=4)
 """
 
 from __future__ import annotations
 
 import os
+import pickle
 import signal
-import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
+import torch
 from torch.utils.data import Dataset
 
+from tidewater.elastic.data.descriptors import separate_files
 from tidewater.elastic.data.reading import DATASET, HELD_OUT, NAMES, Readings
 from tidewater.elastic.data.sample_errors import is_of_the_sample, raise_named
 from tidewater.elastic.data.seeds import Generator, States, seed_generators, seedable_numpy_generator, states
@@ -27,7 +31,6 @@ HELD = (signal.SIGTERM, signal.SIGINT)
 """A process that prepares data handles them itself."""
 CLOSED = 2**64 - 1
 """The number of the current sequence when the loader is closed."""
-_STANDARD_STREAMS = (0, 1, 2)
 
 
 @dataclass(frozen=True)
@@ -167,19 +170,43 @@ def settle(parent: int, current: memoryview, readings: Readings, worker: int) ->
     readings.settle(1 + worker)
     readings.handle()
     seedable_numpy_generator()
-    _let_go_of_sockets()
+    separate_files()
 
 
-def _let_go_of_sockets() -> None:
-    """Close inherited sockets: peers notice the death of the training process only if its connections close.
+def refuse_unless_passed_on(batch: Any, processes: int) -> None:
+    """Raise ConfigError if a batch can be read only once, or can't be sent to the training process by one of these.
 
-    The descriptor numbers stay in use, because objects copied by the fork still refer to them.
+    torch's thread that sends would only print the error, and the batch would never arrive.
     """
-    null = os.open(os.devnull, os.O_RDWR)
-    for number in map(int, os.listdir("/proc/self/fd")):
-        try:
-            if number not in _STANDARD_STREAMS and stat.S_ISSOCK(os.fstat(number).st_mode):
-                os.dup2(null, number, inheritable=False)
-        except OSError:  # the descriptor of the listing itself
-            continue
-    os.close(null)
+    if isinstance(batch, Iterator):
+        raise ConfigError(
+            f"the training's collate returns a {type(batch).__name__}, which can be read only once: let collate return "
+            "a list"
+        )
+    if not processes:
+        return
+    try:
+        _Trial(_Nothing(), pickle.HIGHEST_PROTOCOL).dump(batch)
+    except Exception as error:
+        raise ConfigError(
+            f"a batch of the training's collate can't be passed on by a process that prepares it ({error}): define its "
+            "classes outside of functions, leave out what can't be pickled, detach tensors, or use --data-workers 0"
+        ) from error
+
+
+class _Trial(ForkingPickler):
+    """Pickles as for another process, but without the content of tensors, which would need open files."""
+
+    def reducer_override(self, value: Any) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return NotImplemented
+        if value.requires_grad and not value.is_leaf:
+            raise pickle.PicklingError("a tensor that requires its gradient is a result of others")
+        return int, ()
+
+
+class _Nothing:
+    """A file that keeps nothing."""
+
+    def write(self, data: Any) -> int:
+        return len(data)
