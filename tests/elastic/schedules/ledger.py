@@ -11,6 +11,7 @@ samples of a step are those that the ranks of that one attempt got, independent 
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 from collections import Counter, defaultdict
@@ -69,7 +70,18 @@ class Restored:
     """The one that applied that step."""
 
 
-Entry = Attempt | Final | Restored
+@dataclass(frozen=True)
+class Written:
+    """A point in an experiment tracker."""
+
+    step: int
+    first: int
+    """The step from which on this process has removed what was there, when it began to write."""
+    opened: float
+    """Monotonic time at which it began to write."""
+
+
+Entry = Attempt | Final | Restored | Written
 
 
 class Scribe:
@@ -85,8 +97,8 @@ class Scribe:
 def read(line: bytes) -> Entry:
     """Return the entry that ``Scribe.write`` has written."""
     kind, *values = json.loads(line)
-    if kind == "Restored":
-        return Restored(*values)
+    if kind in ("Restored", "Written"):
+        return Restored(*values) if kind == "Restored" else Written(*values)
     values = [tuple(value) if isinstance(value, list) else value for value in values]
     return Attempt(*values) if kind == "Attempt" else Final(*values)
 
@@ -111,6 +123,9 @@ class Book:
     repeated: list[tuple[str, Final]] = field(default_factory=list)
     """Steps that were reported to a process a second time in the same generation."""
     restored: list[Restored] = field(default_factory=list)
+    written: list[Written] = field(default_factory=list)
+    written_to: int = 0
+    """The last step of which it is certain that all points before it have been read."""
     _read: dict[Path, int] = field(default_factory=dict)
     _late: list[tuple[str, Final]] = field(default_factory=list)
 
@@ -123,6 +138,7 @@ class Book:
         late, self._late = self._late, []
         for process, entry in [*late, *self._news()]:
             self.add(process, entry)
+        self.written_to = max((each.step for each in self.written), default=0)
         for process, entry in self._news():
             if isinstance(entry, Final):
                 self._late.append((process, entry))
@@ -146,6 +162,8 @@ class Book:
             self.built_on[process].add((entry.step - 1, entry.base))
         elif isinstance(entry, Restored):
             self.restored.append(entry)
+        elif isinstance(entry, Written):
+            self.written.append(entry)
         else:
             before = self.finals[entry.step].get(process)
             if before and before.generation == entry.generation:
@@ -167,6 +185,8 @@ class Book:
             took_part=self.took_part,
             built_on=self.built_on,
             restored=self.restored,
+            written=self.written,
+            written_to=self.written_to,
         )
         for step, finals in self.finals.items():
             for process, final in finals.items():
@@ -210,6 +230,7 @@ def verdict(book: Book, total: int) -> list[str]:
         *_different(book),
         *_misreported(book, history),
         *_unreported(book, history),
+        *_untracked(book),
     ]
     return problems[:_MOST_PROBLEMS]
 
@@ -300,3 +321,22 @@ def _unreported(book: Book, history: dict[int, list[Attempt]]) -> Iterator[str]:
             made = history.get(step)
             if made and made[0].generation == generation and step < last and process not in book.finals.get(step, {}):
                 yield f"step {step} (generation {generation}) was never reported to {process}, which took part in it"
+
+
+def _untracked(book: Book) -> Iterator[str]:
+    """A tracker has one point for each step, whoever has written it. The last two may be just being written again."""
+    points: list[int] = []
+    for (_, first), session in itertools.groupby(sorted(book.written, key=_session), key=_session):
+        points = [step for step in points if step < first] + [each.step for each in session]
+    points = [step for step in points if step <= book.written_to]
+    for step, times in Counter(points).items():
+        if times > 1:
+            yield f"step {step} has {times} points"
+    last = max(points, default=0)
+    lost = sorted(set(range(1, last + 1)) - set(points))
+    if lost or last < book.written_to - 2:
+        yield f"of steps 1 to {book.written_to}, the points of {lost or range(last + 1, book.written_to)} are missing"
+
+
+def _session(written: Written) -> tuple[float, int]:
+    return written.opened, written.first

@@ -11,6 +11,7 @@ gets. Timing and randomness are controlled: steps take about a millisecond, and 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import time
 from collections.abc import Callable, Iterator
@@ -25,10 +26,11 @@ from torch.utils.data import Dataset, IterableDataset
 import tidewater
 from tests.elastic.group import faulty, kinds
 from tests.elastic.schedules import breakages
-from tests.elastic.schedules.ledger import SUFFIX, Attempt, Final, Restored, Scribe
+from tests.elastic.schedules.ledger import SUFFIX, Attempt, Final, Restored, Scribe, Written
 from tests.elastic.schedules.points import Points
 from tidewater.elastic.checkpoint import Checkpoints
 from tidewater.elastic.membership.rules import Generation
+from tidewater.elastic.observe.tracker import Tracker, Write
 from tidewater.elastic.session import handover
 from tidewater.elastic.session.state import State
 from tidewater.elastic.session.worker import Worker
@@ -186,6 +188,7 @@ class Witness:
         self._points = Points(options.folder)
         self._state: State | None = None
         self._average: Average
+        self._tracker = Tracker(self._board)
         self._generation: Generation | None = None
         self._rank = 0
         self._restored_from = 0
@@ -295,8 +298,14 @@ class Witness:
         if report.step == self._options.flip_at:
             next(state.model.parameters()).detach().view(torch.int32)[0, 0] ^= 1
         self._points.reach("final")
+        self._tracker(report)
         if state.cursor.offset == 0:
             self._points.reach("epoch-final")
+
+    @contextlib.contextmanager
+    def _board(self, step: int) -> Iterator[Write]:
+        opened = time.monotonic()
+        yield lambda seen: self._scribe.write(Written(seen.step, step, opened))
 
     def training(self, _: tidewater.Config) -> Training:
         """Return the workers' training."""

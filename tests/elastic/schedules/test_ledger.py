@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.elastic.schedules.ledger import Attempt, Book, Final, Restored, Scribe, verdict
+from tests.elastic.schedules.ledger import Attempt, Book, Final, Restored, Scribe, Written, verdict
 
 TOTAL = 4
 
@@ -131,3 +131,15 @@ def test_a_growing_ledger_is_read_incrementally_and_an_incomplete_line_is_read_l
     assert book.attempts[1][1] == [made]
     assert book.finals == {1: {"a-1": final(made)}}
     assert book.last["a-1"].step == book.reached == 1
+
+
+def test_a_missing_and_a_double_point_of_a_tracker_are_named(book: Book) -> None:
+    for step in (1, 2, 3):
+        book.add("a", Written(step, 1, opened=0.5))
+    book.written_to = 3
+    book.add("b", Written(3, 3, opened=1.5))
+    assert verdict(book, TOTAL) == [], "b has replaced the point of a"
+    book.add("b", Written(3, 3, opened=1.5))
+    assert verdict(book, TOTAL) == ["step 3 has 2 points"]
+    book.written.remove(Written(2, 1, opened=0.5))
+    assert "of steps 1 to 3, the points of [2] are missing" in verdict(book, TOTAL)
