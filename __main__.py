@@ -23,7 +23,7 @@ from infra.outputs import Platform, kubernetes_platform
 from infra.preflight import place
 from infra.shared_storage import SharedStorage, SharedStorageArgs
 from workloads.access import TrainerAccess, TrainerAccessArgs
-from workloads.bundle import Code, CodeArgs, bundle_for
+from workloads.bundle import Code, CodeArgs, bundle_for, installer
 from workloads.controller import Controller, ControllerArgs
 from workloads.devices.check import GpuCheck, GpuCheckArgs, needed
 from workloads.devices.efa import EfaPlugin, EfaPluginArgs
@@ -31,6 +31,7 @@ from workloads.devices.plugin import DevicePlugin, DevicePluginArgs
 from workloads.etcd import Etcd, EtcdArgs
 from workloads.exports import Exported, export
 from workloads.filling.dataset import Dataset, DatasetArgs
+from workloads.filling.packages import Installed, InstalledArgs
 from workloads.karpenter import Karpenter, KarpenterArgs, Site, SurgeNodes, SurgeNodesArgs
 from workloads.monitoring import server
 from workloads.monitoring.component import Monitoring, MonitoringArgs, parts
@@ -87,9 +88,10 @@ def main() -> None:
         platform.options(namespace, storage, isolation),
     )
     pods_need = platform.mounts(storage, access, isolation)
-    dataset = Dataset(
-        training.dataset.name, DatasetArgs(training, code.uri, name, stack.region, storage.mounts), pods_need
-    )
+    filled = [
+        Dataset(training.dataset.name, DatasetArgs(training, code.uri, name, stack.region, storage.mounts), pods_need),
+        *packages(stack, account, bucket, storage, pods_need),
+    ]
     controller = Controller(
         "controller",
         ControllerArgs(training.images.controller, namespace.priorities.controller, fixed_nodes=stack.surge is None),
@@ -104,13 +106,13 @@ def main() -> None:
         prometheus = managed(stack, account, network, cluster) if stack.monitoring.managed else server.address()
     # Nodes with GPUs cost money, so they come when there is something to train on.
     worker_nodes: list[pulumi.Resource] = [
-        NodeGroup(f"{name}-workers", worker_group(stack, account, *node_needs), account.options(*node_needs, dataset))
+        NodeGroup(f"{name}-workers", worker_group(stack, account, *node_needs), account.options(*node_needs, *filled))
     ]
     if stack.surge is not None:
         worker_nodes.append(surge_nodes(stack, stack.surge, account, node_needs, platform))
     worker_nodes += [*gpu_plugin, *gpu_check(stack, platform, [*gpu_plugin, *worker_nodes])]
     workers = TrainingArgs(stack, bucket.name, code.uri, namespace.priorities, storage.mounts)
-    Training(training.job, workers, platform.options(dataset, etcd, controller, *worker_nodes))
+    Training(training.job, workers, platform.options(*filled, etcd, controller, *worker_nodes))
 
     export(
         stack,
@@ -126,6 +128,17 @@ def image_caches(stack: settings.Settings, account: Account) -> list[pulumi.Reso
     if stack.image_cache is None:
         return []
     return [ImageCache(stack.name, ImageCacheArgs(stack.image_cache), account.options())]
+
+
+def packages(
+    stack: settings.Settings, account: Account, bucket: Bucket, storage: Storage, opts: pulumi.ResourceOptions
+) -> list[pulumi.Resource]:
+    """Make what installs the packages of the person's script, if there are some."""
+    wanted = stack.training.packages
+    if wanted is None:
+        return []
+    code = Code("installer", CodeArgs(installer(wanted), bucket.name), account.options(bucket))
+    return [Installed("packages", InstalledArgs(stack.training, wanted, code.uri, storage.mounts), opts)]
 
 
 def managed(stack: settings.Settings, account: Account, network: Network, cluster: Cluster) -> pulumi.Output[str]:

@@ -7,6 +7,7 @@ model      the configuration as a tree of frozen dataclasses
 parsing    makes that tree from keys and values
 nodes      the part of `parsing` for the workers and all nodes
 machines   the part of `parsing` for what the worker nodes have in common
+requirements   the part of `parsing` for the packages of people's scripts
 reader     typed access to keys; collects the mistakes
 hardware   facts about AWS, and the form in which `infra.preflight` adds those about instance types
 prices     what a stack costs by the hour, from a table of one day
@@ -26,6 +27,7 @@ from settings.model import (
     Monitoring,
     Network,
     Nodes,
+    Packages,
     Settings,
     Surge,
     Training,
@@ -47,6 +49,7 @@ __all__ = [
     "Monitoring",
     "Network",
     "Nodes",
+    "Packages",
     "Settings",
     "Surge",
     "Training",

@@ -192,6 +192,21 @@ class Dataset:
 
 
 @dataclass(frozen=True)
+class Packages:
+    """Python packages that a job installs for the workers."""
+
+    lock: str
+    """Requirements with hashes, as pip reads them; the same packages have the same text."""
+    wheels: tuple[Path, ...]
+    """Those of them that travel with the job, instead of being downloaded."""
+
+    @property
+    def digest(self) -> str:
+        """Return the start of the lock's SHA-256, after which job and folder are named."""
+        return hashlib.sha256(self.lock.encode()).hexdigest()[:10]
+
+
+@dataclass(frozen=True)
 class Images:
     """Container images."""
 
@@ -241,6 +256,8 @@ class Training:
     """How long the dataset job may take."""
     script: Path | None
     """The user's own training script; None for the one that comes with the project."""
+    packages: Packages | None
+    """None if the image has all that the script imports."""
     trainer_args: tuple[str, ...]
     secret_args: bool
     """Whether `trainer_args` are encrypted in Pulumi's state; pods show them to those who may read these."""

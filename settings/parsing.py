@@ -17,7 +17,7 @@ from typing import Any
 
 import pulumi
 
-from settings import hardware, machines, nodes, versions
+from settings import hardware, machines, nodes, requirements, versions
 from settings.model import (
     MAX_CACHED_NAME_LENGTH,
     MAX_JOB_NAME_LENGTH,
@@ -244,6 +244,7 @@ def _training(read: Reader) -> Training:
         dataset=dataset,
         dataset_minutes=read.integer("datasetMinutes", 5, 1440),
         script=_script(read),
+        packages=requirements.packages(read),
         trainer_args=_trainer_args(read),
         secret_args="trainerArgs" in read.secrets,
         policy_arns=read.texts("trainerPolicyArns", _POLICY_ARN, "the ARN of an IAM policy"),

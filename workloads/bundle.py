@@ -27,8 +27,9 @@ ROOT = Path(__file__).resolve().parents[1]
 DEFAULT_SCRIPT = "trainer"
 """The folder of the training script for those who bring none."""
 
-LEFT_OUT = tuple(
-    f"tidewater/contract/{name}.py" for name in ("archive", "code", "metrics", "pod_defaults", "stack", "tls")
+LEFT_OUT = (
+    "tidewater/elastic/packages/",
+    *(f"tidewater/contract/{name}.py" for name in ("archive", "code", "metrics", "pod_defaults", "stack", "tls")),
 )
 """What of the runtime no worker imports. It would restart all workers when it changes."""
 
@@ -71,6 +72,16 @@ def bundle_for(training: settings.Training) -> Bundle:
     places = (fetched, *training.trainer_args)
     s3 = training.checkpoints.s3 or any("s3://" in place for place in places)
     return pack(script=training.script, modules=(packages.METRICS, *((packages.S3,) if s3 else ())))
+
+
+def installer(wanted: settings.Packages) -> Bundle:
+    """Return the bundle of the job that installs packages: the runtime, pip, the lock, and wheels that travel with it.
+
+    pip is not among the packages that images may lack: it is always this one, and only here.
+    """
+    wheels = {f"lock/wheels/{path.name}": path.read_bytes() for path in wanted.wheels}
+    own = {"__main__.py": START.read_bytes(), "lock/requirements.txt": wanted.lock.encode(), **wheels}
+    return Bundle(to_zip({**packages.contents(packages.PIP), **runtime(ROOT), **own}))
 
 
 def pack(root: Path = ROOT, script: Path | None = None, modules: Sequence[str] = (packages.METRICS,)) -> Bundle:

@@ -35,6 +35,7 @@ DATA_MOUNT: Manifest = {"name": "data", "mountPath": DATA_DIRECTORY}
 DATASET_DIRECTORY = "/dataset"
 DATASET_MOUNT: Manifest = {"name": "dataset", "mountPath": DATASET_DIRECTORY, "readOnly": True}
 SCRATCH_MOUNT: Manifest = {"name": "scratch", "mountPath": "/tmp"}
+PACKAGES_DIRECTORY = "/packages"
 CODE_MOUNT: Manifest = {"name": "code", "mountPath": "/code"}
 BUNDLE = "/code/bundle.zip"
 

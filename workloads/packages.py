@@ -5,7 +5,8 @@
 An image with PyTorch and torchvision has the compiled packages that the trainer imports: torchvision needs numpy and
 pillow. The others are pure Python, so they run in every image. They come from the environment that this program runs
 in, which `pip install --require-hashes -r requirements/stack.txt` made. Each must have the version that
-trainer/requirements.txt locks, which the tests run with, and each file the hash in the record of its wheel.
+trainer/requirements.txt locks, which the tests run with, and each file the hash in the record of its wheel. pip, which
+no worker gets, has that of requirements/stack.txt.
 """
 
 from __future__ import annotations
@@ -18,10 +19,12 @@ from pathlib import Path
 
 import pulumi
 
-LOCK = Path(__file__).resolve().parents[1] / "trainer" / "requirements.txt"
-METRICS, S3 = "prometheus_client", "boto3"
+ROOT = Path(__file__).resolve().parents[1]
+LOCK = ROOT / "trainer" / "requirements.txt"
+METRICS, S3, PIP = "prometheus_client", "boto3", "pip"
 GROUPS = {
     METRICS: ("prometheus-client",),
+    PIP: ("pip", "packaging"),
     S3: ("boto3", "botocore", "jmespath", "python-dateutil", "s3transfer", "six", "urllib3"),
 }
 """The module that the trainer imports, and the packages that it consists of and needs."""
@@ -37,7 +40,7 @@ def contents(module: str) -> dict[str, bytes]:
     Raises:
         pulumi.RunError: a package is absent, changed, or of another version than the lock's.
     """
-    versions = locked(LOCK.read_text())
+    versions = locked((ROOT / "requirements" / "stack.txt").read_text()) | locked(LOCK.read_text())
     found: dict[str, bytes] = {}
     for name in GROUPS[module]:
         found |= _files(_installed(name, versions[name]))

@@ -24,7 +24,7 @@ from tidewater.elasticjob import names
 from tidewater.elasticjob.model import Launcher, RestartPolicy, SuccessPolicy
 from workloads import etcd, objects
 from workloads.devices.efa import EFA_RESOURCE
-from workloads.filling import dataset
+from workloads.filling import dataset, packages
 from workloads.manifests import (
     BUNDLE,
     CODE_MOUNT,
@@ -33,6 +33,7 @@ from workloads.manifests import (
     DATA_MOUNT,
     DATASET_MOUNT,
     NON_ROOT,
+    PACKAGES_DIRECTORY,
     SCRATCH_MOUNT,
     WORKER_NODES,
     Manifest,
@@ -84,6 +85,7 @@ class JobSpec:
     """The claim for a dataset that stays in S3."""
     checkpoints: Text
     keep_checkpoints: int
+    packages: settings.Packages | None
     arguments: tuple[str, ...]
     secret_arguments: bool
     priorities: PriorityClasses
@@ -116,6 +118,7 @@ def job_spec(stack: settings.Settings, code_uri: Text, checkpoints: Text, priori
         data_claim=wanted.dataset.name if wanted.dataset.mounted else None,
         checkpoints=checkpoints,
         keep_checkpoints=wanted.checkpoints.keep,
+        packages=wanted.packages,
         arguments=wanted.trainer_args,
         secret_arguments=wanted.secret_args,
         priorities=priorities,
@@ -282,6 +285,7 @@ def worker_container(job: JobSpec) -> Manifest:
         "USER": labels.APPLICATION,  # the image's passwd has no such user, and libraries ask for the name
         "OMP_NUM_THREADS": str(threads(job.workers)),
         "PYTHONUNBUFFERED": "1",
+        **({env.PACKAGES: PACKAGES_DIRECTORY} if job.packages else {}),
     }
     # The user's arguments come last, so they override the others.
     command = ["python3", BUNDLE, "train", f"--keep-checkpoints={job.keep_checkpoints}", *job.arguments]
@@ -296,6 +300,7 @@ def worker_container(job: JobSpec) -> Manifest:
         "volumeMounts": [
             DATA_MOUNT,
             *([DATASET_MOUNT] if job.data_claim else []),
+            *([packages.mount(job.packages)] if job.packages else []),
             CODE_MOUNT,
             SCRATCH_MOUNT,
             {"name": "shared-memory", "mountPath": "/dev/shm"},

@@ -56,6 +56,7 @@ OUT_OF_RANGE: dict[str, tuple[Any, str]] = {
     "etcdMembers": (2, "must be one of 1, 3"),
     "dataset": ("imagenet", "must be digits, or the s3://"),
     "trainingScript": ("no-such.py", "give its path from the directory of Pulumi.yaml"),
+    "trainingPackages": ("no-such.txt", "give its path from the directory of Pulumi.yaml"),
     "trainerArgs": ("--name 'x", "can't be split"),
     "trainerPolicyArns": (["arn:aws:iam::123456789012:role/reader"], "must be the ARN of an IAM policy"),
     "datasetKeyArn": ("alias/aws/s3", "must be the ARN of a KMS key, not of an alias"),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import time
 import zipfile
 from pathlib import Path
@@ -15,7 +17,7 @@ import pytest
 
 import settings
 from tests import graph
-from tidewater.contract import exit_codes
+from tidewater.contract import env, exit_codes
 from tidewater.contract.archive import to_zip
 from tidewater.contract.code import RUNTIME
 from workloads import bundle, packages
@@ -202,7 +204,8 @@ def test_boto3_travels_only_if_something_is_in_s3(tmp_path: Path, config: dict[s
 
 def test_the_constants_repeated_in_the_bundle_equal_the_contract() -> None:
     assert f"{start.SCRIPT}.py" == bundle.SCRIPT
-    assert (start.USAGE, start.LEFT) == (exit_codes.USAGE, exit_codes.LEFT)
+    ours = (start.USAGE, start.LEFT, start.INSTALLED)
+    assert ours == (exit_codes.USAGE, exit_codes.LEFT, env.PACKAGES)
 
 
 def test_a_run_that_reads_the_file_is_not_disturbed_by_one_that_writes_it(tmp_path: Path) -> None:
@@ -219,3 +222,48 @@ def test_the_code_is_uploaded_under_its_digest() -> None:
     uploaded = deployed.one("aws:s3/bucketObjectv2:BucketObjectv2")
     assert uploaded.inputs["key"] == bundle.pack().key
     assert deployed.outputs["codeUri"].endswith(bundle.pack().key)
+
+
+def test_packages_that_a_job_has_installed_come_before_the_images(tmp_path: Path) -> None:
+    folder, image = tmp_path / "packages" / str(sysconfig.get_config_var("SOABI")), tmp_path / "image"
+    for place, names in ((folder, ("alpha", "yaml")), (image, ("alpha", "beta"))):
+        place.mkdir(parents=True)
+        for name in names:
+            (place / f"{name}.py").write_text(f"OWNER = {place.name!r}\n")
+    script = b"import alpha, beta, brought, yaml\nfor each in (alpha, beta, brought, yaml): print(each.OWNER)"
+    files = {
+        "__main__.py": bundle.START.read_bytes(),
+        "packages/brought/alpha.py": b"OWNER = 'bundle'",
+        "packages/brought/brought.py": b"import alpha; OWNER = 'bundle'",
+        "training_script.py": script,
+    }
+    path = tmp_path / "bundle.zip"
+    path.write_bytes(to_zip(files))
+    environ = {**os.environ, env.PACKAGES: str(folder.parent)}
+    environ["PYTHONPATH"] = f"{image}{os.pathsep}{environ['PYTHONPATH']}"
+    ran = subprocess.run([sys.executable, path, "train"], env=environ, capture_output=True, text=True, check=True)
+    assert ran.stdout.split() == [folder.name, "image", "bundle", folder.name]
+
+
+def test_packages_that_are_not_there_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "bundle.zip"
+    path.write_bytes(to_zip({"__main__.py": bundle.START.read_bytes(), "training_script.py": b""}))
+    environ = {**os.environ, env.PACKAGES: str(tmp_path)}
+    ran = subprocess.run([sys.executable, path, "train"], env=environ, capture_output=True, text=True, check=False)
+    assert ran.returncode == exit_codes.USAGE
+    assert f"{tmp_path}/cpython-" in ran.stderr
+    assert "is missing: the job that installs `trainingPackages` makes it" in ran.stderr
+
+
+def test_workers_get_neither_pip_nor_the_installer() -> None:
+    names = zipfile.ZipFile(io.BytesIO(bundle.pack().content)).namelist()
+    assert not [name for name in names if "pip/" in name or name.startswith("tidewater/elastic/packages/")]
+
+
+def test_the_installer_changes_with_the_lock_and_its_wheels_only(tmp_path: Path) -> None:
+    (tmp_path / "a.whl").write_bytes(b"a")
+    one, other = settings.Packages("alpha==1\n", ()), settings.Packages("alpha==1\n", (tmp_path / "a.whl",))
+    assert bundle.installer(one) == bundle.installer(one)
+    assert bundle.installer(one) != bundle.installer(other)
+    names = zipfile.ZipFile(io.BytesIO(bundle.installer(other).content)).namelist()
+    assert {"pip/__main__.py", "packaging/version.py", "lock/requirements.txt", "lock/wheels/a.whl"} <= set(names)

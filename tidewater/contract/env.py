@@ -1,7 +1,7 @@
 """Environment variables that the manifests set and the trainer reads.
 
-For each of them the trainer has a command-line flag, which overrides it. There is none for ETCD_PASSWORD and
-SECRET, and none for LOCAL_RANK and LOCAL_SIZE, which only the launcher sets, for the processes that it starts.
+For each of them the trainer has a command-line flag, which overrides it. There is none for ETCD_PASSWORD, SECRET and
+PACKAGES, and none for LOCAL_RANK and LOCAL_SIZE, which only the launcher sets, for the processes that it starts.
 """
 
 from __future__ import annotations
@@ -49,6 +49,10 @@ DATA = "TIDEWATER_DATA"
 CHECKPOINTS = "TIDEWATER_CHECKPOINTS"
 """Where this job's checkpoints go: a directory on a volume that all workers share, ``s3://BUCKET/PREFIX``, or both
 with a comma between them. Required."""
+
+PACKAGES = "TIDEWATER_PACKAGES"
+"""Folder of the packages that a job has installed, in a folder for each Python: the code bundle adds it to `sys.path`.
+Default: none. It has no flag, since a flag is read later."""
 
 METRICS_PORT = "TIDEWATER_METRICS_PORT"
 """TCP port of a worker's metrics for Prometheus. Default 0: none. A worker of several processes uses as many ports,

@@ -29,6 +29,7 @@ APPLICATION = "tidewater"
 COMPONENT_WORKER = "worker"
 COMPONENT_ETCD = "etcd"
 COMPONENT_DATASET = "dataset"
+COMPONENT_PACKAGES = "packages"
 COMPONENT_CONTROLLER = "controller"
 
 NODE_ROLE_WORKER = "worker"

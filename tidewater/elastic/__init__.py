@@ -6,6 +6,7 @@ only what is in the lines below it:
 
     runtime      command line -> session -> loop; `main` has the other commands
     rehearsal/   what a worker records for `tidewater rehearse`
+    packages/    people's packages, which a job installs once
     session/     the training of one worker, from joining the others to the exit code
     buffers/     what passes change besides gradients
     torchrun/    etcd v3 as a rendezvous for plain torchrun     method/      how the model learns

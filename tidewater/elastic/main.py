@@ -1,6 +1,7 @@
-"""The command line: ``dataset`` and ``report``. Training has the command line of the training script.
+"""The command line: ``dataset``, ``packages`` and ``report``. Training has that of the training script.
 
 python -m tidewater.elastic dataset --name digits --out DIR
+python -m tidewater.elastic packages --bundle ZIP --out DIR
 python -m tidewater.elastic report FILE… [--out report.png]
 """
 
@@ -24,9 +25,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if command == "dataset":
             return _dataset(arguments)
+        if command == "packages":
+            from tidewater.elastic.packages import install
+
+            install.run(arguments, Log(socket.gethostname()))
+            return exit_codes.FINISHED
         if command == "report":
             return _report(arguments)
-        raise ConfigError(f"{command!r} is not a sub-command: use dataset or report")
+        raise ConfigError(f"{command!r} is not a sub-command: use dataset, packages or report")
     except ConfigError as error:
         print(f"trainer: {error}", file=sys.stderr)
         return exit_codes.USAGE

@@ -1,7 +1,7 @@
 """Entry point of the code bundle: the bundle's `__main__.py`, run in the pod as `python3 bundle.zip ARGS`.
 
-It adds the packages of the bundle that the image lacks, then runs the trainer. It uses no network. `train` runs the
-user's own script if the bundle holds one.
+It adds the packages that a job has installed and those of the bundle that the image lacks, then runs the trainer. It
+uses no network. `train` runs the user's own script if the bundle holds one.
 
 It sets a handler for SIGTERM until the trainer sets its own: without one, process 1 of a container ignores SIGTERM.
 """
@@ -9,10 +9,12 @@ It sets a handler for SIGTERM until the trainer sets its own: without one, proce
 from __future__ import annotations
 
 import importlib.util
+import os
 import runpy
 import shutil
 import signal
 import sys
+import sysconfig
 import tempfile
 import zipfile
 from collections.abc import Sequence
@@ -23,6 +25,7 @@ PACKAGES = "packages"
 """Folder of the bundle with a folder for each module: the module itself, and what it needs."""
 SCRIPT = "training_script"
 DEFAULT_SCRIPT = "trainer.train"
+INSTALLED = "TIDEWATER_PACKAGES"
 USAGE, LEFT = 2, 143
 """As in tidewater/contract/, which this file cannot import: the bundle's tests compare the two."""
 
@@ -60,6 +63,21 @@ def unpack(bundle: Path, module: str, target: Path) -> Path:
     return folder
 
 
+def installed() -> list[str]:
+    """Return the folder of the packages that a job has installed for this Python, if there is to be one.
+
+    Raises:
+        SystemExit: it isn't there.
+    """
+    if INSTALLED not in os.environ:
+        return []
+    folder = Path(os.environ[INSTALLED], str(sysconfig.get_config_var("SOABI")))
+    if not folder.is_dir():
+        print(f"trainer: {folder} is missing: the job that installs `trainingPackages` makes it", file=sys.stderr)
+        sys.exit(USAGE)
+    return [str(folder)]
+
+
 def leave(_signal: int, _frame: FrameType | None) -> None:
     """Exit before training begins."""
     sys.exit(LEFT)
@@ -71,12 +89,14 @@ def main() -> None:
     bundle = Path(sys.argv[0])
     with zipfile.ZipFile(bundle) as archive:
         names = archive.namelist()
+    # After the bundle and before the image's packages, which may have other versions. People's own come first.
+    sys.path[1:1] = chosen = installed()
     for module in absent(brought(names)):
-        # After the bundle and before the image's packages: some of them may have other versions.
-        sys.path.insert(1, str(unpack(bundle, module, bundle.parent / PACKAGES)))
+        sys.path.insert(1 + len(chosen), str(unpack(bundle, module, bundle.parent / PACKAGES)))
     trains = sys.argv[1:2] == ["train"]
     own = trains and f"{SCRIPT}.py" in names
-    if lacking := absent(["torch", "numpy", *([] if own else ["PIL"])]):
+    draws = not own and sys.argv[1:2] != ["packages"]
+    if lacking := absent(["torch", "numpy", *(["PIL"] if draws else [])]):
         text = (
             f"this image lacks {' and '.join(lacking)}: use one with PyTorch and torchvision, or build the Dockerfile's"
         )

@@ -1,0 +1,140 @@
+"""Installs people's packages into a folder of the shared volume, once: the ``packages`` sub-command.
+
+    python3 bundle.zip packages --bundle bundle.zip --out /data/packages/0123456789
+
+The bundle has the lock, and wheels that travel with it. Below `--out` the packages are in a folder that is named after
+the Python that they are for, so that an image with another one gets its own. The folder is complete or absent: see
+`storage.filled`. pip verifies the hash of each wheel and builds nothing. It comes with the bundle too, so any image
+does, and its messages are known.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import hashlib
+import importlib.util
+import os
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+import zipfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from tidewater.elastic.errors import ConfigError, TrainerError
+from tidewater.elastic.launch.lifeline import bound_to
+from tidewater.elastic.observe.log import Log
+from tidewater.elastic.packages.needs import unmet
+from tidewater.elastic.packages.reasons import reason
+from tidewater.elastic.storage.filled import CONTENT, Filled
+
+KIND = "packages"
+LOCK = "lock/requirements.txt"
+WHEELS = "lock/wheels/"
+OPTIONS = (
+    *("--disable-pip-version-check", "--no-cache-dir", "--no-input", "--root-user-action=ignore"),
+    *("--no-deps", "--require-hashes", "--only-binary=:all:", "--progress-bar=off"),
+)
+_SAY_SECONDS = 5.0
+_BEGUN = ("Collecting ", "Processing ")
+
+
+def run(arguments: Sequence[str], log: Log) -> None:
+    """Install the packages of a bundle.
+
+    Raises:
+        ConfigError: they can't be installed here, and a further try won't change that.
+        TrainerError: an index was not reached.
+    """
+    parser = argparse.ArgumentParser(prog="trainer packages", description=__doc__)
+    parser.add_argument("--bundle", type=Path, required=True, help=f"zip that has {LOCK}")
+    parser.add_argument("--out", type=Path, required=True, help="folder in which to make that of this Python")
+    given = parser.parse_args(arguments)
+    install(given.bundle, given.out / python(), log)
+
+
+def python() -> str:
+    """Return what of the interpreter compiled packages are for, for example cpython-312-x86_64-linux-gnu."""
+    return str(sysconfig.get_config_var("SOABI"))
+
+
+def install(bundle: Path, out: Path, log: Log) -> None:
+    """Install the packages of a bundle into `out`, unless they are there. `run` says what is raised."""
+    with tempfile.TemporaryDirectory() as name, zipfile.ZipFile(bundle) as archive:
+        archive.extractall(name, [member for member in archive.namelist() if member.startswith("lock/")])
+        lock, wheels = Path(name, LOCK), Path(name, WHEELS)
+        digest = hashlib.sha256(lock.read_bytes()).hexdigest()
+
+        def write(draft: Path) -> None:
+            _pip(lock, wheels, draft / CONTENT, log)
+            _check(draft / CONTENT, bundle)
+
+        Filled(out, digest, log, kind=KIND).fill(write)
+        # An image with another torch may have come since they were installed.
+        _check(out, bundle)
+
+
+def _check(folder: Path, bundle: Path) -> None:
+    """Raise ConfigError if the packages don't go with the image's."""
+    image = [place for place in sys.path if Path(place).absolute() != bundle.absolute()]
+    if problems := unmet(folder, image):
+        raise ConfigError("; ".join(problems))
+
+
+def _pip(lock: Path, wheels: Path, target: Path, log: Log) -> None:
+    """Run pip. Raise what `run` says."""
+    if importlib.util.find_spec("pip") is None:
+        raise ConfigError("there is no pip: it comes with the bundle that `pulumi up` makes")
+    record = lock.with_name("pip.log")
+    links = [f"--find-links={wheels}"] if wheels.is_dir() else []
+    command = [sys.executable, "-m", "pip", "install", *OPTIONS, *links, f"--log={record}", f"--target={target}"]
+    output = _shown([*command, f"--requirement={lock}"], _count(lock), log)
+    target.mkdir(exist_ok=True)  # every line may be for another Python
+    if output is not None:
+        found = reason(output, record.read_text() if record.exists() else "")
+        raise (TrainerError if found.is_passing else ConfigError)(found.text)
+
+
+def _count(lock: Path) -> int:
+    return sum(not line.startswith("--") for line in lock.read_text().splitlines())
+
+
+def _shown(command: list[str], total: int, log: Log) -> str | None:
+    """Run a command, and log from time to time how many packages it has begun. Return its output if it fails."""
+    root = str(Path(__file__).parents[3])
+    inherited = os.environ.get("PYTHONPATH")
+    paths = os.pathsep.join([root, *([inherited] if inherited else [])])
+    lines: list[str] = []
+    with _started(command, {**os.environ, "PYTHONPATH": paths}) as process:
+        assert process.stdout is not None
+        begun, said = 0, time.monotonic()
+        for line in process.stdout:
+            lines.append(line)
+            begun += line.startswith(_BEGUN)
+            if time.monotonic() - said >= _SAY_SECONDS or line.startswith("Installing "):
+                said = time.monotonic()
+                doing = "install" if line.startswith("Installing ") else "download"
+                log.event(f"{KIND}_progress", doing=doing, packages=begun, of_packages=total)
+        status = process.wait()
+    return None if status == 0 else "".join(lines)
+
+
+@contextlib.contextmanager
+def _started(command: list[str], environ: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
+    """Start a command that ends with the block."""
+    with subprocess.Popen(
+        command,
+        env=environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        preexec_fn=bound_to(os.getpid()),
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
