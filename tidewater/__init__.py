@@ -6,6 +6,9 @@
 
     raise SystemExit(tidewater.run(training))
 
+    with tidewater.session(tidewater.init(), model=…) as run:    # or, for a loop of its own
+        for batch in run.batches(): ...
+
 elastic     the runtime in a worker: data-parallel training that continues while workers join and leave
 controller  the controller of ElasticJobs, which runs in the cluster
 cli         the command `tidewater`
@@ -25,14 +28,14 @@ if TYPE_CHECKING:
     from tidewater.elastic.config import Config
     from tidewater.elastic.errors import ConfigError
     from tidewater.elastic.observe.tracker import Tracker
-    from tidewater.elastic.runtime import run
+    from tidewater.elastic.runtime import init, run, session
     from tidewater.elastic.training import Evaluated, Report, Stop, Training
 
-__all__ = ["Config", "ConfigError", "Evaluated", "Report", "Stop", "Tracker", "Training", "run"]
+__all__ = ["Config", "ConfigError", "Evaluated", "Report", "Stop", "Tracker", "Training", "init", "run", "session"]
 
-_HOME = {"Config": "config", "ConfigError": "errors", "Tracker": "observe.tracker", "run": "runtime"} | dict.fromkeys(
-    ("Evaluated", "Report", "Stop", "Training"), "training"
-)
+_HOME = {"Config": "config", "ConfigError": "errors", "Tracker": "observe.tracker"}
+_HOME |= dict.fromkeys(("init", "run", "session"), "runtime")
+_HOME |= dict.fromkeys(("Evaluated", "Report", "Stop", "Training"), "training")
 
 
 def __getattr__(name: str) -> Any:

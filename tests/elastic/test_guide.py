@@ -1,6 +1,7 @@
-"""The script in the guide to training runs as printed.
+"""The scripts in the guide to training run as printed.
 
-It has batch normalization with feature maps of one pixel at the end, clips gradients and uses a scheduler of torch.
+The first has batch normalization with feature maps of one pixel at the end, clips gradients and uses a scheduler of
+torch. The second has a loop of its own.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ MOST_LINES = 40
 BATCH = 64
 
 
-@pytest.fixture
-def script(tmp_path: Path) -> Path:
-    """Return the script in docs/training.md."""
+@pytest.fixture(params=["Your own script", "Your own loop"])
+def script(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    """Return the script of a section of docs/training.md."""
     path = tmp_path / "my_script.py"
-    path.write_text(blocks("docs/training.md", "python")[0])
+    path.write_text(blocks("docs/training.md", "python", request.param)[0])
     return path
 
 

@@ -2,17 +2,39 @@
 
 raise SystemExit(run(training))                        # training(config) -> Training
 raise SystemExit(run(training, flags=add_my_flags))    # their values are in config.user
+
+Or a loop of the script's own (see ``script.own_loop``):
+
+config = init(flags=add_my_flags)
+with session(config, model=model, optimizer=optimizer, dataset=dataset) as run:
+    for batch in run.batches():
+        run.step(criterion(model(batch[0]), batch[1]))
+raise SystemExit(run.exit_code)
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from tidewater.elastic.config import AddFlags, Config, no_flags
-from tidewater.elastic.errors import TrainerError
-from tidewater.elastic.script.content import Build, Script
+from tidewater.elastic.errors import ConfigError, TrainerError
+from tidewater.elastic.script.content import Build, Script, begin
 from tidewater.elastic.script.entry import Launched, configured, exit_code, refusing_early_ends
 from tidewater.elastic.session.assembly import Ended, open_session
+from tidewater.elastic.training import Report, Training
+
+if TYPE_CHECKING:
+    import torch
+
+    from tidewater.elastic.script.own_loop import Run
+
+_MOST_REPORTS = 1000
+_opened = False
+"""Whether this process has opened a session for a loop of the script's own."""
 
 
 def run(build: Build, argv: Sequence[str] | None = None, *, flags: AddFlags = no_flags) -> int:
@@ -42,5 +64,99 @@ def _train(config: Config, build: Build) -> int:
             for prepared in loop.steps():
                 loop.make(prepared)
             return opened.session.end()
+    finally:
+        script.close()
+
+
+def init(argv: Sequence[str] | None = None, *, flags: AddFlags = no_flags) -> Config:
+    """Return the settings of this worker, for a loop of the script's own; call it before the script builds anything.
+
+    It seeds the global random generators, so that what the script builds is equal in all workers. With
+    ``--processes`` above 1, this process starts the others, which run the script too, and ends with them.
+
+    Args:
+        argv: The command line without the program's name; the process's own if None, see ``run``.
+        flags: Adds the script's own flags to an argparse group.
+
+    Raises:
+        SystemExit: Something is wrong with the settings (exit code 2), or this process has started others.
+    """
+    try:
+        config = configured(argv, flags)
+    except Launched as ended:
+        raise SystemExit(ended.code) from None
+    except TrainerError as error:
+        raise SystemExit(exit_code(error)) from error
+    begin(config)
+    return config
+
+
+@contextmanager
+def session(config: Config, **fields: Any) -> Iterator[Run]:
+    """Give a loop of the script's own its part in the job: ``run.batches()`` and ``run.step(loss)``.
+
+    One session in a process. At the end of the block the worker leaves the job.
+
+    Args:
+        config: What ``init`` returns.
+        fields: Those of ``Training`` but ``loss``, which the loop computes: ``model``, ``optimizer`` and ``dataset``,
+            and what of the others is wanted. They have the same meaning.
+
+    An exception of the script's code comes through as it is: this worker ends, and the others go on.
+
+    Raises:
+        SystemExit: Where ``run`` would return an exit code: the job has finished before (0), or something is wrong; the
+            sentence is on standard error then.
+    """
+    training = Training(**fields, loss=_loss_of_the_loop)
+    try:
+        _begin_session(config)
+        with _run_of(config, training) as run:
+            yield run
+    except Ended as ended:
+        raise SystemExit(ended.code) from None
+    except TrainerError as error:
+        raise SystemExit(exit_code(error)) from error
+
+
+def _begin_session(config: object) -> None:
+    global _opened  # the sockets, threads and processes of a worker are those of its process
+    if not isinstance(config, Config):
+        raise ConfigError(
+            f"tidewater.session() has got a {type(config).__name__} in place of the settings: give it what "
+            "tidewater.init() returns"
+        )
+    if config.rehearsal is not None:
+        raise ConfigError("tidewater rehearse needs a script that calls tidewater.run(training): it observes the loss")
+    if _opened:
+        raise ConfigError(
+            "this process has opened a session before, and a process is a worker of one job: start another process "
+            "for another training"
+        )
+    _opened = True
+
+
+def _loss_of_the_loop(model: torch.nn.Module, batch: Any) -> torch.Tensor:
+    raise ConfigError("the loop of the script computes the loss: give it to run.step()")
+
+
+@contextmanager
+def _run_of(config: Config, training: Training) -> Iterator[Run]:
+    """Give the session's part to the script's loop; at the end of the loop, end the session."""
+    from tidewater.elastic.script.own_loop import Run
+
+    reports: deque[Report] = deque(maxlen=_MOST_REPORTS)
+
+    def on_step(report: Report) -> None:
+        reports.append(report)
+        training.on_step(report)
+
+    script = Script(lambda _: replace(training, on_step=on_step), own_loop=True)
+    try:
+        with open_session(config, script.prepare) as opened:
+            run = Run(opened, script.material(opened.session), reports)
+            with refusing_early_ends(lambda: run.is_over), run.guarded():
+                yield run
+                run.close()
     finally:
         script.close()

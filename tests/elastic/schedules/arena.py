@@ -30,6 +30,7 @@ _HIT_SECONDS = 10.0
 """For a victim to reach its moment: a joiner first becomes a member, and may have to outlast a frozen worker."""
 _OF_ONE = (*CHECKPOINT, "offer")
 """Moments of one worker only, mostly rank 0: it saves and offers the state. The workers decide which one."""
+_OWN_LOOPS = ("", "tensor", "function", "sums")
 _SETTLE_SECONDS = 90.0
 BOUND_SECONDS = 20.0
 """No survivor stands still for longer, whatever comes together; see the docs for the bounds of single faults.
@@ -123,9 +124,13 @@ class Arena:
 
 
 def enlist(job: Job, armed: dict[str, str] | None = None) -> Forked:
-    """Start another worker. Every third one prepares its batches, some ahead, in a separate process."""
-    preparing = int(len(job.workers) % 3 == 2)
-    return job.start("w", "--data-workers", str(preparing), armed=armed or {})
+    """Start another worker. Every third one prepares its batches, some ahead, in a separate process.
+
+    Of four, three train in a loop of their own, each of another kind, together with those that call ``tidewater.run``.
+    """
+    count = len(job.workers)
+    own_loop = _OWN_LOOPS[count % len(_OWN_LOOPS)]
+    return job.start("w", "--data-workers", str(int(count % 3 == 2)), armed=armed or {}, own_loop=own_loop)
 
 
 def _misjudged(workers: Sequence[Forked]) -> Iterator[str]:

@@ -15,9 +15,9 @@ import contextlib
 import functools
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -59,6 +59,7 @@ class Options:
     """One of ``breakages.ALL``."""
     hidden: int = 4
     """Width of the model."""
+    dropout: float = 0.0
     nan_at: int = 0
     """The loss of this step is not a number."""
     overflow_at: int = 0
@@ -78,6 +79,9 @@ class Options:
     """Reading a sample hangs in this worker while its folder has the file ``STUCK``."""
     fault: tuple[str, str] | None = None
     """What fails in this worker only, see ``faulty.install``."""
+    own_loop: str = ""
+    """How a loop of its own gives the loss: ``tensor``, ``function`` or ``sums``. Otherwise the script gives a training
+    to ``tidewater.run``."""
     fails_alone: bool = False
     """Whether it fails also before this worker has joined others."""
 
@@ -183,7 +187,7 @@ class Witness:
     """Records what this process does."""
 
     def __init__(self, options: Options) -> None:
-        self._options = options
+        self.options = options
         self._scribe = Scribe(options.ledgers / f"{options.process}{SUFFIX}")
         self._points = Points(options.folder)
         self._state: State | None = None
@@ -233,20 +237,20 @@ class Witness:
             # Called with the weight of this mean in the whole step, before any parameter has its gradient.
             hookable: Any = loss
             hookable.register_hook(lambda weight: self._attempted(ids, float(weight)))
-            if self._state.step + 1 == self._options.nan_at:
+            if self._state.step + 1 == self.options.nan_at:
                 loss = loss * float("nan")
-            if self._state.step + 1 == self._options.overflow_at:
+            if self._state.step + 1 == self.options.overflow_at:
                 hookable.register_hook(lambda weight: weight * float("inf"))
         return loss
 
     def _read(self) -> None:
-        if self._options.sample_seconds:
-            time.sleep(self._options.sample_seconds)
-        while self._options.stuck and (self._options.folder / STUCK).exists():
+        if self.options.sample_seconds:
+            time.sleep(self.options.sample_seconds)
+        while self.options.stuck and (self.options.folder / STUCK).exists():
             time.sleep(_STUCK_SECONDS)
 
     def _need_memory(self, samples: int) -> None:
-        if samples > self._options.memory:
+        if samples > self.options.memory:
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
 
     def _attempted(self, samples: tuple[int, ...], weight: float) -> None:
@@ -295,7 +299,7 @@ class Witness:
                 scale=state.scaler.get_scale(),
             )
         )
-        if report.step == self._options.flip_at:
+        if report.step == self.options.flip_at:
             next(state.model.parameters()).detach().view(torch.int32)[0, 0] ^= 1
         self._points.reach("final")
         self._tracker(report)
@@ -310,8 +314,11 @@ class Witness:
     def training(self, _: tidewater.Config) -> Training:
         """Return the workers' training."""
         torch.manual_seed(_EPOCH_SEEDS)
-        hidden = self._options.hidden
-        model = nn.Sequential(Means(), nn.Linear(_FEATURES, hidden), nn.Tanh(), nn.Linear(hidden, 1))
+        hidden = self.options.hidden
+        last = (
+            [nn.Dropout(self.options.dropout), nn.Linear(hidden, 1)] if self.options.dropout else [nn.Linear(hidden, 1)]
+        )
+        model = nn.Sequential(Means(), nn.Linear(_FEATURES, hidden), nn.Tanh(), *last)
         self._average = Average(model)
         # Low enough that rounding errors vanish: at ten times this rate they grow, and runs differ.
         optimizer = torch.optim.SGD(model.parameters(), lr=0.002, momentum=0.9, weight_decay=1e-3)
@@ -320,7 +327,7 @@ class Witness:
         return Training(
             model=model,
             optimizer=optimizer,
-            dataset=Stream() if self._options.stream else Numbers(self._read),
+            dataset=Stream() if self.options.stream else Numbers(self._read),
             loss=self.loss,
             validation=Keys(),
             score=self.score,
@@ -341,4 +348,24 @@ def main(options: Options, argv: list[str]) -> int:
         faulty.install(*options.fault, alone=options.fails_alone)
     if options.breakage:
         breakages.ALL[options.breakage]()
-    return tidewater.run(witness.training, argv)
+    return own_loop(witness, argv) if options.own_loop else tidewater.run(witness.training, argv)
+
+
+def own_loop(witness: Witness, argv: list[str]) -> int:
+    """Train the same in a loop of the script's own. Return the exit code."""
+    config = tidewater.init(argv)
+    training = witness.training(config)
+    given = {each.name: getattr(training, each.name) for each in fields(training) if each.name != "loss"}
+    with tidewater.session(config, **given) as run:
+        for batch in run.batches():
+            loss = functools.partial(witness.loss, training.model, batch)
+            if witness.options.own_loop == "function":
+                run.step(loss)
+            elif witness.options.own_loop == "tensor":
+                run.step(loss())
+            elif run.sums(loss()):
+                cast("torch.optim.Optimizer", training.optimizer).step()
+                run.applied()
+            for report in run.reports():
+                print(f"reported {report.step}", flush=True)
+    return run.exit_code

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from tidewater.contract import exit_codes
@@ -56,14 +56,14 @@ def exit_code(error: TrainerError) -> int:
 
 
 @contextmanager
-def refusing_early_ends() -> Iterator[None]:
+def refusing_early_ends(is_over: Callable[[], bool] = lambda: False) -> Iterator[None]:
     """Raise ConfigError if the script's code ends the process as if the job were finished, or raises Stop where it
-    has no effect."""
+    has no effect. ``is_over`` returns whether the job's training has ended for this worker."""
     try:
         yield
     except Stop as error:
         raise ConfigError(f"the script has raised tidewater.Stop({error}) elsewhere: {_STOP}") from error
     except SystemExit as error:
-        if error.code:
+        if error.code or is_over():
             raise
         raise ConfigError(f"the script has called sys.exit(0), and the job is not finished: {_STOP}") from error

@@ -1,0 +1,308 @@
+"""A training loop of the script's own, with every promise of the runtime: what ``tidewater.session`` gives.
+
+    for batch in run.batches():                         # this worker's micro-batches, on its device
+        loss = criterion(model(batch[0]), batch[1])     # a mean, or a pair: the sum and its weight
+        run.step(loss)                                  # the last micro-batch of a step sums and applies it
+        for report in run.reports():                    # of the steps that have become final
+            print(report.step, report.loss)
+
+It is a thin layer on ``session.loop``, with which ``tidewater.run`` is written, too. All waiting, forming of groups,
+handing over, evaluating and leaving happens before the next batch is yielded. What a step meets, a lost peer or too
+little memory, is handled there as well: so no error of the runtime unwinds the script's code. After a step that was
+discarded, the batches are those of this worker's new share.
+
+Between the yield and ``step`` the script's code runs as the loss of a ``Training`` does: with the random generators
+seeded, under autocast as ``--amp`` says, and with layers of batch normalization that accept a single sample.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from torch.optim import Optimizer
+
+from tidewater.contract import exit_codes
+from tidewater.elastic.data.device import onto
+from tidewater.elastic.errors import ConfigError
+from tidewater.elastic.machine_errors import ran_out_of_memory
+from tidewater.elastic.method.optimizers import several
+from tidewater.elastic.script.habits import Habits
+from tidewater.elastic.session.assembly import Ended, Opened
+from tidewater.elastic.session.loop import Loop
+from tidewater.elastic.session.step import Outcome, Vote
+from tidewater.elastic.training import Report
+
+if TYPE_CHECKING:
+    from tidewater.elastic.data.loader import Prepared
+    from tidewater.elastic.session.worker import Material
+
+_NO_BATCH = "call it once for each batch of run.batches(), with the loss of that batch"
+_OUT_OF_MEMORY = (
+    "tidewater: the passes of a micro-batch don't fit in this worker's memory: give run.step a function that returns "
+    "the loss (run.step(lambda: criterion(model(x), y))), so that smaller micro-batches are tried, or give "
+    "--micro-batch"
+)
+
+
+class Stage(Enum):
+    """Where the script's code is."""
+
+    BETWEEN = "between"
+    """Two micro-batches."""
+    GIVEN = "given"
+    """It has a batch."""
+    SUMMED = "summed"
+    """It is to step the optimizers."""
+
+
+class Run:
+    """One worker's part in a job, for a loop of the script's own. For one thread."""
+
+    def __init__(self, opened: Opened, material: Material, reports: deque[Report]) -> None:
+        self._opened, self._session, self._reports = opened, opened.session, reports
+        self._requests, self._stepper = material.requests, material.stepper
+        self._device = opened.session.worker.group.device
+        self._joined = False
+        self._loop = Loop(opened.session, material, self._join)
+        self._habits = Habits(material.training)
+        self._iterated = self._leaves = False
+        self.is_over = False
+        """Whether ``batches`` has ended by itself."""
+        self._begun = False
+        """Whether a step has begun, and its sums have not been made."""
+        self._stage = Stage.BETWEEN
+        self._prepared: Prepared
+        self._index = 0
+        """Of the micro-batch."""
+        self._precision, self._passing, self._applying = ExitStack(), ExitStack(), ExitStack()
+        self._may_step = False
+        """Whether the optimizers are to be stepped now."""
+        self._hooks = [
+            optimizer.register_step_pre_hook(self._refuse_stepping)
+            for optimizer in several(material.training.optimizer)
+            if isinstance(optimizer, Optimizer)
+        ]
+        self.exit_code = exit_codes.FAILED
+        """The code to end the process with, once the loop has ended: 0 if the job is finished, 143 if this worker
+        leaves; see ``contract.exit_codes``."""
+
+    def batches(self) -> Iterator[Any]:
+        """Yield this worker's micro-batches, on its device, until training has ended or this worker leaves.
+
+        Call ``step`` or ``sums`` for each before the next one. The first ones are a rehearsal, before the worker joins:
+        the smallest and the largest micro-batch; what comes of them is dropped.
+
+        Raise ConfigError, RecordError, Drifted or Diverged, with which this worker ends.
+        """
+        if self.is_over:
+            return
+        if self._iterated:
+            raise ConfigError(
+                "run.batches() was called a second time before its loop had ended: it yields the batches of all "
+                "epochs, so one loop is enough; report.epoch says in which one a step was"
+            )
+        self._iterated = True
+        try:
+            yield from self._batches()
+            self.exit_code = self._session.end()
+        except Ended as ended:
+            self.exit_code = ended.code
+        self.is_over = True
+
+    def step(self, loss: Any) -> None:
+        """Add the gradients of this batch. With the last batch of a step, sum them and step the optimizers.
+
+        Nothing more is to be done if the step fails: ``batches`` yields what comes next.
+
+        Args:
+            loss: The mean over the batch, or a pair, the sum and its weight. Or a function that returns it: then
+                smaller micro-batches are tried if the memory does not suffice for the forward pass, and the random
+                generators are seeded once more before it.
+
+        Raise ConfigError if it is no loss, if there is no batch that lacks a step, or if the script's code in between
+        has done what the runtime does (``habits``).
+        """
+        if self._sums("step", loss):
+            with self._stepping():
+                self._loop.apply()
+
+    def sums(self, loss: Any) -> bool:
+        """Do the same, but let the script step the optimizers. Return whether it is to do that now.
+
+        Then the parameters have the gradients of the whole step, and the optimizers the learning rates for it. Call
+        ``applied`` after it. Raise like ``step``; ConfigError with ``--amp fp16``.
+        """
+        if self._session.config.amp == "fp16":
+            raise ConfigError(
+                "run.sums() is used with --amp fp16, where a scaler must step the optimizers: use run.step(loss), or "
+                "--amp bf16"
+            )
+        if not self._sums("sums", loss):
+            return False
+        self._applying.enter_context(self._loop.applying())
+        self._stage, self._may_step = Stage.SUMMED, True
+        return True
+
+    def applied(self) -> None:
+        """Note that the script has stepped its optimizers. Raise ConfigError if ``sums`` has not returned True."""
+        if self._stage is not Stage.SUMMED:
+            raise ConfigError("run.applied() was called where run.sums() has not returned True: call it only then")
+        self._stage, self._may_step = Stage.BETWEEN, False
+        self._applying.close()
+
+    def reports(self) -> Iterator[Report]:
+        """Yield the reports of the steps that have become final since the last call, in order: the newest thousand.
+
+        What concerns the training's own state belongs into ``on_step``, see ``Training.stateful``.
+        """
+        while self._reports:
+            yield self._reports.popleft()
+
+    def stop(self, reason: str) -> None:
+        """End the training of all workers with the same state, a final evaluation and a checkpoint, as ``Stop`` does.
+
+        Go on with the loop until it ends: at most two more steps are made.
+        """
+        if self._joined:
+            self._requests.stop = self._requests.stop or reason or "no reason was given"
+
+    def leave(self) -> None:
+        """Leave, as at a SIGTERM: the others go on. Go on with the loop until it ends, with the exit code 143.
+
+        If the script ends its loop itself after that, the others discard one step.
+        """
+        self._leaves = True
+        self._opened.leave()
+
+    def close(self) -> None:
+        """End after the script's loop. Raise ConfigError if it has ended before training and ``leave`` was not called.
+
+        In that case, leave.
+        """
+        if self.is_over:
+            return
+        if not self._is_leaving:
+            raise ConfigError(
+                "the script has left the with block of tidewater.session() before training was over (by break or "
+                "return in the loop over run.batches(), or without one): to end training, call run.stop(reason), and "
+                "for this worker alone, run.leave()"
+            )
+        self._refuse_unfinished()
+        self.exit_code = exit_codes.LEFT
+        if self._begun:
+            self._stepper.abandon()
+        if self._joined:
+            self._session.leave()
+            self.exit_code = self._session.end()
+
+    @contextmanager
+    def guarded(self) -> Iterator[None]:
+        """Give a context for the script's code. At its end, put back what belongs to this loop."""
+        try:
+            yield
+        except Exception as error:
+            if self._stage is Stage.GIVEN and ran_out_of_memory(error):
+                error.add_note(_OUT_OF_MEMORY)
+            raise
+        finally:
+            self._leave_pass()
+            for hook in self._hooks:
+                hook.remove()
+
+    def _join(self) -> None:
+        self._opened.join()
+        self._joined = True
+
+    def _batches(self) -> Iterator[Any]:
+        loop, stepper = self._loop, self._stepper
+        for prepared in loop.steps():
+            self._prepared = prepared
+            with loop.keeping_failures():
+                stepper.begin(prepared, compare=loop.compares())
+                self._begun = True
+            for index, micro in enumerate(prepared.micro):
+                if loop.has_failed:
+                    break
+                self._index = index
+                batch = onto(micro.batch, self._device)
+                self._precision.enter_context(stepper.precision())
+                self._passing.enter_context(stepper.passing())
+                self._stage = Stage.GIVEN
+                self._habits.begin(rehearses=loop.rehearses)
+                yield batch
+                self._refuse_unfinished()
+                self._habits.end()
+
+    def _sums(self, name: str, loss: Any) -> bool:
+        """Make the passes of the batch. Return whether the sums of the step stand."""
+        if self._stage is not Stage.GIVEN:
+            raise ConfigError(f"run.{name}() was called without a batch, or twice for one: {_NO_BATCH}")
+        self._stage = Stage.BETWEEN
+        stands = False
+        try:
+            if self._is_last:
+                stands = self._loop.sum(self._prepared, lambda vote: self._last(loss, vote))
+            else:
+                with self._loop.keeping_failures():
+                    self._add(loss, Vote())
+        finally:
+            self._leave_pass()
+        if self._loop.has_failed and self._begun:
+            self._stepper.abandon()
+        self._begun = not (self._is_last or self._loop.has_failed)
+        return stands
+
+    @property
+    def _is_last(self) -> bool:
+        """Whether the batch is the last one of its step."""
+        return self._index == len(self._prepared.micro) - 1
+
+    @property
+    def _is_leaving(self) -> bool:
+        return self._leaves or self._session.is_leaving
+
+    def _last(self, loss: Any, vote: Vote) -> Outcome:
+        self._add(loss, vote)
+        return self._stepper.sums(self._loop.meanwhile)
+
+    def _add(self, loss: Any, vote: Vote) -> None:
+        with self._stepper.attempt(), self._passing:
+            with self._precision:
+                result = self._result(loss)
+            self._habits.check(self._index, len(self._prepared.micro))
+            self._stepper.add(result, vote)
+        self._habits.added()
+
+    def _result(self, loss: Any) -> Any:
+        if not callable(loss):
+            return loss
+        self._stepper.seed()
+        function: Callable[[], Any] = loss
+        return function()
+
+    def _leave_pass(self) -> None:
+        self._precision.close()
+        self._passing.close()
+
+    @contextmanager
+    def _stepping(self) -> Iterator[None]:
+        self._may_step = True
+        yield
+        self._may_step = False
+
+    def _refuse_stepping(self, *_: object) -> None:
+        if not self._may_step:
+            raise ConfigError(
+                "the script has called optimizer.step() itself: leave it out, since run.step(loss) does it when the "
+                "gradients of all workers are summed; or do it where run.sums(loss) has returned True"
+            )
+
+    def _refuse_unfinished(self) -> None:
+        if self._stage is Stage.GIVEN and not self._is_leaving:
+            raise ConfigError(f"the loop has got no run.step(loss) for its batch (continue, perhaps?): {_NO_BATCH}")
+        if self._stage is Stage.SUMMED:
+            raise ConfigError("run.sums() has returned True, and run.applied() was not called: call it after the step")
