@@ -1,20 +1,20 @@
 """Small scripts as people write them keep every promise, in all of their state: rehearsed by `tidewater rehearse`.
 
-`make test` has three of them, `make soak` all.
+`make test` has four of them, `make soak` all.
 """
 
 from __future__ import annotations
 
 import pytest
 
-from tests.scripts_of_people import methods, models
+from tests.scripts_of_people import data, methods, models
 from tests.scripts_of_people.conftest import Rehearse
 from tidewater.cli.rehearse.promises import table
 
 pytestmark = pytest.mark.e2e
 
-SCRIPTS = {**models.SCRIPTS, **methods.SCRIPTS}
-ALWAYS = ("gpt", "dino", "curriculum")
+SCRIPTS = {**models.SCRIPTS, **methods.SCRIPTS, **data.SCRIPTS}
+ALWAYS = ("gpt", "dino", "curriculum", "masked_text")
 
 
 @pytest.mark.parametrize(

@@ -71,6 +71,19 @@ def test_an_empty_dataset_is_refused() -> None:
         check(training(TensorDataset(torch.zeros(0))), CONFIG)
 
 
+@pytest.mark.parametrize("part", ["dataset", "validation"])
+def test_several_datasets_in_a_mapping_are_refused_with_the_remedy(part: str) -> None:
+    data = TensorDataset(torch.zeros(9))
+
+    def given(mapping: dict[Any, Any]) -> Training:
+        more: dict[str, Any] = {"dataset": data, "validation": data, part: mapping}
+        return training(more.pop("dataset"), score=lambda model, batch: batch, **more)
+
+    with pytest.raises(ConfigError, match=rf"{part} is a dict with the keys 'train', 'test', .* give one .* 'train'"):
+        check(given({"train": data, "test": data}), CONFIG)
+    check(given({0: 1.0, 1: 2.0}), CONFIG)
+
+
 class Distributed(nn.parallel.DistributedDataParallel):
     """One without a process group."""
 

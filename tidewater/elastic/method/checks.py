@@ -5,6 +5,7 @@ check(training, config)     # raises ConfigError; more of it, about optimizers, 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -26,6 +27,7 @@ def check(training: Training, config: Config) -> None:
     dataset = training.dataset
     for part in ("dataset", "validation"):
         _check_loader(getattr(training, part), f"the training's {part} ")
+        _check_splits(getattr(training, part), f"the training's {part}")
     if is_stream(dataset):
         _check_stream(training, config)
     elif not _is_indexed(dataset):
@@ -100,6 +102,16 @@ def _check_model(model: nn.Module) -> None:
 
 def _is_indexed(dataset: object) -> bool:
     return not is_stream(dataset) and hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")
+
+
+def _check_splits(data: Any, name: str) -> None:
+    """Refuse several datasets in one mapping, such as Hugging Face's DatasetDict: it has a length and an index, too."""
+    if isinstance(data, Mapping) and data and 0 not in data:
+        keys = list(data)
+        raise ConfigError(
+            f"{name} is a {type(data).__name__} with the keys {', '.join(map(repr, keys))}, and samples have numbers: "
+            f"give one of the datasets in it, for example that of {keys[0]!r}"
+        )
 
 
 def _check_loader(data: Any, name: str) -> None:
