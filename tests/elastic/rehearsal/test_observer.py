@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from torch.utils.data import TensorDataset
 from tests.elastic.method.test_checks import config
 from tidewater.cli.rehearse.app import Options, command_of
 from tidewater.contract.rehearsal import ORDERS, Scored, read_whole
+from tidewater.elastic.errors import ConfigError
 from tidewater.elastic.method.checks import check
 from tidewater.elastic.rehearsal.observer import Observer
 from tidewater.elastic.session.state import State, kind_of
@@ -48,10 +50,10 @@ class Script:
             on_evaluation=self.evaluated,
         )
         self.config = config(*command_of(Path("train.py"), Options(), [])[1:])
-        observer = Observer(folder, self.config)
-        self.training = observer.observed(given)
+        self.observer = Observer(folder, self.config)
+        self.training = self.observer.observed(given)
         session: Any = Session(given)
-        observer.watch(session)
+        self.observer.watch(session)
 
     def evaluated(self, report: Evaluated) -> None:
         self.sgd.param_groups[0]["momentum"] = report.score
@@ -67,6 +69,14 @@ class Script:
 def test_a_script_with_a_plateau_and_keep_best_can_be_rehearsed(tmp_path: Path) -> None:
     script = Script(tmp_path)
     check(script.training, script.config)
+
+
+def test_what_the_runtime_refuses_is_refused_in_a_rehearsal_too(tmp_path: Path) -> None:
+    script = Script(tmp_path)
+    splits: Any = {"train": TensorDataset(torch.zeros(4))}
+    given = script.observer.observed(replace(script.training, dataset=splits))
+    with pytest.raises(ConfigError, match="is a dict with the keys 'train'"):
+        check(given, script.config)
 
 
 @pytest.mark.parametrize("score", [0.25, 0.75])

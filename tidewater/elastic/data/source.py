@@ -73,7 +73,7 @@ class Source(Dataset[Answer]):
         self._datasets, self._seed, self._collate, self._current = datasets, seed, collate, current
         self._readings, self._skips = readings, skips
         self._used: list[Generator] = []
-        self._one_by_one = [not hasattr(each, "__getitems__") for each in datasets]
+        self._one_by_one = [not _reads_many(each) for each in datasets]
         """For the dataset and the validation data."""
 
     def __getitem__(self, request: Request) -> Answer:
@@ -152,6 +152,14 @@ class Source(Dataset[Answer]):
             self._one_by_one[request.validation] = True
             return None
         return items
+
+
+def _reads_many(dataset: object) -> bool:
+    """Return whether the dataset's class has ``__getitems__``, and no subclass changes ``__getitem__`` alone."""
+    for each in type(dataset).__mro__:
+        if "__getitems__" in vars(each) or "__getitem__" in vars(each):
+            return "__getitems__" in vars(each)
+    return False
 
 
 def settle(parent: int, current: memoryview, readings: Readings, worker: int) -> None:

@@ -30,7 +30,7 @@ def check(training: Training, config: Config) -> None:
         _check_splits(getattr(training, part), f"the training's {part}")
     if is_stream(dataset):
         _check_stream(training, config)
-    elif not _is_indexed(dataset):
+    elif not is_indexed(dataset):
         raise ConfigError(
             f"the training's dataset, {type(dataset).__name__}, has no length or no index: every sample is used "
             "exactly once per epoch at any number of workers, for which the runtime must choose samples by their "
@@ -41,7 +41,7 @@ def check(training: Training, config: Config) -> None:
             f"the training's dataset, {type(dataset).__name__}, is empty: look at the path that it reads, and at "
             "what it selects"
         )
-    if training.validation is not None and not _is_indexed(training.validation):
+    if training.validation is not None and not is_indexed(training.validation):
         raise ConfigError(
             f"the training's validation, {type(training.validation).__name__}, has no length or no index, by which the "
             "workers divide it: give it __len__ and __getitem__"
@@ -100,13 +100,19 @@ def _check_model(model: nn.Module) -> None:
         )
 
 
-def _is_indexed(dataset: object) -> bool:
-    return not is_stream(dataset) and hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")
+def is_indexed(dataset: object) -> bool:
+    """Return whether the dataset has a length and samples with numbers."""
+    sized = hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")
+    return sized and not is_stream(dataset) and not _has_splits(dataset)
+
+
+def _has_splits(data: object) -> bool:
+    """Return whether it is a mapping of datasets, such as Hugging Face's DatasetDict; it has a length and an index."""
+    return isinstance(data, Mapping) and bool(data) and 0 not in data
 
 
 def _check_splits(data: Any, name: str) -> None:
-    """Refuse several datasets in one mapping, such as Hugging Face's DatasetDict: it has a length and an index, too."""
-    if isinstance(data, Mapping) and data and 0 not in data:
+    if _has_splits(data):
         keys = list(data)
         raise ConfigError(
             f"{name} is a {type(data).__name__} with the keys {', '.join(map(repr, keys))}, and samples have numbers: "
@@ -118,7 +124,7 @@ def _check_loader(data: Any, name: str) -> None:
     """Refuse a DataLoader, except torchdata's stateful one with the samples of a stream."""
     if not isinstance(data, DataLoader):
         return
-    if _is_indexed(data.dataset):
+    if is_indexed(data.dataset):
         raise ConfigError(
             f"{name}is a {type(data).__name__} of a dataset with an index: give that dataset, and the loader's "
             "collate_fn as collate. The runtime makes the batches, of --batch-size samples in an order of its own in "

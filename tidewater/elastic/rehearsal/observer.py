@@ -26,7 +26,7 @@ from torch.utils.data import Dataset
 from tidewater.contract.rehearsal import GATE, ORDERS, Begun, Final, Orders, Read, Scored, Writer
 from tidewater.elastic.config import Config
 from tidewater.elastic.data.seeds import states
-from tidewater.elastic.data.stream import is_stream
+from tidewater.elastic.method.checks import is_indexed
 from tidewater.elastic.method.optimizers import several
 from tidewater.elastic.rehearsal.pieces import described, digest, pieces, sketches
 from tidewater.elastic.session.reports import Part
@@ -105,7 +105,7 @@ class Observer:
         self._session = session
 
     def _watched(self, dataset: Any, what: str) -> Any:
-        if is_stream(dataset) or not (hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")):
+        if not is_indexed(dataset):
             return dataset
         return Watched(dataset, min(len(dataset), self._samples), what, self._writer)
 

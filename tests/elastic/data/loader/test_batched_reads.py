@@ -104,6 +104,29 @@ def test_a_part_of_it_is_one_call_too() -> None:
     assert table.calls == [[5, 6]]
 
 
+class Cropped(Table):
+    """Changes what the class below it returns, which has both methods."""
+
+    def __getitem__(self, index: int) -> Any:
+        return {**super().__getitem__(index), "text": "cropped"}
+
+
+class Delegating(Alone):
+    """Has all attributes of what it wraps."""
+
+    def __getitem__(self, index: int) -> Any:
+        return {**super().__getitem__(index), "text": "cropped"}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.table, name)
+
+
+@pytest.mark.parametrize("dataset", [Cropped(), Delegating(Table())])
+def test_a_class_that_changes_single_samples_only_is_read_one_by_one(dataset: Dataset[Any]) -> None:
+    with closing(opened(dataset)) as loader:
+        assert loader.batch((3, 1), 0)["text"] == ["cropped"] * 2
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("size", [1, 3])
 def test_random_rows_are_those_that_are_read_one_by_one(workers: int, size: int) -> None:
