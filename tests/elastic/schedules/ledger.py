@@ -125,7 +125,7 @@ class Book:
     restored: list[Restored] = field(default_factory=list)
     written: list[Written] = field(default_factory=list)
     written_to: int = 0
-    """The last step of which it is certain that all points before it have been read."""
+    """The last step with a point that was read for certain together with all points before it."""
     _read: dict[Path, int] = field(default_factory=dict)
     _late: list[tuple[str, Final]] = field(default_factory=list)
 
@@ -324,7 +324,7 @@ def _unreported(book: Book, history: dict[int, list[Attempt]]) -> Iterator[str]:
 
 
 def _untracked(book: Book) -> Iterator[str]:
-    """A tracker has one point for each step, whoever has written it. The last two may be just being written again."""
+    """A tracker has one point for each step, whichever process has written it. The last two may be on their way."""
     points: list[int] = []
     for (_, first), session in itertools.groupby(sorted(book.written, key=_session), key=_session):
         points = [step for step in points if step < first] + [each.step for each in session]
