@@ -154,6 +154,21 @@ def test_lines_are_as_they_were_without_a_terminal(tmp_path: Path, capfd: pytest
     assert "\x1b" not in out
 
 
+def test_there_are_no_keys_on_a_terminal_that_does_not_control_the_command(etcd: str, tmp_path: Path) -> None:
+    """Under `setsid`, for example."""
+    (tmp_path / "script.py").write_text("print('trains')")
+    command = [sys.executable, "-m", "tidewater.cli", "run", "--etcd", etcd, "script.py"]
+    master, slave = pty.openpty()
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, stdin=slave, capture_output=True, text=True, start_new_session=True
+    )
+    os.close(master)
+    os.close(slave)
+    assert done.returncode == exit_codes.FINISHED, done.stderr
+    assert "a digit kills" not in done.stderr
+
+
 def test_a_permanent_failure_ends_the_run_with_its_exit_code_and_last_lines(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -90,7 +90,7 @@ def keyboard() -> Iterator[int | None]:
 
     Ctrl-C stays a signal. A command in the background must not change the terminal: the kernel would stop it.
     """
-    if not os.isatty(_KEYBOARD) or os.tcgetpgrp(_KEYBOARD) != os.getpgrp():
+    if not _is_ours():
         yield None
         return
     import termios
@@ -102,6 +102,14 @@ def keyboard() -> Iterator[int | None]:
         yield _KEYBOARD
     finally:
         termios.tcsetattr(_KEYBOARD, termios.TCSADRAIN, before)
+
+
+def _is_ours() -> bool:
+    """Return whether standard input is the terminal that controls this process, in the foreground."""
+    try:
+        return os.tcgetpgrp(_KEYBOARD) == os.getpgrp()
+    except OSError:  # it is no terminal, or not ours
+        return False
 
 
 def _console(*, stderr: bool) -> Terminal:
