@@ -126,8 +126,6 @@ def _begin_session(config: object) -> None:
             f"tidewater.session() has got a {type(config).__name__} in place of the settings: give it what "
             "tidewater.init() returns"
         )
-    if config.rehearsal is not None:
-        raise ConfigError("tidewater rehearse needs a script that calls tidewater.run(training): it observes the loss")
     if _opened:
         raise ConfigError(
             "this process has opened a session before, and a process is a worker of one job: start another process "

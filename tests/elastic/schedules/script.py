@@ -82,6 +82,8 @@ class Options:
     own_loop: str = ""
     """How a loop of its own gives the loss: ``tensor``, ``function`` or ``sums``. Otherwise the script gives a training
     to ``tidewater.run``."""
+    raises_at: int = 0
+    """The body of the loop of its own raises an error in this step."""
     fails_alone: bool = False
     """Whether it fails also before this worker has joined others."""
 
@@ -243,6 +245,11 @@ class Witness:
                 hookable.register_hook(lambda weight: weight * float("inf"))
         return loss
 
+    def raise_if_asked(self) -> None:
+        """Raise an error of the script's own in the step that the test has named."""
+        if self._state is not None and self._state.step + 1 == self.options.raises_at:
+            raise KeyError("label")
+
     def _read(self) -> None:
         if self.options.sample_seconds:
             time.sleep(self.options.sample_seconds)
@@ -358,6 +365,7 @@ def own_loop(witness: Witness, argv: list[str]) -> int:
     given = {each.name: getattr(training, each.name) for each in fields(training) if each.name != "loss"}
     with tidewater.session(config, **given) as run:
         for batch in run.batches():
+            witness.raise_if_asked()
             loss = functools.partial(witness.loss, training.model, batch)
             if witness.options.own_loop == "function":
                 run.step(loss)

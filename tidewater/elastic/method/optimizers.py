@@ -32,6 +32,8 @@ from tidewater.elastic.errors import ConfigError, RecordError
 from tidewater.elastic.training import AnyTraining, Training, constant
 
 Tree = dict[str, Any]
+Rates = list[tuple[dict[str, Any], Any]]
+"""Parameter groups, and the learning rate of each."""
 
 _COUNTED = ("best", "num_bad_epochs", "cooldown_counter", "last_epoch")
 """What a ReduceLROnPlateau counts. The rest of its state is of the script."""
@@ -88,22 +90,24 @@ class Optimizers:
     def step(self, factor: float) -> float:
         """Step every optimizer, then every scheduler. Return the first group's learning rate in this step.
 
-        ``factor``: see ``stepping``.
-        """
-        with self.stepping(factor) as used:
-            self.step_each()
-        return used
-
-    @contextmanager
-    def stepping(self, factor: float) -> Iterator[float]:
-        """Give a context in which every optimizer is to be stepped; at its end step every scheduler.
-
-        Yield the first group's learning rate in this step.
-
         Args:
             factor: On the learning rates in the parameter groups, which are those of the script or of its schedulers.
                 ``before_step`` sees them with the factor. What it sets is used in this step only.
         """
+        used, given = self._begin(factor)
+        self._step_optimizers()
+        self._end(given)
+        return used
+
+    @contextmanager
+    def stepping(self, factor: float) -> Iterator[float]:
+        """Do the same for a script that steps the optimizers itself, in this context. Yield the learning rate."""
+        used, given = self._begin(factor)
+        yield used
+        self._end(given)
+
+    def _begin(self, factor: float) -> tuple[float, Rates]:
+        """Set the learning rates for a step. Return that of the first group, and the ones before."""
         given = [(settings, settings["lr"]) for settings in self.groups()]
         for settings, rate in given:
             settings["lr"] = rate * float(factor)
@@ -111,8 +115,11 @@ class Optimizers:
             for optimizer in filter(_has_gradients, self._optimizers):
                 self._scaler.unscale_(optimizer)
             self._before_step(self._model)
-        yield float(given[0][0]["lr"])
-        for settings, rate in given:  # many schedulers derive the next learning rate from the given one
+        return float(given[0][0]["lr"]), given
+
+    def _end(self, given: Rates) -> None:
+        """Set the learning rates from before the step, and step the schedulers: many derive the next from these."""
+        for settings, rate in given:
             settings["lr"] = rate
         self._step_schedulers()
 
@@ -181,7 +188,7 @@ class Optimizers:
                 kept.add("lr")
             own.update({name: theirs[name] for name in kept})
 
-    def step_each(self) -> None:
+    def _step_optimizers(self) -> None:
         """Step every optimizer. The scaler accepts none without gradients, and no update if all are without."""
         with_gradients = [each for each in self._optimizers if _has_gradients(each)]
         for optimizer in self._optimizers:

@@ -79,7 +79,7 @@ class Observer:
         self._training = training
 
         def loss(model: torch.nn.Module, batch: Any) -> Any:
-            self._begin()
+            self.begin()
             return training.loss(model, batch)
 
         def on_step(report: Report) -> None:
@@ -112,7 +112,7 @@ class Observer:
     def _stepped(self, *_: object) -> None:
         self._drawn = _generators()
 
-    def _begin(self) -> None:
+    def begin(self) -> None:
         """Begin to make a step, once: record the samples, and where the state comes from, and wait at the gate."""
         session = self._session
         if session is None or session.reports.part is None or session.reports.part is self._part:

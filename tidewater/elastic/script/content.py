@@ -124,7 +124,8 @@ class Script:
         if self._observer is not None:
             self._observer.watch(session)
         samples = length(training.dataset)
-        return Material(training, stepper, self._loader, samples, self.requests, own_loop=self._own_loop)
+        material = Material(training, stepper, self._loader, samples, self.requests, own_loop=self._own_loop)
+        return replace(material, begins=self._observer.begin) if self._observer is not None else material
 
     def hooked(self, config: Config, device: torch.device) -> Training:
         """Build the training. Its hooks draw the same random numbers in all workers, and their requests are noted."""

@@ -64,7 +64,7 @@ class Run:
 
     def __init__(self, opened: Opened, material: Material, reports: deque[Report]) -> None:
         self._opened, self._session, self._reports = opened, opened.session, reports
-        self._requests, self._stepper = material.requests, material.stepper
+        self._requests, self._stepper, self._begins = material.requests, material.stepper, material.begins
         self._device = opened.session.worker.group.device
         self._joined = False
         self._loop = Loop(opened.session, material, self._join)
@@ -266,6 +266,7 @@ class Run:
         return self._leaves or self._session.is_leaving
 
     def _last(self, loss: Any, vote: Vote) -> Outcome:
+        self._begins()
         self._add(loss, vote)
         return self._stepper.sums(self._loop.meanwhile)
 

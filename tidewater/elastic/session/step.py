@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -156,7 +156,8 @@ class Stepper:
         self.begin(prepared, compare=compare)
         with self.attempt():
             self._accumulate(vote)
-        return self.sums(meanwhile)
+            sums = self._reduced(meanwhile)
+        return self._judged(sums)
 
     def begin(self, prepared: Prepared, *, compare: bool = False) -> None:
         """Begin a step: then come the passes of each micro-batch, and the sums.
@@ -232,10 +233,18 @@ class Stepper:
         Raise GroupBroken on any failure of a peer, and on all ranks if their states differ; OutOfMemory if a smaller
         micro-batch may fit; Diverged, on all ranks, if the loss is not a number.
         """
-        step, prepared = self._step, self._step.prepared
         with self.attempt():
-            meanwhile()
-            ballot, check = self._reducer.sums()
+            sums = self._reduced(meanwhile)
+        return self._judged(sums)
+
+    def _reduced(self, meanwhile: Callable[[], None]) -> Sequence[torch.Tensor]:
+        meanwhile()
+        return self._reducer.sums()
+
+    def _judged(self, sums: Sequence[torch.Tensor]) -> Outcome:
+        """Return what the sums of ballot and checksum say, and the buffers. Raise like ``sums``."""
+        step, prepared = self._step, self._step.prepared
+        ballot, check = sums
         self._buffers.restore()
         knowing, stopping, saving, loss, weight, more, *works = ballot.tolist()
         if step.compare and not drift.agree(check.tolist(), self._group.size):
@@ -263,14 +272,20 @@ class Stepper:
 
         Return the learning rate of the first parameter group.
         """
-        with self.applying(outcome, factor) as rate:
-            self._state.optimizers.step_each()
-        return rate
+        self._ready(outcome)
+        with memory.enough_for_the_optimizer():
+            return self._state.optimizers.step(factor)
 
     @contextlib.contextmanager
     def applying(self, outcome: Outcome, factor: float) -> Iterator[float]:
         """Update the buffers, and give a context in which every optimizer is to be stepped, with ``factor`` on the
         learning rates. Yield that of the first parameter group."""
+        self._ready(outcome)
+        with memory.enough_for_the_optimizer(), self._state.optimizers.stepping(factor) as rate:
+            yield rate
+
+    def _ready(self, outcome: Outcome) -> None:
+        """Update the buffers, and make the gradients those of the step."""
         self._buffers.apply(outcome.buffers)
         if outcome.gradient_factor != 1.0:
             gradients = [parameter.grad for parameter in self._parameters if parameter.grad is not None]
@@ -278,8 +293,6 @@ class Stepper:
                 torch._foreach_mul_(gradients, outcome.gradient_factor)
         # Not restored afterwards, which takes longer: hooks and the next pass are seeded anyway.
         seed_alike(self._seed, "update", self._state.step + 1, self._group.device)
-        with memory.enough_for_the_optimizer(), self._state.optimizers.stepping(factor) as rate:
-            yield rate
 
     def precision(self) -> contextlib.AbstractContextManager[Any]:
         """Return the autocast context for ``--amp``."""

@@ -72,3 +72,5 @@ class Material:
     requests: Requests = field(default_factory=Requests)
     own_loop: bool = False
     """Whether the script makes the forward passes, so that the training's loss isn't called."""
+    begins: Callable[[], None] = lambda: None
+    """Called by such a loop before this worker contributes to a step."""
