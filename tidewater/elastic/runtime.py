@@ -14,10 +14,8 @@ raise SystemExit(run.exit_code)
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tidewater.elastic.config import AddFlags, Config, no_flags
@@ -25,14 +23,13 @@ from tidewater.elastic.errors import ConfigError, TrainerError
 from tidewater.elastic.script.content import Build, Script, begin
 from tidewater.elastic.script.entry import Launched, configured, exit_code, refusing_early_ends
 from tidewater.elastic.session.assembly import Ended, open_session
-from tidewater.elastic.training import Report, Training
+from tidewater.elastic.training import Training
 
 if TYPE_CHECKING:
     import torch
 
     from tidewater.elastic.script.own_loop import Run
 
-_MOST_REPORTS = 1000
 _opened = False
 """Whether this process has opened a session for a loop of the script's own."""
 
@@ -143,16 +140,10 @@ def _run_of(config: Config, training: Training) -> Iterator[Run]:
     """Give the session's part to the script's loop; at the end of the loop, end the session."""
     from tidewater.elastic.script.own_loop import Run
 
-    reports: deque[Report] = deque(maxlen=_MOST_REPORTS)
-
-    def on_step(report: Report) -> None:
-        reports.append(report)
-        training.on_step(report)
-
-    script = Script(lambda _: replace(training, on_step=on_step), own_loop=True)
+    script = Script(lambda _: training, own_loop=True)
     try:
         with open_session(config, script.prepare) as opened:
-            run = Run(opened, script.material(opened.session), reports)
+            run = Run(opened, script.material(opened.session), script.reports)
             with refusing_early_ends(lambda: run.is_over), run.guarded():
                 yield run
                 run.close()

@@ -1,6 +1,7 @@
-"""A script with one mistake, rehearsed on this machine: it is named, and every other promise holds.
+"""Scripts that are rehearsed on this machine: a mistake is named, and every other promise holds.
 
-Its average of the loss counts its steps in an attribute that it does not store.
+The average of the loss of the first one counts its steps in an attribute that it does not store. The other one has a
+loop of its own, and no mistake.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -55,24 +57,56 @@ raise SystemExit(tidewater.run(training))
 """
 
 
-@pytest.mark.e2e
-def test_a_mistake_is_named_with_its_remedy_and_the_other_promises_hold(tmp_path: Path) -> None:
-    (tmp_path / "my_script.py").write_text(SCRIPT)
+OWN_LOOP = """
+import torch
+from torch import nn
+
+import tidewater
+
+config = tidewater.init()
+generator = torch.Generator().manual_seed(0)
+inputs = torch.randn(400, 8, generator=generator)
+data = torch.utils.data.TensorDataset(inputs, inputs.sum(1, keepdim=True))
+model = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Dropout(0.1), nn.Linear(16, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+with tidewater.session(config, model=model, optimizer=optimizer, dataset=data) as run:
+    for batch, targets in run.batches():
+        run.step(nn.functional.mse_loss(model(batch), targets))
+raise SystemExit(run.exit_code)
+"""
+
+
+def rehearsed(folder: Path, script: str) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
+    """Rehearse a script. Return how the command ended, and its report."""
+    (folder / "my_script.py").write_text(script)
     path = f"{toolchain.binary('etcd').parent}{os.pathsep}{os.environ['PATH']}"
     flags = ["--report", "report.json", "--patience", "300", "my_script.py", "--batch-size", "32"]
     done = subprocess.run(
         [sys.executable, "-m", "tidewater.cli", "rehearse", *flags],
-        cwd=tmp_path,
+        cwd=folder,
         env={**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         timeout=600,
         check=False,
     )
+    return done, json.loads((folder / "report.json").read_text())
+
+
+@pytest.mark.e2e
+def test_a_loop_of_the_scripts_own_holds_every_promise(tmp_path: Path) -> None:
+    done, report = rehearsed(tmp_path, OWN_LOOP)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert all(each["held"] for each in report["promises"])
+    assert "note:" not in done.stdout
+
+
+@pytest.mark.e2e
+def test_a_mistake_is_named_with_its_remedy_and_the_other_promises_hold(tmp_path: Path) -> None:
+    done, report = rehearsed(tmp_path, SCRIPT)
     assert done.returncode == 1, done.stdout + done.stderr
     assert "the attribute of the stateful object mean.count: " in done.stdout
     assert "→ return it in the object's state_dict(), and set it in load_state_dict()" in done.stdout
-    report = json.loads((tmp_path / "report.json").read_text())
     broken = {each["promise"] for each in report["promises"] if not each["held"]}
     assert {"alike", "handed_over"} <= broken <= {"alike", "handed_over", "state"}, done.stdout
     assert set(report["steps"].values()) == {36}

@@ -16,6 +16,7 @@ import inspect
 import os
 import sys
 import warnings
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from tidewater.elastic.session.worker import Material, Requests
 
 Build = Callable[[Config], Training]
+
+_MOST_REPORTS = 1000
 
 
 def begin(config: Config) -> None:
@@ -56,6 +59,8 @@ class Script:
 
     def __init__(self, build: Build, *, own_loop: bool = False) -> None:
         self._build, self._own_loop = build, own_loop
+        self.reports: deque[Report] = deque(maxlen=_MOST_REPORTS)
+        """Of final steps, for a loop of the script's own."""
         self.requests: Requests
         self._training: Training
         self._loader: Loader | None = None
@@ -145,8 +150,14 @@ class Script:
             return hook if hook is ignore else call
 
         self.requests = requests
+        on_step = called("on_step", training.on_step)
+
+        def kept(report: Report) -> None:
+            self.reports.append(report)
+            on_step(report)
+
         on_evaluation = called("on_evaluation", training.on_evaluation)
-        return replace(training, on_step=called("on_step", training.on_step), on_evaluation=on_evaluation)
+        return replace(training, on_step=kept if self._own_loop else on_step, on_evaluation=on_evaluation)
 
     def close(self) -> None:
         """End the processes that prepare data."""

@@ -2,7 +2,7 @@
 
     habits.begin(rehearses=True)        # the script gets a batch
     habits.check(index, count)          # before the backward pass of that micro-batch
-    habits.added()                      # after it
+    habits.added()                      # after it, if another one of the same step follows
     habits.end()                        # before the script gets another batch
 
 The rehearsal has a step of one micro-batch and one of several. So most of them are found before the worker joins.

@@ -276,7 +276,8 @@ class Run:
                 result = self._result(loss)
             self._habits.check(self._index, len(self._prepared.micro))
             self._stepper.add(result, vote)
-        self._habits.added()
+        if not self._is_last:
+            self._habits.added()
 
     def _result(self, loss: Any) -> Any:
         if not callable(loss):
