@@ -102,14 +102,16 @@ def session(config: Config, **fields: Any) -> Iterator[Run]:
     An exception of the script's code comes through as it is: this worker ends, and the others go on.
 
     Raises:
-        SystemExit: Where ``run`` would return an exit code: the job has finished before (0), or something is wrong; the
-            sentence is on standard error then.
+        SystemExit: Where ``run`` would return an exit code: the job has finished before (0), this worker has left (at
+            the end of the block), or something is wrong; the sentence is on standard error then.
     """
     training = Training(**fields, loss=_loss_of_the_loop)
     try:
         _begin_session(config)
         with _run_of(config, training) as run:
             yield run
+        if run.exit_code:  # a script that forgot it would end as if the job were finished
+            raise SystemExit(run.exit_code)
     except Ended as ended:
         raise SystemExit(ended.code) from None
     except TrainerError as error:

@@ -130,20 +130,29 @@ def test_a_worker_that_leaves_goes_on_until_its_loop_ends(alone: Alone, config: 
     alone.etcd.finish = lambda record: None  # type: ignore[method-assign]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tidewater.elastic.session.session.Session.finish", lambda session: None)
-        assert trained(config(), body)[1] == exit_codes.LEFT
+        with pytest.raises(SystemExit) as ended:
+            trained(config(), body)
+    assert ended.value.code == exit_codes.LEFT
 
 
 def test_a_script_may_end_its_loop_after_it_has_asked_to_leave(alone: Alone, config: Settings) -> None:
     given = Given()
-    with tidewater.session(config(), **given.fields) as run:
-        for batch in run.batches():
-            buffers = weights(given)
-            loss = given.loss(batch)  # batch normalization has changed its running statistics
-            if alone.joined:
-                run.leave()
-                break
-            run.step(loss)
-    assert run.exit_code == exit_codes.LEFT
+
+    def leaves() -> None:
+        nonlocal buffers
+        with tidewater.session(config(), **given.fields) as run:
+            for batch in run.batches():
+                buffers = weights(given)
+                loss = given.loss(batch)  # batch normalization has changed its running statistics
+                if alone.joined:
+                    run.leave()
+                    break
+                run.step(loss)
+
+    buffers: list[torch.Tensor] = []
+    with pytest.raises(SystemExit) as ended:
+        leaves()
+    assert ended.value.code == exit_codes.LEFT
     assert all(torch.equal(*pair) for pair in zip(buffers, weights(given), strict=True))
 
 
@@ -259,7 +268,7 @@ def test_a_loop_that_ends_before_training_is_refused(
         breaks()
     assert ended.value.code == exit_codes.USAGE
     assert "before training was over" in (said := capsys.readouterr().err)
-    assert "run.stop(reason)" in said
+    assert "run.stop(reason) and go on with the loop" in said
     assert "run.leave()" in said
 
 

@@ -81,6 +81,8 @@ class Run:
         self._precision, self._passing, self._applying = ExitStack(), ExitStack(), ExitStack()
         self._may_step = False
         """Whether the optimizers are to be stepped now."""
+        self._error: BaseException | None = None
+        """What a step has raised: it can't be continued, whether the script has caught that or not."""
         self._hooks = [
             optimizer.register_step_pre_hook(self._refuse_stepping)
             for optimizer in several(material.training.optimizer)
@@ -124,11 +126,12 @@ class Run:
                 generators are seeded once more before it.
 
         Raise ConfigError if it is no loss, if there is no batch that lacks a step, or if the script's code in between
-        has done what the runtime does (``habits``).
+        has done what the runtime does (``habits``). ``batches`` raises an error of this call again.
         """
-        if self._sums("step", loss):
-            with self._stepping():
-                self._loop.apply()
+        with self._noting_errors():
+            if self._sums("step", loss):
+                with self._stepping():
+                    self._loop.apply()
 
     def sums(self, loss: Any) -> bool:
         """Do the same, but let the script step the optimizers. Return whether it is to do that now.
@@ -141,9 +144,10 @@ class Run:
                 "run.sums() is used with --amp fp16, where a scaler must step the optimizers: use run.step(loss), or "
                 "--amp bf16"
             )
-        if not self._sums("sums", loss):
-            return False
-        self._applying.enter_context(self._loop.applying())
+        with self._noting_errors():
+            if not self._sums("sums", loss):
+                return False
+            self._applying.enter_context(self._loop.applying())
         self._stage, self._may_step = Stage.SUMMED, True
         return True
 
@@ -152,7 +156,8 @@ class Run:
         if self._stage is not Stage.SUMMED:
             raise ConfigError("run.applied() was called where run.sums() has not returned True: call it only then")
         self._stage, self._may_step = Stage.BETWEEN, False
-        self._applying.close()
+        with self._noting_errors():
+            self._applying.close()
 
     def reports(self) -> Iterator[Report]:
         """Yield the reports of the steps that have become final since the last call, in order: the newest thousand.
@@ -185,11 +190,12 @@ class Run:
         """
         if self.is_over:
             return
+        self._raise_error()
         if not self._is_leaving:
             raise ConfigError(
                 "the script has left the with block of tidewater.session() before training was over (by break or "
-                "return in the loop over run.batches(), or without one): to end training, call run.stop(reason), and "
-                "for this worker alone, run.leave()"
+                "return in the loop over run.batches(), or without one): to end training, call run.stop(reason) and go "
+                "on with the loop until it ends, and for this worker alone, call run.leave()"
             )
         self._refuse_unfinished()
         self.exit_code = exit_codes.LEFT
@@ -204,6 +210,10 @@ class Run:
         """Give a context for the script's code. At its end, put back what belongs to this loop."""
         try:
             yield
+        except SystemExit as error:
+            if self.is_over and not error.code:  # a worker that has left must not end as if the job were finished
+                raise SystemExit(self.exit_code) from error
+            raise
         except Exception as error:
             if self._stage is Stage.GIVEN and ran_out_of_memory(error):
                 error.add_note(_OUT_OF_MEMORY)
@@ -291,6 +301,18 @@ class Run:
         self._passing.close()
 
     @contextmanager
+    def _noting_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException as error:
+            self._error = self._error or error
+            raise
+
+    def _raise_error(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    @contextmanager
     def _stepping(self) -> Iterator[None]:
         self._may_step = True
         yield
@@ -304,6 +326,7 @@ class Run:
             )
 
     def _refuse_unfinished(self) -> None:
+        self._raise_error()
         if self._stage is Stage.GIVEN and not self._is_leaving:
             raise ConfigError(f"the loop has got no run.step(loss) for its batch (continue, perhaps?): {_NO_BATCH}")
         if self._stage is Stage.SUMMED:
