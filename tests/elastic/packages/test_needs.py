@@ -34,6 +34,7 @@ def unmet_of(folder: Path, **changes: Any) -> list[str]:
         ),
         pytest.param({"files": {"torch/__init__.py": ""}}, "alpha 1.0 brings the module torch", id="brings-torch"),
         pytest.param({"files": {"numpy.py": ""}}, "alpha 1.0 brings the module numpy", id="brings-numpy"),
+        pytest.param({"files": {"triton/__init__.py": ""}}, "alpha 1.0 brings the module triton", id="brings-triton"),
         pytest.param({"files": {"tidewater/x.py": ""}}, "alpha 1.0 brings the module tidewater", id="tidewater"),
     ],
 )

@@ -338,6 +338,15 @@ def test_the_forward_pass_runs_under_autocast_and_the_rest_does_not(alone: Alone
     trained(config("--amp", "bf16"), body)
 
 
+def test_a_scripts_own_autocast_around_the_step_ends_with_its_batch(alone: Alone, config: Settings) -> None:
+    def body(run: Run, given: Given, batch: Any) -> None:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            run.step(given.loss(batch))
+
+    trained(config("--amp", "bf16"), body)
+    assert not torch.is_autocast_enabled("cpu")
+
+
 def test_a_process_has_one_session(alone: Alone, config: Settings, capsys: pytest.CaptureFixture[str]) -> None:
     trained(config(), by_tensor)
     with pytest.raises(SystemExit) as ended:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import pickle
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
@@ -138,11 +138,17 @@ class Source(Dataset[Answer]):
         before = states()
         self._readings.begin(request.samples[0], kind)
         try:
-            items = list(dataset.__getitems__(list(request.samples)))
+            found = dataset.__getitems__(list(request.samples))
+            items = list(found)
         except Exception as error:
             if is_of_the_sample(error):
                 return None  # the sample at fault is named then
             raise_named(error, request.samples, NAMES[kind])
+        if isinstance(found, Mapping | tuple):  # columns, as many of them as samples perhaps
+            raise ConfigError(
+                f"__getitems__ of the {NAMES[kind]}, {type(dataset).__name__}, has returned a {type(found).__name__}: "
+                "return a list of the samples, one for each index in their order, or leave the method out"
+            )
         if len(items) != len(request.samples):
             raise ConfigError(
                 f"__getitems__ of the {NAMES[kind]}, {type(dataset).__name__}, has returned {len(items)} samples for "

@@ -15,7 +15,7 @@ from pathlib import Path
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-MODULES = ("numpy", "tidewater", "torch")
+MODULES = ("numpy", "tidewater", "torch", "triton")
 """Modules of the image and of the runtime that no package may bring: it would come first in workers."""
 BUILT_FOR = ("torch", "torchvision")
 """Packages of the image that must find what they need."""

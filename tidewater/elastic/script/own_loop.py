@@ -23,6 +23,7 @@ from contextlib import ExitStack, contextmanager
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch.optim import Optimizer
 
 from tidewater.contract import exit_codes
@@ -239,11 +240,12 @@ class Run:
                     break
                 self._index = index
                 batch = onto(micro.batch, self._device)
-                self._precision.enter_context(stepper.precision())
-                self._passing.enter_context(stepper.passing())
-                self._stage = Stage.GIVEN
-                self._habits.begin(rehearses=loop.rehearses)
-                yield batch
+                with _autocast_kept(self._device.type):
+                    self._precision.enter_context(stepper.precision())
+                    self._passing.enter_context(stepper.passing())
+                    self._stage = Stage.GIVEN
+                    self._habits.begin(rehearses=loop.rehearses)
+                    yield batch
                 self._refuse_unfinished()
                 self._habits.end()
 
@@ -331,3 +333,15 @@ class Run:
             raise ConfigError(f"the loop has got no run.step(loss) for its batch (continue, perhaps?): {_NO_BATCH}")
         if self._stage is Stage.SUMMED:
             raise ConfigError("run.sums() has returned True, and run.applied() was not called: call it after the step")
+
+
+@contextmanager
+def _autocast_kept(kind: str) -> Iterator[None]:
+    """Put autocast back at the end. A script's own autocast around ``run.step`` ends after the runtime's, which it
+    would turn on again for all that follows."""
+    enabled, dtype = torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)
+    try:
+        yield
+    finally:
+        torch.set_autocast_enabled(kind, enabled)
+        torch.set_autocast_dtype(kind, dtype)

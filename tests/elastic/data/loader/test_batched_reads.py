@@ -166,6 +166,16 @@ def test_another_number_of_rows_is_refused_with_the_remedy() -> None:
         loader.batch((6, 8), 0)
 
 
+@pytest.mark.parametrize("kind", [dict, tuple])
+def test_two_columns_are_not_taken_for_two_rows(kind: type) -> None:
+    class Columns(Table):
+        def __getitems__(self, indices: list[int]) -> Any:
+            return kind({"x": indices, "y": indices})
+
+    with closing(opened(Columns())) as loader, pytest.raises(ConfigError, match=rf"a {kind.__name__}: return a list"):
+        loader.batch((6, 8), 0)
+
+
 def test_an_error_of_this_machine_is_not_tried_again() -> None:
     class Full(Table):
         def __getitems__(self, indices: list[int]) -> list[dict[str, Any]]:
