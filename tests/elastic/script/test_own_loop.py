@@ -136,7 +136,7 @@ def test_a_worker_that_leaves_goes_on_until_its_loop_ends(alone: Alone, config: 
 
 
 def test_a_script_may_end_its_loop_after_it_has_asked_to_leave(alone: Alone, config: Settings) -> None:
-    given = Given()
+    given, buffers = Given(), list[torch.Tensor]()
 
     def leaves() -> None:
         nonlocal buffers
@@ -149,7 +149,6 @@ def test_a_script_may_end_its_loop_after_it_has_asked_to_leave(alone: Alone, con
                     break
                 run.step(loss)
 
-    buffers: list[torch.Tensor] = []
     with pytest.raises(SystemExit) as ended:
         leaves()
     assert ended.value.code == exit_codes.LEFT
