@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.nn.utils.rnn import PackedSequence, pack_sequence
 
-from tidewater.elastic.data.device import onto
+from tidewater.elastic.data.device import leaves, onto
 
 META = torch.device("meta")
 """Stands for a GPU: tensors of another device can't be used with its tensors."""
@@ -88,3 +88,8 @@ def test_what_has_no_tensor_is_the_same_object() -> None:
 
 def test_a_class_with_a_to_is_no_batch_with_one() -> None:
     assert moved(torch.nn.Linear) is torch.nn.Linear
+
+
+def test_the_leaves_of_a_batch_are_in_containers_of_all_these_kinds() -> None:
+    batch = Pair(Batch(1, "a", more=Encoding(x=[2, (3, "text")])), {"y": collections.deque([None, 4])})
+    assert [*leaves(batch)] == [1, "a", 2, 3, "text", 7, None, 4]

@@ -11,6 +11,6 @@ folders   lists the images of each class in a folder
 source    the batch of a request, in the training process or in one that prepares data
 reading   knows what each process reads now, and ends a read that blocks
 descriptors   the open files of a process that was forked to prepare data
-device    batches on the device that computes with them
+device    batches of any kind: on the device that computes with them, and what they consist of
 sample_errors   errors of a dataset, with the samples that they are about
 """

@@ -1,10 +1,10 @@
-"""Batches on the device that computes with them."""
+"""Batches of any kind: on the device that computes with them, and what they consist of."""
 
 from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Mapping, MutableMapping, MutableSequence
+from collections.abc import Iterator, Mapping, MutableMapping, MutableSequence
 from typing import Any
 
 import torch
@@ -35,6 +35,21 @@ def onto(value: Any, device: torch.device) -> Any:
             object.__setattr__(clone, field.name, onto(getattr(value, field.name), device))  # it may be frozen
         return clone
     return value
+
+
+def leaves(value: Any) -> Iterator[Any]:
+    """Yield what the mappings, sequences and dataclasses of a batch or sample contain, in their order."""
+    if isinstance(value, Mapping):
+        parts: Any = value.values()
+    elif isinstance(value, tuple | MutableSequence) and not isinstance(value, bytearray):
+        parts = value
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        parts = (getattr(value, field.name) for field in dataclasses.fields(value))
+    else:
+        yield value
+        return
+    for part in parts:
+        yield from leaves(part)
 
 
 def _replaced(value: Any, entries: dict[Any, Any]) -> Any:

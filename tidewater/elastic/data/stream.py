@@ -22,9 +22,9 @@ from typing import Any, cast
 
 import numpy as np
 import torch
-from torch.utils import _pytree as pytree
 from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate
 
+from tidewater.elastic.data.device import leaves
 from tidewater.elastic.data.loader import Loader, LoaderSettings, Micro, Prepared, requests_of
 from tidewater.elastic.data.reading import DATASET, Readings
 from tidewater.elastic.data.sample_errors import raise_named
@@ -257,7 +257,7 @@ class StreamLoader(Loader):
 
 def _same(one: Any, other: Any) -> bool:
     """Return whether two samples have equal values, as far as their parts can be compared."""
-    mine, theirs = pytree.tree_leaves(one), pytree.tree_leaves(other)
+    mine, theirs = [*leaves(one)], [*leaves(other)]
     return len(mine) == len(theirs) and all(map(_equal, mine, theirs))
 
 

@@ -23,10 +23,9 @@ from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
 from tidewater.elastic.addresses import Address
-from tidewater.elastic.data.device import onto
+from tidewater.elastic.data.device import leaves, onto
 from tidewater.elastic.data.loader import Micro, Prepared
 from tidewater.elastic.data.sampler import Cursor, Step
 from tidewater.elastic.errors import ConfigError, OutOfMemory
@@ -151,7 +150,7 @@ def _of_any_size(device: torch.device, batch: Any, samples: int) -> Any:
     """
     mark: Any = torch._dynamo.maybe_mark_dynamic
     batch = onto(batch, device)
-    for leaf in pytree.tree_leaves(batch):
+    for leaf in leaves(batch):
         if isinstance(leaf, torch.Tensor) and leaf.dim() and leaf.size(0) == samples:
             mark(leaf, 0)
     return batch

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import collections
 import copy
+import dataclasses
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -325,6 +327,23 @@ def test_a_stream_that_counts_a_sample_after_it_is_yielded_is_refused_with_the_r
 
     with pytest.raises(ConfigError, match=r"Late, doesn't continue where its state_dict\(\) says.* before it is"):
         opened(Late())
+
+
+@dataclasses.dataclass
+class Sample:
+    x: Any
+
+
+@pytest.mark.parametrize("kind", [Sample, lambda x: collections.UserDict(x=x), lambda x: [Sample({"x": x})]])
+def test_samples_of_any_kind_are_compared(kind: Any) -> None:
+    class Late(Lines):
+        def __iter__(self) -> Iterator[Any]:
+            while self._next < self._total:
+                yield kind(torch.tensor(self._next))
+                self._next += 1
+
+    with pytest.raises(ConfigError, match="Late, doesn't continue"):
+        opened(Late(), collate=list)
 
 
 def test_a_stream_that_begins_anew_in_set_epoch_is_refused() -> None:
