@@ -7,6 +7,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping, MutableMapping, MutableSequence
 from typing import Any
 
+import numpy as np
 import torch
 
 
@@ -52,6 +53,17 @@ def leaves(value: Any) -> Iterator[Any]:
         yield from leaves(part)
 
 
+def copied(value: Any) -> list[Any]:
+    """Return the leaves, with memory of their own."""
+    return [_copied(leaf) for leaf in leaves(value)]
+
+
+def _copied(leaf: Any) -> Any:
+    if isinstance(leaf, torch.Tensor):
+        return leaf.detach().clone()
+    return leaf.copy() if isinstance(leaf, np.ndarray) else leaf
+
+
 def _replaced(value: Any, entries: dict[Any, Any]) -> Any:
     """Return a copy of a mapping or sequence with these entries, and with its other attributes."""
     if not isinstance(value, MutableMapping | MutableSequence):
@@ -60,3 +72,23 @@ def _replaced(value: Any, entries: dict[Any, Any]) -> Any:
     for place, entry in entries.items():
         clone[place] = entry
     return clone
+
+
+def same(one: Any, other: Any) -> bool:
+    """Return whether two samples have equal values, as far as their parts can be compared."""
+    mine, theirs = [*leaves(one)], [*leaves(other)]
+    return len(mine) == len(theirs) and all(map(_equal, mine, theirs))
+
+
+def _equal(one: Any, other: Any) -> bool:
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, torch.Tensor):
+        return one.layout is not torch.strided or (
+            (one.dtype, one.shape) == (other.dtype, other.shape)
+            and torch.equal(*(each.detach().contiguous().view(-1).view(torch.uint8) for each in (one, other)))
+        )
+    if isinstance(one, np.ndarray):
+        same = (one.dtype, one.shape, one.tobytes()) == (other.dtype, other.shape, other.tobytes())
+        return bool(one.dtype.hasobject) or same  # what an object array contains are addresses
+    return not isinstance(one, int | float | str | bytes) or repr(one) == repr(other)  # NaN is equal to itself

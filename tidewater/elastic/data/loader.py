@@ -35,6 +35,7 @@ from typing import Any, TypeVar, cast
 import torch
 from torch.utils.data import DataLoader, Dataset, default_collate
 
+from tidewater.elastic.data.device import copied, leaves, same
 from tidewater.elastic.data.reading import PROCESSES, Readings
 from tidewater.elastic.data.sampler import Cursor, Step, plan
 from tidewater.elastic.data.seeds import generators_kept
@@ -182,13 +183,13 @@ class Loader:
     def first_readable(self, count: int) -> Any:
         """Return a batch of the first samples, for a warm-up. Later samples replace those that are left out.
 
-        Raise ConfigError if more are to be left out than may be, no sample is left, or training could not get such a
-        batch from the processes that prepare it.
+        Raise ConfigError if more are to be left out than may be, no sample is left, or training could not use such a
+        batch.
         """
         samples, bad, most = list(range(count)), set[int](), self._settings.max_bad_samples
         while True:
             try:
-                batch = self.batch(samples, 0)
+                return self._tried(samples)
             except BadSamples as error:
                 bad |= error.errors.keys()
                 samples = list(itertools.islice((each for each in range(self._total) if each not in bad), count))
@@ -196,9 +197,19 @@ class Loader:
                     raise ConfigError(
                         f"{len(bad)} of {self._total} samples can't be read, and --max-bad-samples is {most}: {error}"
                     ) from error
-            else:
-                refuse_unless_passed_on(batch, self._settings.workers)
-                return batch
+
+    def _tried(self, samples: Sequence[int]) -> Any:
+        """Return a batch of these samples. Raise ConfigError if training could not use such batches."""
+        batch = self.batch(samples, 0)
+        refuse_unless_passed_on(batch, self._settings.workers)
+        before = copied(batch)
+        self.batch(samples[:-3:-1], 0)
+        if not same(before, [*leaves(batch)]):
+            raise ConfigError(
+                "the training's collate changes a batch that it has returned when it makes the next one, and several "
+                "are prepared ahead: return new memory each time"
+            )
+        return batch
 
     def validation(self, parts: Iterable[Sequence[int]]) -> Iterator[Any]:
         """Yield these samples of the validation data, each part as a batch.

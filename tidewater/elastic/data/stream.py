@@ -20,11 +20,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate
 
-from tidewater.elastic.data.device import leaves
+from tidewater.elastic.data.device import same
 from tidewater.elastic.data.loader import Loader, LoaderSettings, Micro, Prepared, requests_of
 from tidewater.elastic.data.reading import DATASET, Readings
 from tidewater.elastic.data.sample_errors import raise_named
@@ -144,7 +143,7 @@ class Stream:
         """Raise ConfigError if one of the samples at that place is not what was read there before."""
         for number, sample in sorted(read_on.items()):
             step, sought = self.take(replace(place), 1)
-            if not _same(sample, sought.get(number)):
+            if not same(sample, sought.get(number)):
                 raise ConfigError(
                     f"the training's dataset, {self._name}, doesn't continue where its state_dict() says: after "
                     f"load_state_dict(), iter() must begin with the sample that follows, here number {number}: "
@@ -219,13 +218,13 @@ class StreamLoader(Loader):
             self._stream.refuse_if_it_cannot_continue()
 
     def batch(self, samples: Sequence[int], epoch: int, *, validation: bool = False) -> Any:
-        """Return a batch of the first samples of the pass, as many as ``samples``: repeated if the pass is shorter."""
+        """Return a batch of these samples of the pass, counted from 0 again where it ends."""
         if validation:
             return super().batch(samples, epoch, validation=True)
         with generators_kept():
-            step, items = self._stream.take(Cursor(epoch), len(samples))
+            step, items = self._stream.take(Cursor(epoch), max(samples) + 1)
             found = [items[number] for number in step.samples]
-            return self._collate([found[index % len(found)] for index in range(len(samples))])
+            return self._collate([found[index % len(found)] for index in samples])
 
     def _draw(self) -> Prepared | Exception | None:
         place = self._place
@@ -253,23 +252,3 @@ class StreamLoader(Loader):
                 raise_named(error, request.samples)
             micro.append(Micro(batch, request.weight, len(request.samples)))
         return Prepared(step, tuple(micro))
-
-
-def _same(one: Any, other: Any) -> bool:
-    """Return whether two samples have equal values, as far as their parts can be compared."""
-    mine, theirs = [*leaves(one)], [*leaves(other)]
-    return len(mine) == len(theirs) and all(map(_equal, mine, theirs))
-
-
-def _equal(one: Any, other: Any) -> bool:
-    if type(one) is not type(other):
-        return False
-    if isinstance(one, torch.Tensor):
-        return one.layout is not torch.strided or (
-            (one.dtype, one.shape) == (other.dtype, other.shape)
-            and torch.equal(*(each.detach().contiguous().view(-1).view(torch.uint8) for each in (one, other)))
-        )
-    if isinstance(one, np.ndarray):
-        same = (one.dtype, one.shape, one.tobytes()) == (other.dtype, other.shape, other.tobytes())
-        return bool(one.dtype.hasobject) or same  # what an object array contains are addresses
-    return not isinstance(one, int | float | str | bytes) or repr(one) == repr(other)  # NaN is equal to itself

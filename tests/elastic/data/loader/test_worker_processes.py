@@ -131,6 +131,34 @@ def test_a_batch_that_can_not_be_passed_on_is_refused_with_the_remedy(
         loader.first_readable(2)
 
 
+class Reusing:
+    """Returns the same memory for each batch."""
+
+    def __init__(self) -> None:
+        self.tensor, self.list = torch.zeros(4, dtype=torch.long), list[int]()
+
+    def in_a_tensor(self, samples: list[Any]) -> Any:
+        return {"x": self.tensor[: len(samples)].copy_(torch.tensor([number for number, _ in samples]))}
+
+    def in_a_list(self, samples: list[Any]) -> Any:
+        self.list[:] = [number for number, _ in samples]
+        return self.list
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("collate", [Reusing().in_a_tensor, Reusing().in_a_list])
+def test_memory_that_the_next_batch_overwrites_is_refused(collate: Any, workers: int, tmp_path: Path) -> None:
+    refused = pytest.raises(ConfigError, match=r"collate changes a batch that it has returned.*new memory")
+    with closing(opened(Records(tmp_path / "file"), workers=workers, collate=collate)) as loader, refused:
+        loader.first_readable(3)
+
+
+def test_memory_that_batches_share_and_do_not_change_is_accepted(tmp_path: Path) -> None:
+    weights = torch.ones(3)
+    with closing(opened(Records(tmp_path / "file"), workers=0, collate=lambda samples: (samples, weights))) as loader:
+        loader.first_readable(3)
+
+
 @pytest.mark.parametrize("collate", [with_a_lock, local_class])
 def test_a_batch_that_stays_in_its_process_may_contain_anything(collate: Callable[..., Any], tmp_path: Path) -> None:
     with closing(opened(Records(tmp_path / "file"), workers=0, collate=collate)) as loader:

@@ -376,6 +376,16 @@ def test_a_stream_that_became_shorter_is_refused_by_name() -> None:
         loader.next()
 
 
+def test_memory_that_the_next_batch_overwrites_is_refused() -> None:
+    memory = torch.zeros(4, dtype=torch.long)
+
+    def collate(items: list[Any]) -> Any:
+        return memory[: len(items)].copy_(torch.tensor([number for number, _ in items]))
+
+    with pytest.raises(ConfigError, match="collate changes a batch that it has returned"):
+        opened(collate=collate).first_readable(3)
+
+
 def test_the_samples_of_a_short_stream_are_repeated_for_the_warm_up() -> None:
     loader = opened(Lines(2))
     assert loader.batch(range(5), 0)[0].tolist() == [order(0, 2)[index % 2] for index in range(5)]
