@@ -36,6 +36,7 @@ WITHOUT = "the image has it; lock without it (docs/training.md#your-packages) an
 _HASH = re.compile(r"--hash[= ]+(sha256:[0-9a-f]{64}|sha384:[0-9a-f]{96}|sha512:[0-9a-f]{128})")
 _COMMENT = re.compile(r"(^|\s+)#.*$")  # pip's own rule
 _SHORT = {"-i": "--index-url", "-f": "--find-links"}
+_IMPLIED = ("--require-hashes", "--only-binary", "--prefer-binary")
 _INDEXES = ("--index-url", "--extra-index-url")
 _ALLOWED = f"{', '.join(_INDEXES)}, --find-links FOLDER and --no-index"
 
@@ -111,8 +112,8 @@ def _lines(content: str) -> list[tuple[int, str]]:
 
 def _option(lock: _Lock, line: str) -> str | None:
     """Add an option; return what is wrong with it."""
-    name, _, value = re.sub(r"^(--?[\w-]+)[= ]\s*", r"\1\0", line).partition("\0")
-    name, value = _SHORT.get(name, name), value.strip("\"' ")
+    given, value = re.fullmatch(r"(-[\w-]*)[= ]*(.*)", line).groups()  # type: ignore[union-attr]
+    name, value = _SHORT.get(given, given), value.strip("\"' ")
     if name in ("-e", "--editable"):
         return "-e installs from sources, which change; build a wheel and name its folder with --find-links"
     if name in ("-r", "--requirement", "-c", "--constraint"):
@@ -128,7 +129,7 @@ def _option(lock: _Lock, line: str) -> str | None:
         lock.folders.append(place)
     elif line == "--no-index":
         lock.options.append(line)
-    else:
+    elif name not in _IMPLIED:
         return f"{name} is not supported here; the options are {_ALLOWED}"
     return None
 

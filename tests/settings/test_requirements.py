@@ -6,6 +6,8 @@ import hashlib
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import settings
 from settings import requirements
@@ -65,6 +67,23 @@ def test_a_line_that_can_not_be_installed_is_one_sentence(text: str, words: str)
     assert "\n" not in mistake
 
 
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(
+                ["", "-", "-f ", "--find-links=", "-i https://", "alpha==", "alpha @ ", f"alpha==1.0 {HASH}"]
+            ),
+            st.text(max_size=12),
+        ).map("".join),
+        max_size=4,
+    )
+)
+def test_no_text_breaks_the_reader(lines: list[str]) -> None:
+    found, mistakes = requirements.parse("\n".join(lines), Path())
+    assert mistakes or found.lock
+    assert not any("\n" in mistake for mistake in mistakes)
+
+
 def test_every_wrong_line_is_named_by_its_number() -> None:
     _, mistakes = requirements.parse(f"# a comment\nalpha==1.0 \\\n  {HASH}\n\nbeta==1\n-e .\ngamma", Path())
     assert [mistake.partition(":")[0] for mistake in mistakes] == ["line 5", "line 6", "line 7"]
@@ -78,6 +97,17 @@ def test_credentials_in_an_address_are_refused_and_not_shown(option: str, place:
     with pytest.raises(settings.ConfigurationError, match="has credentials in it") as refused:
         graph.parsed(trainingPackages=str(lock))
     assert "token" not in str(refused.value)
+
+
+def test_what_the_job_does_anyway_may_be_said() -> None:
+    said = "--require-hashes\n--only-binary :all:\n--prefer-binary\n"
+    assert parsed(f"{said}alpha==1.0 {HASH}") == parsed(f"alpha==1.0 {HASH}")
+
+
+def test_no_message_shows_more_of_an_option_than_its_name() -> None:
+    _, mistakes = requirements.parse("--index-url:https://me:token@host/simple\n-ihttps://token@host", Path())
+    assert len(mistakes) == 2
+    assert "token" not in str(mistakes)
 
 
 def test_an_index_of_ones_own_and_markers_are_left_to_pip() -> None:

@@ -20,11 +20,30 @@ from tests.e2e.training import (
     running_workers,
     wait_for_world,
 )
+from tests.elastic.packages.wheels import wheel
 
 BUCKETED = f"{LONG_TRAINING} --heartbeat-seconds 10 --peer-timeout-seconds 15"
 """Arguments of a job that must discard no step when one of its workers is asked to leave. The workers wait longer for a
 peer than by default (1.5 s and 3 s): a busy machine can hold one up for seconds. No test freezes a worker.
 """
+
+PACKED = """\
+import alpha, beta, tidewater, torch
+
+print(f"event=imported alpha={alpha.VERSION} beta={beta.VERSION} at={alpha.__file__}", flush=True)
+
+
+def training(config: tidewater.Config) -> tidewater.Training:
+    numbers = torch.utils.data.TensorDataset(torch.rand(512, 4), torch.rand(512, 1))
+    model = torch.nn.Linear(4, 1)
+    loss = lambda model, batch: torch.nn.functional.mse_loss(model(batch[0]), batch[1])
+    sgd = torch.optim.SGD(model.parameters(), lr=0.01)
+    return tidewater.Training(model=model, optimizer=sgd, dataset=numbers, loss=loss)
+
+
+raise SystemExit(tidewater.run(training))
+"""
+"""A script that imports two packages that the image lacks."""
 
 pytestmark = [pytest.mark.e2e, pytest.mark.incremental, pytest.mark.timeout(1800)]
 
@@ -218,3 +237,69 @@ def test_resize_to_one_leaves_one_worker_training(checkout: Checkout) -> None:
     assert identities(checkout).items() <= before.items()
     wait_until("the step count to grow", lambda: latest_step(checkout) > step)
     assert_steps_only_grow(checkout)
+
+
+def _locked(checkout: Checkout, version: str, *metadata: str) -> None:
+    """Write a lock of two packages in a folder of wheels, as `uv pip compile` and `pip wheel` do."""
+    folder = checkout.path / "wheels"
+    lines = [wheel(folder, "alpha", version, metadata=("Requires-Dist: beta", *metadata)), wheel(folder, "beta")]
+    (checkout.path / "requirements.txt").write_text("\n".join(["--no-index", "--find-links wheels", *lines, ""]))
+
+
+def _imported(checkout: Checkout) -> list[dict[str, str]]:
+    return [line for pod in running_workers(checkout) for line in checkout.logs(pod) if line.get("event") == "imported"]
+
+
+def _installer(checkout: Checkout) -> str:
+    """Return the log of the job that installs packages."""
+    return checkout.run(f"kubectl logs -n {checkout.namespace} -l app.kubernetes.io/component=packages --tail=-1").text
+
+
+def test_the_packages_of_a_lock_are_installed_once_and_workers_only_read_them(checkout: Checkout) -> None:
+    _locked(checkout, "1.0")
+    (checkout.path / "packed.py").write_text(PACKED)
+    checkout.run(
+        "pulumi config set workers 1 && pulumi config set jobName packed && "
+        f"pulumi config set trainingScript packed.py && pulumi config set trainerArgs -- '{LONG_TRAINING}' && "
+        f"pulumi config set trainingPackages requirements.txt && {UP}"
+    )
+    checkout.forget_outputs()
+    wait_for_world(checkout, 1)
+    (line,) = _imported(checkout)
+    assert (line["alpha"], line["beta"]) == ("1.0", "1.0")
+    assert line["at"].startswith("/packages/cpython-")
+    assert "event=packages_writing" in _installer(checkout)
+    inside = f"kubectl exec -n {checkout.namespace} {running_workers(checkout)[0]} --"
+    assert "Read-only file system" in checkout.fails(f"{inside} touch /packages/x").text
+    assert "No module named pip" in checkout.fails(f"{inside} python3 -m pip --version").text
+    before = identities(checkout)
+    checkout.run(f"kubectl delete jobs -n {checkout.namespace} -l app.kubernetes.io/component=packages")
+    checkout.run(f"{UP} --refresh")
+    said = _installer(checkout)
+    assert "event=packages_ready" in said
+    assert "event=packages_writing" not in said
+    assert identities(checkout) == before
+
+
+def test_a_changed_lock_restarts_the_workers_from_their_checkpoint(checkout: Checkout) -> None:
+    step = wait_until("a checkpoint", lambda: latest_step(checkout) > 20 and latest_step(checkout))
+    _locked(checkout, "1.1")
+    checkout.run(UP)
+    wait_for_world(checkout, 1)
+    (line,) = _imported(checkout)
+    assert line["alpha"] == "1.1"
+    events = [line for line in checkout.logs(running_workers(checkout)[0]) if "event" in line]
+    loaded = next(line for line in events if line["event"] == "checkpoint_loaded")
+    assert int(loaded["step"]) >= step - 10
+
+
+def test_a_package_for_another_torch_fails_the_update_with_a_sentence_and_training_goes_on(checkout: Checkout) -> None:
+    before = identities(checkout)
+    _locked(checkout, "1.2", "Requires-Dist: torch==1.13.1")
+    refused = checkout.fails(UP)
+    assert "alpha 1.2 needs torch==1.13.1, and the image has torch 2." in refused.text
+    assert "Traceback" not in refused.text
+    assert identities(checkout) == before
+    _locked(checkout, "1.1")
+    checkout.run(UP)
+    assert identities(checkout) == before

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import functools
+import http.server
+import io
 import os
 import signal
 import subprocess
 import sys
 import sysconfig
 import tarfile
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +30,13 @@ from workloads import bundle
 ABI = str(sysconfig.get_config_var("SOABI"))
 NOWHERE = "https://127.0.0.1:9/simple"
 """An index that isn't there."""
+
+
+class Handler(http.server.SimpleHTTPRequestHandler):
+    """Serves the files of a folder and prints nothing."""
+
+    def log_message(self, *args: object) -> None:
+        """Print nothing."""
 
 
 def lock(folder: Path, *lines: str, options: tuple[str, ...] = ("--no-index", "--find-links .")) -> settings.Packages:
@@ -60,6 +71,19 @@ def install(tmp_path: Path, quiet: Log, monkeypatch: pytest.MonkeyPatch) -> Call
     for name in [name for name in os.environ if name.startswith("PIP_")]:
         monkeypatch.delenv(name)
     return lambda wanted: installer.install(packed(wanted, tmp_path), tmp_path / "out" / ABI, quiet)
+
+
+@pytest.fixture
+def served(tmp_path: Path, install: Install, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Yield a folder that a server on loopback shows to pip as a page of links."""
+    folder = tmp_path / "served"
+    folder.mkdir()
+    handler = functools.partial(Handler, directory=str(folder))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setenv("PIP_FIND_LINKS", f"http://127.0.0.1:{server.server_port}")
+        yield folder
+        server.shutdown()
 
 
 Install = Callable[[settings.Packages], None]
@@ -169,6 +193,25 @@ def test_an_image_with_another_torch_is_seen_at_the_second_start(
     monkeypatch.syspath_prepend(info.parent)
     assert "needs torch>=2, and the image has torch 1.9" in refused(install, wanted)
     assert (tmp_path / "out" / ABI).exists()
+
+
+def test_the_size_of_a_download_is_reported(
+    tmp_path: Path, served: Path, install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(installer, "_SAY_SECONDS", 0)
+    line = wheel(served, "alpha", files={"alpha.py": "#" * 3 * 2**20})
+    stream = io.StringIO()
+    bundled = packed(lock(tmp_path, line, options=("--no-index",)), tmp_path)
+    installer.install(bundled, tmp_path / "out", Log("w", stream=stream))
+    assert "event=packages_progress doing=download packages=1 of_packages=1 mib=3 of_mib=3" in stream.getvalue()
+
+
+def test_a_page_that_names_another_python_is_believed(tmp_path: Path, served: Path, install: Install) -> None:
+    line = wheel(served, "alpha")
+    link = '<a href="alpha-1.0-py3-none-any.whl" data-requires-python="&gt;=3.99">alpha-1.0-py3-none-any.whl</a>'
+    (served / "index.html").write_text(link)
+    wanted = lock(tmp_path, line, options=("--no-index",))
+    assert "alpha==1.0 needs Python >=3.99, which the image's is not" in refused(install, wanted)
 
 
 def test_a_version_that_is_not_there_is_named(tmp_path: Path, install: Install) -> None:

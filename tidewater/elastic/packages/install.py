@@ -15,6 +15,7 @@ import contextlib
 import hashlib
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -36,10 +37,11 @@ LOCK = "lock/requirements.txt"
 WHEELS = "lock/wheels/"
 OPTIONS = (
     *("--disable-pip-version-check", "--no-cache-dir", "--no-input", "--root-user-action=ignore"),
-    *("--no-deps", "--require-hashes", "--only-binary=:all:", "--progress-bar=off"),
+    *("--no-deps", "--require-hashes", "--only-binary=:all:", "--progress-bar=raw"),
 )
 _SAY_SECONDS = 5.0
 _BEGUN = ("Collecting ", "Processing ")
+_BYTES = re.compile(r"Progress (\d+) of (\d+)")
 
 
 def run(arguments: Sequence[str], log: Log) -> None:
@@ -87,7 +89,7 @@ def _check(folder: Path, bundle: Path) -> None:
 def _pip(lock: Path, wheels: Path, target: Path, log: Log) -> None:
     """Run pip. Raise what `run` says."""
     if importlib.util.find_spec("pip") is None:
-        raise ConfigError("there is no pip: it comes with the bundle that `pulumi up` makes")
+        raise ConfigError("there is no pip; it comes with the bundle that `pulumi up` makes")
     record = lock.with_name("pip.log")
     links = [f"--find-links={wheels}"] if wheels.is_dir() else []
     command = [sys.executable, "-m", "pip", "install", *OPTIONS, *links, f"--log={record}", f"--target={target}"]
@@ -112,12 +114,15 @@ def _shown(command: list[str], total: int, log: Log) -> str | None:
         assert process.stdout is not None
         begun, said = 0, time.monotonic()
         for line in process.stdout:
-            lines.append(line)
+            size = _BYTES.match(line)
+            lines += [] if size else [line]
             begun += line.startswith(_BEGUN)
             if time.monotonic() - said >= _SAY_SECONDS or line.startswith("Installing "):
                 said = time.monotonic()
                 doing = "install" if line.startswith("Installing ") else "download"
-                log.event(f"{KIND}_progress", doing=doing, packages=begun, of_packages=total)
+                mib, of_mib = (int(number) // 2**20 for number in size.groups()) if size else (None, None)
+                event = f"{KIND}_progress"
+                log.event(event, doing=doing, packages=begun, of_packages=total, mib=mib, of_mib=of_mib)
         status = process.wait()
     return None if status == 0 else "".join(lines)
 

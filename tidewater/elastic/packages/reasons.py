@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-_OTHER_PYTHON = re.compile(r"requires a different Python \(([^)]*)\)")
+_OTHER_PYTHON = re.compile(r"Requires-Python (.+)")
 _NOT_FOUND = re.compile(r"ERROR: No matching distribution found for (\S+)")
 _CONFLICT = re.compile(r"^\s+(\S+) from \S+.*:\n(?:\s+(?:Expected|or) .*\n)+\s+Got\s+(\w+)", re.M)
 _UNREACHED = re.compile(r"connection broken by '?\"?(?P<error>\w+)\(.*?(?:host='(?P<host>[^']+)'|$)")
@@ -52,7 +52,7 @@ def _not_found(need: str, log: str) -> str:
         if "none of the wheel's tags" in why:
             return f"{need} has no wheel for this image's Python, only others such as {file}: choose another version"
         if wanted := _OTHER_PYTHON.search(why):
-            return f"{need} needs another Python than the image's ({wanted[1]}): choose another version"
+            return f"{need} needs Python {wanted[1]}, which the image's is not: choose another version"
     if any("No sources permitted" in why for why in skipped):
         return (
             f"{need} is a source distribution, and no job builds it: build its wheel (`pip wheel {need}`), "
