@@ -7,6 +7,7 @@ model      the configuration as a tree of frozen dataclasses
 parsing    makes that tree from keys and values
 nodes      the part of `parsing` for the workers and all nodes
 machines   the part of `parsing` for what the worker nodes have in common
+code       the part of `parsing` for the script and the folder of people's training code
 requirements   the part of `parsing` for the packages of people's scripts
 reader     typed access to keys; collects the mistakes
 hardware   facts about AWS, and the form in which `infra.preflight` adds those about instance types
@@ -18,6 +19,7 @@ from settings.model import (
     PROJECT,
     Checkpoints,
     Cluster,
+    Code,
     ConfigurationError,
     Dataset,
     Disk,
@@ -40,6 +42,7 @@ __all__ = [
     "PROJECT",
     "Checkpoints",
     "Cluster",
+    "Code",
     "ConfigurationError",
     "Dataset",
     "Disk",

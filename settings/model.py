@@ -192,6 +192,19 @@ class Dataset:
 
 
 @dataclass(frozen=True)
+class Code:
+    """A folder with training code, without what its ignore file leaves out."""
+
+    folder: Path
+    files: tuple[str, ...]
+    """Paths in the folder, sorted."""
+    links: Mapping[str, str]
+    """Symbolic links to files and folders that go too: path in the folder, and target from where the link is."""
+    script: str
+    """What runs: a file's path in the folder, or `-m package.module`."""
+
+
+@dataclass(frozen=True)
 class Packages:
     """Python packages that a job installs for the workers."""
 
@@ -255,7 +268,9 @@ class Training:
     dataset_minutes: int
     """How long the dataset job may take."""
     script: Path | None
-    """The user's own training script; None for the one that comes with the project."""
+    """The user's own training script, if it is a single file. Without it and `code`, that of the project runs."""
+    code: Code | None
+    """The folder with the user's own training script."""
     packages: Packages | None
     """None if the image has all that the script imports."""
     trainer_args: tuple[str, ...]

@@ -12,12 +12,11 @@ import re
 import shlex
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pulumi
 
-from settings import hardware, machines, nodes, requirements, versions
+from settings import code, hardware, machines, nodes, requirements, versions
 from settings.model import (
     MAX_CACHED_NAME_LENGTH,
     MAX_JOB_NAME_LENGTH,
@@ -243,7 +242,8 @@ def _training(read: Reader) -> Training:
         etcd_members=read.choice_of_integers("etcdMembers", (1, 3)),
         dataset=dataset,
         dataset_minutes=read.integer("datasetMinutes", 5, 1440),
-        script=_script(read),
+        script=code.script(read),
+        code=code.folder(read),
         packages=requirements.packages(read),
         trainer_args=_trainer_args(read),
         secret_args="trainerArgs" in read.secrets,
@@ -303,13 +303,6 @@ def _image_cache(read: Reader, stack: str) -> ImageCache | None:
         remedy = f"the stack's name may have {longest} characters with it, since ECR's prefixes begin with it; "
         read.wrong("imageCache", "true", remedy + "take a shorter name, or set it to false")
     return ImageCache(secret) if wanted else None
-
-
-def _script(read: Reader) -> Path | None:
-    text = read.text("trainingScript", r"(.+\.py)?", "the path of a .py file, or empty")
-    if text and not Path(text).is_file():
-        read.wrong("trainingScript", text, "is not a file; give its path from the directory of Pulumi.yaml")
-    return Path(text) if text else None
 
 
 def _trainer_args(read: Reader) -> tuple[str, ...]:

@@ -10,6 +10,9 @@ So the key changes if, and only if, the code changes.
 from __future__ import annotations
 
 import hashlib
+import io
+import stat
+import tarfile
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +23,7 @@ import pulumi_aws as aws
 
 import settings
 from tidewater.contract.archive import to_zip
-from tidewater.contract.code import runtime
+from tidewater.contract.code import TAR_FORMAT, add_file, runtime
 from workloads import packages
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -36,6 +39,8 @@ LEFT_OUT = (
 START = ROOT / "workloads" / "in_bundle" / "start.py"
 SCRIPT = "training_script.py"
 """Name of the user's own script in the bundle."""
+PROJECT = "training_project"
+"""Name in the bundle of the user's own folder, and of what runs of it. The folder is a tar, which can have links."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +76,7 @@ def bundle_for(training: settings.Training) -> Bundle:
     fetched = "" if training.dataset.mounted else training.dataset.uri or ""
     places = (fetched, *training.trainer_args)
     s3 = training.checkpoints.s3 or any("s3://" in place for place in places)
-    return pack(script=training.script, modules=(packages.METRICS, *((packages.S3,) if s3 else ())))
+    return pack(script=training.code or training.script, modules=(packages.METRICS, *((packages.S3,) if s3 else ())))
 
 
 def installer(wanted: settings.Packages) -> Bundle:
@@ -84,17 +89,21 @@ def installer(wanted: settings.Packages) -> Bundle:
     return Bundle(to_zip({**packages.contents(packages.PIP), **runtime(ROOT), **own}))
 
 
-def pack(root: Path = ROOT, script: Path | None = None, modules: Sequence[str] = (packages.METRICS,)) -> Bundle:
+def pack(
+    root: Path = ROOT, script: Path | settings.Code | None = None, modules: Sequence[str] = (packages.METRICS,)
+) -> Bundle:
     """Return the bundle of the sources under `root`.
 
     Args:
         root: The checkout.
-        script: The user's own training script, if there is one.
+        script: The user's own training script or folder, if there is one.
         modules: What an image with PyTorch may lack, of `packages.GROUPS`.
     """
     files = {f"packages/{name}/{path}": data for name in modules for path, data in packages.contents(name).items()}
     files["__main__.py"] = START.read_bytes()
-    if script:
+    if isinstance(script, settings.Code):
+        files |= {f"{PROJECT}.tar": _tar(script), f"{PROJECT}.txt": script.script.encode()}
+    elif script:
         files[SCRIPT] = script.read_bytes()
     else:
         own = sorted((root / DEFAULT_SCRIPT).glob("*.py"))
@@ -102,6 +111,20 @@ def pack(root: Path = ROOT, script: Path | None = None, modules: Sequence[str] =
     files |= runtime(root)
     kept = {name: content for name, content in files.items() if not name.startswith(LEFT_OUT)}
     return Bundle(to_zip(kept))
+
+
+def _tar(code: settings.Code) -> bytes:
+    """Return a folder as a tar, which depends on nothing but names, contents, links and which files are executable."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=TAR_FORMAT, encoding="utf-8") as tar:
+        for name in sorted({*code.files, *code.links}):
+            if link := code.links.get(name):
+                add_file(tar, f"{PROJECT}/{name}", b"", link=link)
+            else:
+                path = code.folder / name
+                executable = bool(path.stat().st_mode & stat.S_IXUSR)
+                add_file(tar, f"{PROJECT}/{name}", path.read_bytes(), executable=executable)
+    return buffer.getvalue()
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,16 @@
 """Entry point of the code bundle: the bundle's `__main__.py`, run in the pod as `python3 bundle.zip ARGS`.
 
 It adds the packages that a job has installed and those of the bundle that the image lacks, then runs the trainer. It
-uses no network. `train` runs the user's own script if the bundle holds one.
+uses no network. `train` runs the user's own script if the bundle holds one. A folder
+with a script is unpacked next to the bundle and is the working directory; the rest is as with `python SCRIPT` or
+`python -m MODULE` there.
 
 It sets a handler for SIGTERM until the trainer sets its own: without one, process 1 of a container ignores SIGTERM.
 """
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import os
 import runpy
@@ -15,15 +18,18 @@ import shutil
 import signal
 import sys
 import sysconfig
+import tarfile
 import tempfile
+import traceback
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
 
 PACKAGES = "packages"
 """Folder of the bundle with a folder for each module: the module itself, and what it needs."""
 SCRIPT = "training_script"
+PROJECT = "training_project"
 DEFAULT_SCRIPT = "trainer.train"
 INSTALLED = "TIDEWATER_PACKAGES"
 USAGE, LEFT = 2, 143
@@ -41,21 +47,46 @@ def brought(names: Sequence[str]) -> list[str]:
 
 
 def unpack(bundle: Path, module: str, target: Path) -> Path:
-    """Return the folder in `target` with the module and what it needs.
+    """Return the folder in `target` with the module and what it needs."""
 
-    Another process of this worker may unpack it at the same time, and an earlier start of this container may have done
+    def fill(draft: Path) -> Path:
+        with zipfile.ZipFile(bundle) as archive:
+            wanted = [name for name in archive.namelist() if name.startswith(f"{PACKAGES}/{module}/")]
+            archive.extractall(draft, wanted)
+        return draft / PACKAGES / module
+
+    return placed(target / module, fill)
+
+
+def unpack_project(bundle: Path) -> Path:
+    """Return the user's own folder, which is next to the bundle."""
+
+    def fill(draft: Path) -> Path:
+        with (
+            zipfile.ZipFile(bundle) as archive,
+            archive.open(f"{PROJECT}.tar") as packed,
+            tarfile.open(fileobj=packed, encoding="utf-8") as tar,
+        ):
+            if hasattr(tarfile, "data_filter"):  # before Python 3.11.4 there is none, and 3.12 warns without one
+                tar.extraction_filter = tarfile.data_filter
+            tar.extractall(draft)
+        return draft / PROJECT
+
+    return placed(bundle.parent / PROJECT, fill)
+
+
+def placed(folder: Path, fill: Callable[[Path], Path]) -> Path:
+    """Return `folder`, which `fill` makes in an empty one that it is given, if it isn't there.
+
+    Another process of this worker may make it at the same time, and an earlier start of this container may have done
     so. The folder is there as a whole or not at all.
     """
-    folder = target / module
     if folder.is_dir():
         return folder
-    target.mkdir(exist_ok=True)
-    draft = Path(tempfile.mkdtemp(dir=target))
-    with zipfile.ZipFile(bundle) as archive:
-        wanted = [name for name in archive.namelist() if name.startswith(f"{PACKAGES}/{module}/")]
-        archive.extractall(draft, wanted)
+    folder.parent.mkdir(exist_ok=True)
+    draft = Path(tempfile.mkdtemp(dir=folder.parent))
     try:
-        (draft / PACKAGES / module).rename(folder)
+        fill(draft).rename(folder)
     except OSError:
         if not folder.is_dir():
             raise
@@ -83,6 +114,48 @@ def leave(_signal: int, _frame: FrameType | None) -> None:
     sys.exit(LEFT)
 
 
+def run_script(bundle: Path, names: Sequence[str]) -> None:
+    """Run the user's own script, or the one that comes with the project.
+
+    Raises:
+        SystemExit: the script ends, or what it imports isn't there.
+    """
+    try:
+        if f"{PROJECT}.tar" in names:
+            run_project(bundle)
+        else:
+            own = f"{SCRIPT}.py" in names
+            runpy.run_module(SCRIPT if own else DEFAULT_SCRIPT, run_name="__main__", alter_sys=True)
+    except ModuleNotFoundError as error:
+        places = [each for each in traceback.extract_tb(error.__traceback__) if not each.filename.startswith("<frozen")]
+        if not error.name:  # raised by hand
+            raise
+        print(
+            f"trainer: {places[-1].filename}, line {places[-1].lineno}, imports {error.name}, and the worker has no "
+            "such module: add the package that brings it to the lock of trainingPackages; if it is a module of yours, "
+            "set trainingCode to the folder that has it, and check that the ignore file there doesn't name it",
+            file=sys.stderr,
+        )
+        sys.exit(USAGE)
+
+
+def run_project(bundle: Path) -> None:
+    """Run what the bundle names of the user's own folder, with the folder as working directory."""
+    folder = unpack_project(bundle)
+    with zipfile.ZipFile(bundle) as archive:
+        script = archive.read(f"{PROJECT}.txt").decode()
+    # The runtime must be the bundle's, also if the folder has a module of its name.
+    importlib.import_module("tidewater")
+    os.chdir(folder)
+    if script.startswith("-m "):
+        sys.path.insert(0, str(folder))
+        runpy.run_module(script.removeprefix("-m "), run_name="__main__", alter_sys=True)
+    else:
+        path = folder / script
+        sys.path.insert(0, str(path.resolve().parent))
+        runpy.run_path(str(path), run_name="__main__")
+
+
 def main() -> None:
     """Prepare the interpreter, then run the trainer in it."""
     signal.signal(signal.SIGTERM, leave)
@@ -94,7 +167,7 @@ def main() -> None:
     for module in absent(brought(names)):
         sys.path.insert(1 + len(chosen), str(unpack(bundle, module, bundle.parent / PACKAGES)))
     trains = sys.argv[1:2] == ["train"]
-    own = trains and f"{SCRIPT}.py" in names
+    own = trains and not {f"{SCRIPT}.py", f"{PROJECT}.tar"}.isdisjoint(names)
     draws = not own and sys.argv[1:2] != ["packages"]
     if lacking := absent(["torch", "numpy", *(["PIL"] if draws else [])]):
         text = (
@@ -104,7 +177,7 @@ def main() -> None:
         sys.exit(USAGE)
     if trains:
         del sys.argv[1]
-        runpy.run_module(SCRIPT if own else DEFAULT_SCRIPT, run_name="__main__", alter_sys=True)
+        run_script(bundle, names)
     else:
         runpy.run_module("tidewater.elastic", run_name="__main__", alter_sys=True)
 
