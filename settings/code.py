@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from pathspec import GitIgnoreSpec
+from pathspec import GitIgnoreSpec, RegexPattern
 
 from settings.model import Code
 from settings.reader import Reader
@@ -40,8 +40,8 @@ class _Rules:
     root: Path
     file: str
     """The ignore file that is used, or would be."""
-    lines: tuple[str, ...]
-    spec: GitIgnoreSpec
+    patterns: dict[str, RegexPattern]
+    """By their lines. The last one that matches decides."""
 
     def reason(self, name: str) -> str:
         """Return why a file, or a folder with a slash at its end, is left out; "" if it is not."""
@@ -51,9 +51,10 @@ class _Rules:
         marker = next((each for each in MARKERS if name.endswith("/") and (self.root / name / each).exists()), None)
         if marker:
             return f"{name} has {marker}, and environments and caches never go to the workers"
-        found = self.spec.check_file(name)
-        left_out = found.include and found.index is not None
-        return f"{self.file} has the line {self.lines[found.index or 0]!r}" if left_out else ""
+        for line, pattern in reversed(self.patterns.items()):
+            if pattern.regex and pattern.regex.fullmatch(name):
+                return f"{self.file} has the line {line!r}" if pattern.include else ""
+        return ""
 
     def reason_on_the_way(self, name: str) -> str:
         """Return why a file, or a folder that it is in, is left out; "" if none is."""
@@ -122,15 +123,25 @@ def _rules(root: Path) -> _Rules:
     file = next((name for name in IGNORE_FILES if (root / name).is_file()), None)
     # As names of files are decoded, so that a name that isn't UTF-8 can be ignored.
     text = (root / file).read_bytes().decode("utf-8-sig", "surrogateescape") if file else ""
-    lines = tuple(line for line in text.splitlines() if _is_pattern(line))
-    return _Rules(root, file or IGNORE_FILES[0], lines, GitIgnoreSpec.from_lines(lines))
+    # The same line may come again, and then decides from its last place.
+    found = {line: pattern for line in reversed(text.splitlines()) if (pattern := _pattern(line))}
+    return _Rules(root, file or IGNORE_FILES[0], dict(reversed(found.items())))
 
 
-def _is_pattern(line: str) -> bool:
+def _pattern(line: str) -> RegexPattern | None:
+    """Return the pattern of a line; None if it has none. Its expression matches the whole of a path.
+
+    By itself pathspec matches what is in a matching folder too, so that `!folder` would take in everything there, and
+    shortens `*` at the end to an expression that matches a part of the path. `?*` is the same for git.
+    """
+    line = re.sub(r"(?<!\\) +$", "", line)
+    line = re.sub(r"/\*\*(/?)$", r"/**/?*\1", line)
+    line = re.sub(r"^(!?)\*\*(/?)$|(^!?|/)\*(/?)$", r"\1\3?*\2\4", line)
     try:
-        return GitIgnoreSpec.from_lines([line]).patterns[0].include is not None
-    except (ValueError, IndexError):
-        return False
+        patterns = GitIgnoreSpec.from_lines([line]).patterns
+    except ValueError:
+        return None
+    return patterns[0] if patterns and patterns[0].include is not None else None
 
 
 def _walk(root: Path, rules: _Rules) -> _Found:
@@ -164,7 +175,7 @@ def _walk(root: Path, rules: _Rules) -> _Found:
 def _mistakes(found: _Found, rules: _Rules) -> Iterator[str]:
     file = rules.file
     if not found.sizes:
-        yield f"no file is left of it: {file} leaves out everything" if rules.lines else "has no file that can go"
+        yield f"no file is left of it: {file} leaves out everything" if rules.patterns else "has no file that can go"
         return
     if found.outside:
         yield (

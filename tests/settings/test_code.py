@@ -64,6 +64,18 @@ def test_everything_goes_but_version_control_environments_and_caches(project: Pa
         pytest.param(
             {".gitignore": "conf/\n!conf/small.yaml"}, EVERYTHING - {"conf/small.yaml"}, id="not-from-a-folder-left-out"
         ),
+        pytest.param(
+            {".gitignore": "*.py\n!net/\n!/train.py"},
+            {"train.py", "conf/small.yaml"},
+            id="a-folder-taken-in-and-not-its-files",
+        ),
+        pytest.param(
+            {".gitignore": "*\n!net\n!net/**\n!*.py"},
+            {"train.py", "net/model.py"},
+            id="a-folder-taken-in-with-its-files",
+        ),
+        pytest.param({".gitignore": "/*/**\n!*.yaml "}, {"train.py", "conf/small.yaml"}, id="files-not-folders"),
+        pytest.param({".gitignore": "conf\n!conf\nconf"}, EVERYTHING - {"conf/small.yaml"}, id="twice"),
         pytest.param({".gitignore": "**/model.py\r\n#net\r\n"}, EVERYTHING - {"net/model.py"}, id="other-line-ends"),
         pytest.param({".gitignore": "!\n\\\nconf"}, EVERYTHING - {"conf/small.yaml"}, id="lines-without-a-meaning"),
     ],
