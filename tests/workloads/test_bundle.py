@@ -203,7 +203,7 @@ def test_boto3_travels_only_if_something_is_in_s3(tmp_path: Path, config: dict[s
 
 
 def test_the_constants_repeated_in_the_bundle_equal_the_contract() -> None:
-    assert f"{start.SCRIPT}.py" == bundle.SCRIPT
+    assert (f"{start.SCRIPT}.py", start.PROJECT) == (bundle.SCRIPT, bundle.PROJECT)
     ours = (start.USAGE, start.LEFT, start.INSTALLED)
     assert ours == (exit_codes.USAGE, exit_codes.LEFT, env.PACKAGES)
 

@@ -15,7 +15,6 @@ import pytest
 from tests import graph
 from tidewater.contract import exit_codes
 from workloads import bundle
-from workloads.in_bundle import start
 
 SCRIPT = """\
 import json, os, pathlib, sys
@@ -130,7 +129,6 @@ def test_the_archive_has_only_what_goes(project: Path) -> None:
     assert f"{bundle.PROJECT}/train.py" in names
     assert not [name for name in names if name.endswith((".log", ".gitignore"))]
     assert not [name for name in zipped.namelist() if name.startswith(f"{bundle.DEFAULT_SCRIPT}/")]
-    assert start.PROJECT == bundle.PROJECT
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,8 @@
 """Entry point of the code bundle: the bundle's `__main__.py`, run in the pod as `python3 bundle.zip ARGS`.
 
 It adds the packages that a job has installed and those of the bundle that the image lacks, then runs the trainer. It
-uses no network. `train` runs the user's own script if the bundle holds one. A folder
-with a script is unpacked next to the bundle and is the working directory; the rest is as with `python SCRIPT` or
-`python -m MODULE` there.
+uses no network. `train` runs the user's own script if the bundle holds one. If the bundle holds a folder with a script,
+the folder is unpacked next to the bundle. The script runs as with `python SCRIPT` or `python -m MODULE` in the folder.
 
 It sets a handler for SIGTERM until the trainer sets its own: without one, process 1 of a container ignores SIGTERM.
 """
