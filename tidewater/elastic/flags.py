@@ -36,7 +36,7 @@ def _add_place(group: argparse._ArgumentGroup, environ: Mapping[str, str]) -> No
         ("--etcd-key", env.ETCD_KEY, "", "file with that certificate's key"),
         ("--worker", env.WORKER, socket.gethostname(), "this worker's name in the log"),
         ("--host", env.HOST, "", "address at which others reach this worker; found by the route to etcd if empty"),
-        ("--data", env.DATA, "", "where the data is"),
+        ("--data", env.DATA, "", f"where the data is; packages that a job has installed are in {env.PACKAGES}"),
         (
             "--checkpoints",
             env.CHECKPOINTS,
