@@ -131,6 +131,21 @@ def test_a_killed_installer_leaves_nothing_that_counts(tmp_path: Path, install: 
     assert not list((tmp_path / "out").glob(".*draft*"))
 
 
+def test_pip_unpacks_on_the_volume(tmp_path: Path, install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
+    folders: list[Path] = []
+    run_it = installer._shown
+
+    def seen(command: list[str], temporary: Path, total: int, log: Log) -> str | None:
+        folders.append(temporary)
+        return run_it(command, temporary, total, log)
+
+    monkeypatch.setattr(installer, "_shown", seen)
+    install(lock(tmp_path, wheel(tmp_path, "alpha")))
+    (folder,) = folders
+    assert folder.parent.parent == tmp_path / "out"
+    assert not folder.exists()
+
+
 def test_a_damaged_folder_is_filled_again(tmp_path: Path, install: Install) -> None:
     wanted = lock(tmp_path, wheel(tmp_path, "alpha"))
     install(wanted)

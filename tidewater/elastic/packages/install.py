@@ -71,7 +71,7 @@ def install(bundle: Path, out: Path, log: Log) -> None:
         digest = hashlib.sha256(lock.read_bytes()).hexdigest()
 
         def write(draft: Path) -> None:
-            _pip(lock, wheels, draft / CONTENT, log)
+            _pip(lock, wheels, draft, log)
             _check(draft / CONTENT, bundle)
 
         Filled(out, digest, log, kind=KIND).fill(write)
@@ -86,14 +86,18 @@ def _check(folder: Path, bundle: Path) -> None:
         raise ConfigError("; ".join(problems))
 
 
-def _pip(lock: Path, wheels: Path, target: Path, log: Log) -> None:
-    """Run pip. Raise what `run` says."""
+def _pip(lock: Path, wheels: Path, draft: Path, log: Log) -> None:
+    """Run pip. Raise what `run` says.
+
+    It unpacks on the volume: a system node's disk may have less room than the packages need.
+    """
     if importlib.util.find_spec("pip") is None:
         raise ConfigError("there is no pip; it comes with the bundle that `pulumi up` makes")
-    record = lock.with_name("pip.log")
+    target, temporary, record = draft / CONTENT, draft / "temporary", lock.with_name("pip.log")
+    temporary.mkdir()
     links = [f"--find-links={wheels}"] if wheels.is_dir() else []
     command = [sys.executable, "-m", "pip", "install", *OPTIONS, *links, f"--log={record}", f"--target={target}"]
-    output = _shown([*command, f"--requirement={lock}"], _count(lock), log)
+    output = _shown([*command, f"--requirement={lock}"], temporary, _count(lock), log)
     target.mkdir(exist_ok=True)  # every line may be for another Python
     if output is not None:
         found = reason(output, record.read_text() if record.exists() else "")
@@ -104,13 +108,13 @@ def _count(lock: Path) -> int:
     return sum(not line.startswith("--") for line in lock.read_text().splitlines())
 
 
-def _shown(command: list[str], total: int, log: Log) -> str | None:
+def _shown(command: list[str], temporary: Path, total: int, log: Log) -> str | None:
     """Run a command, and log from time to time how many packages it has begun. Return its output if it fails."""
     root = str(Path(__file__).parents[3])
     inherited = os.environ.get("PYTHONPATH")
     paths = os.pathsep.join([root, *([inherited] if inherited else [])])
     lines: list[str] = []
-    with _started(command, {**os.environ, "PYTHONPATH": paths}) as process:
+    with _started(command, {**os.environ, "PYTHONPATH": paths, "TMPDIR": str(temporary)}) as process:
         assert process.stdout is not None
         begun, said = 0, time.monotonic()
         for line in process.stdout:
