@@ -1,4 +1,4 @@
-"""Let the addresses of `publicAccessCidrs` reach the Kubernetes API of a stack that no longer can be reached.
+"""Let the addresses of `publicAccessCidrs` reach the Kubernetes API of a stack that can no longer be reached.
 
     python -m scripts.address [--stack NAME]
 

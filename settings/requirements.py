@@ -184,9 +184,9 @@ def _wheels(lock: _Lock) -> tuple[Path, ...]:
         for path in sorted(folder.glob("*.whl"))
         if _wheel_of(path) in lock.pins and f"sha256:{_digest(path)}" in lock.hashes
     }
-    sizes = {path.stat().st_size: path.name for path in found.values()}
-    if sum(path.stat().st_size for path in found.values()) > LARGEST_MIB * 2**20:
-        largest = ", ".join(sizes[size] for size in sorted(sizes, reverse=True)[:3])
+    sizes = {name: path.stat().st_size for name, path in found.items()}
+    if sum(sizes.values()) > LARGEST_MIB * 2**20:
+        largest = ", ".join(sorted(sizes, key=sizes.__getitem__, reverse=True)[:3])
         lock.mistakes.append(
             f"the wheels of --find-links have more than {LARGEST_MIB} MiB; let an index serve the largest: {largest}"
         )

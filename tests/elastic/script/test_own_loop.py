@@ -98,15 +98,15 @@ def test_first_comes_a_rehearsal_which_changes_nothing(alone: Alone, config: Set
 
 
 def test_each_final_step_is_reported_once(alone: Alone, config: Settings) -> None:
-    told: list[int] = []
+    yielded: list[int] = []
     hooked: list[int] = []
     given = Given(on_step=lambda report: hooked.append(report.step))
     with tidewater.session(config(), **given.fields) as run:
         for batch in run.batches():
             by_tensor(run, given, batch)
-            told += [report.step for report in run.reports()]
-        told += [report.step for report in run.reports()]
-    assert told == hooked == list(range(1, STEPS + 1))
+            yielded += [report.step for report in run.reports()]
+        yielded += [report.step for report in run.reports()]
+    assert yielded == hooked == list(range(1, STEPS + 1))
 
 
 def test_the_script_can_end_training_for_all(alone: Alone, config: Settings) -> None:
