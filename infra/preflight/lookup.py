@@ -55,22 +55,21 @@ async def _look_up(stack: settings.Settings, provider: aws.Provider) -> Region:
     answers = await asyncio.gather(
         ask(ZONES, _zones_that_eks_can_use(), aws.GetAvailabilityZonesResult),
         ask(OFFERINGS, _families(names), aws.ec2.GetInstanceTypeOfferingsResult),
+        ask(VERSIONS, {"clusterVersionsOnlies": [stack.cluster.version]}, aws.eks.GetClusterVersionsResult),
         *(ask(TYPE, {"instanceType": name}, aws.ec2.GetInstanceTypeResult) for name in names),
         *(
             ask(QUOTA, {"serviceCode": "ec2", "quotaCode": code}, aws.servicequotas.GetServiceQuotaResult)
             for code in codes
         ),
-        ask(VERSIONS, {"clusterVersionsOnlies": [stack.cluster.version]}, aws.eks.GetClusterVersionsResult),
         *([ask(VPCS, {"tags": stack.own_tags}, aws.ec2.GetVpcsResult)] if private else []),
         return_exceptions=True,
     )
-    zones, offerings = (_answer(each) for each in answers[:2])
+    (zones, offerings), versions = (_answer(each) for each in answers[:2]), answers[2]
     offered = frozenset(zip(offerings.instance_types, offerings.locations, strict=True))
     there = {name for name, _ in offered}
     # AWS's answer for a type that doesn't exist is an error too.
-    types = {name: _answer(each) for name, each in zip(names, answers[2:], strict=False) if name in there}
-    limits = dict(zip(codes, answers[2 + len(names) :], strict=False))
-    versions = answers[2 + len(names) + len(codes)]
+    types = {name: _answer(each) for name, each in zip(names, answers[3:], strict=False) if name in there}
+    limits = dict(zip(codes, answers[3 + len(names) :], strict=False))
     return Region(
         name=stack.region,
         zones=tuple(sorted(zones.names)),
