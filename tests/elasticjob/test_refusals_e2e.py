@@ -181,9 +181,10 @@ def test_a_job_of_an_older_definition_that_breaks_a_rule_can_be_mended_and_not_c
     server: Plane,
 ) -> None:
     beyond = job({f"{WORKER}/replicas": 7})
+    another = {**beyond, "metadata": {**beyond["metadata"], "name": "another"}}
 
     def accepts_it() -> bool:
-        return server.request("POST", f"{JOBS}?dryRun=All", beyond)[0] == HTTPStatus.CREATED
+        return server.request("POST", f"{JOBS}?dryRun=All", another)[0] == HTTPStatus.CREATED
 
     server.apply(without_rules(crd.definition()))
     eventually(accepts_it)

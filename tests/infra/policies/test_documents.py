@@ -107,8 +107,8 @@ def test_the_pods_get_further_policies_also_two_of_one_name() -> None:
     made = [
         each for each in deployed.all("aws:iam/rolePolicyAttachment:RolePolicyAttachment") if "trainer" in each.name
     ]
-    assert [each.inputs["policyArn"] for each in made] == arns
-    assert len({each.name for each in made}) == 2
+    assert {each.inputs["policyArn"] for each in made} == set(arns)
+    assert len({each.name for each in made}) == len(made) == 2
     role = deployed.one("aws:iam/role:Role", "trainer")
     assert {each.inputs["role"] for each in made} == {role.outputs["name"]}
     assert deployed.outputs["trainerRoleArn"] == role.outputs["arn"]
