@@ -45,6 +45,7 @@ def test_a_lost_process_is_replaced_while_the_others_continue_to_train(start: Ca
 def test_the_limits_count_workers_rather_than_processes(start: Callable[..., Worker]) -> None:
     one = start("one", "--processes", "2", "--min-workers", "2", *LONG)
     one.wait_for(lambda one: one.events("waiting"))
+    assert one.events("waiting")[0]["min_processes"] == "3"
     assert not one.steps()
     other = start("other", "--processes", "2", "--min-workers", "2", *LONG)
     other.wait_for_world(4)

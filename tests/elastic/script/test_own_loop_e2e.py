@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ from tests.elastic.schedules.arena import COMMON
 from tests.elastic.schedules.forked import Job
 from tests.elastic.schedules.ledger import verdict
 from tests.elastic.schedules.script import TOTAL
+from tests.elastic.workers import Worker
 from tests.farm import Farm
 from tidewater.contract import exit_codes
 
@@ -75,3 +76,35 @@ def test_a_function_that_does_not_fit_is_called_with_smaller_micro_batches_by_al
     assert verdict(job.book, TOTAL) == [], job.told()
     last = job.book.attempts[max(job.book.history())]
     assert all(len(attempt.samples) <= 2 for made in last.values() for attempt in made)
+
+
+PROCESSES = """
+import torch
+import tidewater
+
+config = tidewater.init()
+torch.manual_seed(0)
+model = torch.nn.Linear(2, 1)
+data = torch.utils.data.TensorDataset(torch.randn(64, 2), torch.randn(64, 1))
+with tidewater.session(
+    config, model=model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1), dataset=data
+) as run:
+    for inputs, targets in run.batches():
+        run.step(torch.nn.functional.mse_loss(model(inputs), targets))
+        if any(report.world_size == 2 for report in run.reports()):
+            run.stop("both have taken part")
+print(f"process {config.local_rank} of {config.local_size} ends", flush=True)
+raise SystemExit(run.exit_code)
+"""
+
+
+def test_with_processes_the_script_runs_in_each_of_them(start: Callable[..., Worker], tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(PROCESSES)
+    flags = ("--processes", "2", "--min-workers", "1", "--epochs", "1000000", "--min-step-seconds", "0.01")
+    worker = start("a", *flags, python=(str(script),))
+    assert worker.wait() == exit_codes.FINISHED, worker.text()
+    assert sorted(line for line in worker.text().splitlines() if line.startswith("process ")) == [
+        "process 0 of 2 ends",
+        "process 1 of 2 ends",
+    ]

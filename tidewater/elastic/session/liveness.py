@@ -81,11 +81,13 @@ class Waiting:
         """``in_line``, ``below_min`` or ``etcd``; empty if it waits for none of these."""
 
     def say(self, reason: str, workers: int) -> None:
-        """Note the reason. ``workers`` is the number of those that train."""
+        """Note the reason. ``workers`` is the number of processes that train."""
         if self.reason != reason:
             self.reason, config = reason, self._config
-            least, most = config.least_members, config.most_members
-            self._log.event("waiting", reason=reason, workers=workers, min_workers=least, max_workers=most)
+            # With several processes in each worker these aren't the numbers that the flags have.
+            unit = "workers" if config.local_size == 1 else "processes"
+            numbers = {unit: workers, f"min_{unit}": config.least_members, f"max_{unit}": config.most_members}
+            self._log.event("waiting", reason=reason, **numbers)
 
     def over(self) -> None:
         """Note that it waits for none of these."""
