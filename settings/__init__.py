@@ -19,7 +19,6 @@ from settings.model import (
     PROJECT,
     Checkpoints,
     Cluster,
-    Code,
     ConfigurationError,
     Dataset,
     Disk,
@@ -29,7 +28,6 @@ from settings.model import (
     Monitoring,
     Network,
     Nodes,
-    Packages,
     Settings,
     Surge,
     Training,
@@ -37,6 +35,8 @@ from settings.model import (
     Workers,
 )
 from settings.parsing import load, parse
+from tidewater.project.folder import Code
+from tidewater.project.lock import Packages
 
 __all__ = [
     "PROJECT",

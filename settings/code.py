@@ -1,77 +1,21 @@
-"""The part of `parsing` for people's training code: one script, or a folder and what runs of it.
+"""The part of `parsing` for people's training code: one script, or a folder and what runs of it; and its packages.
 
-    trainingCode: project            # without what its .tidewaterignore names; if it has none, its .gitignore
-    trainingScript: train.py         # a file in that folder, or `-m package.module`
-
-Patterns mean what they mean to git: https://git-scm.com/docs/gitignore#_pattern_format
+trainingCode: project            # without what its .tidewaterignore names; if it has none, its .gitignore
+trainingScript: train.py         # a file in that folder, or `-m package.module`
+trainingPackages: lock.txt       # see `tidewater.project.lock`
 """
 
 from __future__ import annotations
 
-import os
-import posixpath
 import re
-from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
-from pathspec import GitIgnoreSpec, RegexPattern
-
-from settings.model import Code
 from settings.reader import Reader
+from tidewater.project import folder as folders
+from tidewater.project import lock
 
-KEY = "trainingCode"
-SCRIPT = "trainingScript"
-LARGEST_MIB = 256
-"""Of all files together: the bundle is made in memory, and every worker downloads it."""
-IGNORE_FILES = (".tidewaterignore", ".gitignore")
-NEVER = (".git", ".hg", ".svn", "__pycache__", ".ipynb_checkpoints", ".cache", ".DS_Store", *IGNORE_FILES)
-MARKERS = ("pyvenv.cfg", "conda-meta", "CACHEDIR.TAG")
-"""A folder that has one is a virtual environment, an environment of conda, or a cache (https://bford.info/cachedir/)."""
-
-_SHOWN = 5
-_MODULE = r"-m [A-Za-z_]\w*(\.[A-Za-z_]\w*)*"
-
-
-@dataclass(frozen=True)
-class _Rules:
-    """What is left out of a folder."""
-
-    root: Path
-    file: str
-    """The ignore file that is used, or would be."""
-    patterns: dict[str, RegexPattern]
-    """By their lines. The last one that matches decides."""
-
-    def reason(self, name: str) -> str:
-        """Return why a file, or a folder with a slash at its end, is left out; "" if it is not."""
-        last = posixpath.basename(name.rstrip("/"))
-        if last in NEVER:
-            return f"{last} never goes to the workers"
-        marker = next((each for each in MARKERS if name.endswith("/") and (self.root / name / each).exists()), None)
-        if marker:
-            return f"{name} has {marker}, and environments and caches never go to the workers"
-        for line, pattern in reversed(self.patterns.items()):
-            if pattern.regex and pattern.regex.fullmatch(name):
-                return f"{self.file} has the line {line!r}" if pattern.include else ""
-        return ""
-
-    def reason_on_the_way(self, name: str) -> str:
-        """Return why a file, or a folder that it is in, is left out; "" if none is."""
-        folders = [f"{each}/" for each in reversed(PurePosixPath(name).parents[:-1])]
-        return next((found for each in (*folders, name) if (found := self.reason(each))), "")
-
-
-@dataclass
-class _Found:
-    """What of a folder goes to the workers, and what is wrong with it."""
-
-    sizes: dict[str, int] = field(default_factory=dict)
-    """Bytes of each file."""
-    links: dict[str, str] = field(default_factory=dict)
-    """Where symbolic links lead, as a path in the folder."""
-    outside: list[str] = field(default_factory=list)
-    """Links that lead out of the folder."""
+KEY, SCRIPT, PACKAGES = "trainingCode", "trainingScript", "trainingPackages"
+_FROM = "give its path from the directory of Pulumi.yaml"
 
 
 def script(read: Reader) -> Path | None:
@@ -79,35 +23,44 @@ def script(read: Reader) -> Path | None:
     text, inside = _script(read), _folder(read)
     if not text or inside or not read.are_right(KEY):
         return None
-    if re.fullmatch(_MODULE, text):
+    if re.fullmatch(folders.MODULE, text):
         read.wrong(SCRIPT, text, f"needs the folder with the module: set {KEY}")
     elif not Path(text).is_file():
-        read.wrong(SCRIPT, text, "is not a file; give its path from the directory of Pulumi.yaml")
+        read.wrong(SCRIPT, text, f"is not a file; {_FROM}")
     return Path(text)
 
 
-def folder(read: Reader) -> Code | None:
+def folder(read: Reader) -> folders.Code | None:
     """Return the folder with the training code; None if the configuration names none, or after a mistake."""
     text, runs = _folder(read), _script(read)
     if not text:
         return None
-    root = Path(text)
-    try:
-        if not root.is_dir():
-            raise NotADirectoryError("is not a folder; give its path from the directory of Pulumi.yaml")
-        rules = _rules(root)
-        found = _walk(root, rules)
-    except OSError as error:
-        read.wrong(KEY, text, str(error) if isinstance(error, NotADirectoryError) else f"can't be read: {error}")
+    if not Path(text).is_dir():
+        read.wrong(KEY, text, f"is not a folder; {_FROM}")
         return None
-    for mistake in _mistakes(found, rules):
+    try:
+        found = folders.read(Path(text), runs, KEY)
+    except OSError as error:
+        read.wrong(KEY, text, f"can't be read: {error}")
+        return None
+    for mistake in found.mistakes:
         read.wrong(KEY, text, mistake)
     if not read.are_right(KEY, SCRIPT):
         return None
-    if mistake := _not_there(root, rules, runs, found.sizes):
-        read.wrong(SCRIPT, runs or '""', mistake)
-    links = {name: posixpath.relpath(target, posixpath.dirname(name) or ".") for name, target in found.links.items()}
-    return Code(root, tuple(sorted(found.sizes)), links, runs)
+    if found.wrong_script:
+        read.wrong(SCRIPT, runs or '""', found.wrong_script)
+    return found.code
+
+
+def packages(read: Reader) -> lock.Packages | None:
+    """Return the packages that the configuration names; None if it names none."""
+    text = read.text(PACKAGES, r"(.+\.txt)?", "the path of a .txt file with locked requirements, or empty")
+    if not text:
+        return None
+    found, mistakes = lock.read(Path(text))
+    for mistake in mistakes:
+        read.wrong(PACKAGES, text, f"{mistake}; {_FROM}" if mistake == lock.UNREADABLE else mistake)
+    return found
 
 
 def _folder(read: Reader) -> str:
@@ -115,111 +68,6 @@ def _folder(read: Reader) -> str:
 
 
 def _script(read: Reader) -> str:
-    return read.text(SCRIPT, rf"(.+\.py|{_MODULE})?", f"the path of a .py file, `-m` and a module of {KEY}, or empty")
-
-
-def _rules(root: Path) -> _Rules:
-    """Return the rules of a folder. A line that git doesn't understand has no effect, as in git."""
-    file = next((name for name in IGNORE_FILES if (root / name).is_file()), None)
-    # As names of files are decoded, so that a name that isn't UTF-8 can be ignored.
-    text = (root / file).read_bytes().decode("utf-8-sig", "surrogateescape") if file else ""
-    # The same line may come again, and then decides from its last place.
-    found = {line: pattern for line in reversed(text.splitlines()) if (pattern := _pattern(line))}
-    return _Rules(root, file or IGNORE_FILES[0], dict(reversed(found.items())))
-
-
-def _pattern(line: str) -> RegexPattern | None:
-    """Return the pattern of a line; None if it has none. Its expression matches the whole of a path.
-
-    By itself pathspec matches what is in a matching folder too, so that `!folder` would take in everything there, and
-    shortens `*` at the end to an expression that matches a part of the path. `?*` is the same for git.
-    """
-    line = re.sub(r"(?<!\\) +$", "", line)
-    line = re.sub(r"/\*\*(/?)$", r"/**/?*\1", line)
-    line = re.sub(r"^(!?)\*\*(/?)$|(^!?|/)\*(/?)$", r"\1\3?*\2\4", line)
-    try:
-        patterns = GitIgnoreSpec.from_lines([line]).patterns
-    except ValueError:
-        return None
-    return patterns[0] if patterns and patterns[0].include is not None else None
-
-
-def _walk(root: Path, rules: _Rules) -> _Found:
-    """Find what goes. A folder that is left out isn't entered, so nothing in it can be taken in again, as in git.
-
-    Sockets, pipes and devices are left out, and links that lead nowhere.
-    """
-    found, base, left = _Found(), os.path.realpath(root), [""]
-    while left:
-        inner = left.pop()
-        with os.scandir(root / inner) as entries:
-            for entry in entries:
-                name = inner + entry.name
-                if entry.is_dir(follow_symlinks=False):
-                    left += [] if rules.reason(f"{name}/") else [f"{name}/"]
-                elif rules.reason(name):
-                    continue
-                elif entry.is_symlink():
-                    target = posixpath.relpath(os.path.realpath(entry.path), base)
-                    if target.split("/")[0] == "..":
-                        found.outside.append(name)
-                    elif os.path.exists(entry.path):
-                        found.links[name] = target
-                elif entry.is_file(follow_symlinks=False):
-                    found.sizes[name] = entry.stat(follow_symlinks=False).st_size
-                    if not os.access(entry.path, os.R_OK):
-                        raise PermissionError(f"{name}: permission denied")
-    return found
-
-
-def _mistakes(found: _Found, rules: _Rules) -> Iterator[str]:
-    file = rules.file
-    if not found.sizes:
-        yield f"no file is left of it: {file} leaves out everything" if rules.patterns else "has no file that can go"
-        return
-    if found.outside:
-        yield (
-            f"{_some(found.outside)}: a link that leads out of the folder can't go to the workers; copy what it leads "
-            f"to, or name the link in {file} (without a slash at its end, since that means folders)"
-        )
-    folders = {str(parent) for name in found.sizes for parent in PurePosixPath(name).parents}
-    lost = [f"{name} → {to}" for name, to in found.links.items() if to not in found.sizes and to not in folders]
-    if lost:
-        yield f"{_some(lost)}: the link stays and what it leads to is left out; name both in {file}, or none"
-    total = sum(found.sizes.values())
-    if total > LARGEST_MIB << 20:
-        largest = sorted(found.sizes, key=lambda name: (-found.sizes[name], name))[:_SHOWN]
-        yield (
-            f"has {_mib(total)}, and {LARGEST_MIB} MiB can go to the workers; name what isn't code in {file}, and put "
-            f"data into the dataset. The largest files: {', '.join(f'{n} ({_mib(found.sizes[n])})' for n in largest)}"
-        )
-
-
-def _not_there(root: Path, rules: _Rules, runs: str, files: Collection[str]) -> str:
-    """Return why a script or module can't run, "" if it can."""
-    if not runs:
-        return f"must name a .py file in {KEY} ({root}), or `-m` and a module there"
-    module = runs.removeprefix("-m ").replace(".", "/") if runs.startswith("-m ") else ""
-    if not module and (os.path.isabs(runs) or posixpath.normpath(runs).split("/")[0] == ".."):
-        return f"is outside {KEY} ({root}); give the path of a file in that folder"
-    names = [f"{module}.py", f"{module}/__main__.py"] if module else [posixpath.normpath(runs)]
-    base = os.path.realpath(root)
-    if any(posixpath.relpath(os.path.realpath(root / name), base) in files for name in names):
-        return ""
-    reasons = (rules.reason_on_the_way(name) for name in names if (root / name).is_file())
-    if reason := next(reasons, None):
-        return f"is left out: {reason}"
-    if module:
-        return f"is not in {KEY} ({root}), which has neither {names[0]} nor {names[1]}"
-    here = posixpath.relpath(os.path.realpath(runs), base)
-    return f"is not in {KEY} ({root}); give its path from that folder" + (f": {here}" if here in files else "")
-
-
-def _some(names: Iterable[str]) -> str:
-    ordered = sorted(names)
-    more = f" and {len(ordered) - _SHOWN} more" if len(ordered) > _SHOWN else ""
-    return ", ".join(ordered[:_SHOWN]) + more
-
-
-def _mib(size: int) -> str:
-    return f"{size / (1 << 20):.1f} MiB"
+    return read.text(
+        SCRIPT, rf"(.+\.py|{folders.MODULE})?", f"the path of a .py file, `-m` and a module of {KEY}, or empty"
+    )

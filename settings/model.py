@@ -10,6 +10,8 @@ from pathlib import Path
 import pulumi
 
 from settings.hardware import DISK_IOPS, DISK_THROUGHPUT, InstanceType, Size, smallest
+from tidewater.project.folder import Code
+from tidewater.project.lock import Packages
 
 PROJECT = "tidewater"
 
@@ -189,34 +191,6 @@ class Dataset:
         """Return the bucket and the prefix of a mounted dataset; the prefix ends with a slash."""
         bucket, _, prefix = (self.uri or "").removeprefix("s3://").partition("/")
         return bucket, prefix
-
-
-@dataclass(frozen=True)
-class Code:
-    """A folder with training code, without what its ignore file leaves out."""
-
-    folder: Path
-    files: tuple[str, ...]
-    """Paths in the folder, sorted."""
-    links: Mapping[str, str]
-    """Symbolic links to files and folders that go too: path in the folder, and target from where the link is."""
-    script: str
-    """What runs: a file's path in the folder, or `-m package.module`."""
-
-
-@dataclass(frozen=True)
-class Packages:
-    """Python packages that a job installs for the workers."""
-
-    lock: str
-    """Requirements with hashes, as pip reads them; the same packages have the same text."""
-    wheels: tuple[Path, ...]
-    """Those of them that travel with the job, instead of being downloaded."""
-
-    @property
-    def digest(self) -> str:
-        """Return the start of the lock's SHA-256, after which job and folder are named."""
-        return hashlib.sha256(self.lock.encode()).hexdigest()[:10]
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from typing import Any
 
 import pulumi
 
-from settings import code, hardware, machines, nodes, requirements, versions
+from settings import code, hardware, machines, nodes, versions
 from settings.model import (
     MAX_CACHED_NAME_LENGTH,
     MAX_JOB_NAME_LENGTH,
@@ -244,7 +244,7 @@ def _training(read: Reader) -> Training:
         dataset_minutes=read.integer("datasetMinutes", 5, 1440),
         script=code.script(read),
         code=code.folder(read),
-        packages=requirements.packages(read),
+        packages=code.packages(read),
         trainer_args=_trainer_args(read),
         secret_args="trainerArgs" in read.secrets,
         policy_arns=read.texts("trainerPolicyArns", _POLICY_ARN, "the ARN of an IAM policy"),

@@ -34,7 +34,8 @@ MAY_IMPORT = {
         "tidewater.kube.errors",
         "tidewater.kube.kinds",
     },
-    "tidewater.cli": {"tidewater.contract", "tidewater.elasticjob", "tidewater.kube"},
+    "tidewater.project": {"tidewater.contract.code"},
+    "tidewater.cli": {"tidewater.contract", "tidewater.elasticjob", "tidewater.kube", "tidewater.project"},
     "tidewater.cli.run": {
         "tidewater.contract",
         "tidewater.cli",
@@ -42,9 +43,9 @@ MAY_IMPORT = {
         "tidewater.elastic.observe",
     },
     "tidewater.cli.rehearse": {"tidewater.contract", "tidewater.cli", "tidewater.elastic.launch"},
-    "settings": {"tidewater.contract", "tidewater.elasticjob"},
+    "settings": {"tidewater.contract", "tidewater.elasticjob", "tidewater.project"},
     "infra": {"settings", "tidewater.contract"},
-    "workloads": {"settings", "tidewater.contract", "tidewater.elasticjob", "infra.outputs"},
+    "workloads": {"settings", "tidewater.contract", "tidewater.elasticjob", "tidewater.project.pack", "infra.outputs"},
     "trainer": {*PUBLIC, "tidewater.contract", "tidewater.elastic.data.folders"},
     "tidewater_torchx": {
         "tidewater.contract",

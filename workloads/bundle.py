@@ -10,9 +10,6 @@ So the key changes if, and only if, the code changes.
 from __future__ import annotations
 
 import hashlib
-import io
-import stat
-import tarfile
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,7 +20,8 @@ import pulumi_aws as aws
 
 import settings
 from tidewater.contract.archive import to_zip
-from tidewater.contract.code import TAR_FORMAT, add_file, runtime
+from tidewater.contract.code import runtime
+from tidewater.project.pack import lock_files, to_tar
 from workloads import packages
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -84,8 +82,7 @@ def installer(wanted: settings.Packages) -> Bundle:
 
     pip is not among the packages that images may lack: it is always this one, and only here.
     """
-    wheels = {f"lock/wheels/{path.name}": path.read_bytes() for path in wanted.wheels}
-    own = {"__main__.py": START.read_bytes(), "lock/requirements.txt": wanted.lock.encode(), **wheels}
+    own = {"__main__.py": START.read_bytes(), **lock_files(wanted)}
     return Bundle(to_zip({**packages.contents(packages.PIP), **runtime(ROOT), **own}))
 
 
@@ -102,7 +99,7 @@ def pack(
     files = {f"packages/{name}/{path}": data for name in modules for path, data in packages.contents(name).items()}
     files["__main__.py"] = START.read_bytes()
     if isinstance(script, settings.Code):
-        files |= {f"{PROJECT}.tar": _tar(script), f"{PROJECT}.txt": script.script.encode()}
+        files |= {f"{PROJECT}.tar": to_tar(script, PROJECT), f"{PROJECT}.txt": script.script.encode()}
     elif script:
         files[SCRIPT] = script.read_bytes()
     else:
@@ -111,20 +108,6 @@ def pack(
     files |= runtime(root)
     kept = {name: content for name, content in files.items() if not name.startswith(LEFT_OUT)}
     return Bundle(to_zip(kept))
-
-
-def _tar(code: settings.Code) -> bytes:
-    """Return a folder as a tar, which depends on nothing but names, contents, links and which files are executable."""
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w", format=TAR_FORMAT, encoding="utf-8") as tar:
-        for name in sorted({*code.files, *code.links}):
-            if link := code.links.get(name):
-                add_file(tar, f"{PROJECT}/{name}", b"", link=link)
-            else:
-                path = code.folder / name
-                executable = bool(path.stat().st_mode & stat.S_IXUSR)
-                add_file(tar, f"{PROJECT}/{name}", path.read_bytes(), executable=executable)
-    return buffer.getvalue()
 
 
 @dataclass(frozen=True)

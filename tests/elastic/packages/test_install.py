@@ -20,11 +20,11 @@ from typing import Any
 import pytest
 
 import settings
-from settings import requirements
 from tests.elastic.packages.wheels import locked, wheel
 from tidewater.elastic.errors import ConfigError, TrainerError
 from tidewater.elastic.observe.log import Log
 from tidewater.elastic.packages import install as installer
+from tidewater.project.lock import parse
 from workloads import bundle
 
 ABI = str(sysconfig.get_config_var("SOABI"))
@@ -40,7 +40,7 @@ class Handler(http.server.SimpleHTTPRequestHandler):
 
 
 def lock(folder: Path, *lines: str, options: tuple[str, ...] = ("--no-index", "--find-links .")) -> settings.Packages:
-    found, mistakes = requirements.parse("\n".join([*options, *lines]), folder)
+    found, mistakes = parse("\n".join([*options, *lines]), folder)
     assert mistakes == []
     return found
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import settings
-from settings import requirements
 from tests import graph
+from tidewater.project import lock
 
 HASH = "--hash=sha256:" + "a" * 64
 OTHER = "--hash=sha256:" + "b" * 64
@@ -19,7 +19,7 @@ URL = "https://mirror.example/simple"
 
 
 def parsed(text: str, folder: Path = Path()) -> settings.Packages:
-    found, mistakes = requirements.parse(text, folder)
+    found, mistakes = lock.parse(text, folder)
     assert mistakes == []
     return found
 
@@ -62,7 +62,7 @@ def parsed(text: str, folder: Path = Path()) -> settings.Packages:
     ],
 )
 def test_a_line_that_can_not_be_installed_is_one_sentence(text: str, words: str) -> None:
-    _, (mistake,) = requirements.parse(text, Path())
+    _, (mistake,) = lock.parse(text, Path())
     assert words in mistake
     assert "\n" not in mistake
 
@@ -79,13 +79,13 @@ def test_a_line_that_can_not_be_installed_is_one_sentence(text: str, words: str)
     )
 )
 def test_no_text_breaks_the_reader(lines: list[str]) -> None:
-    found, mistakes = requirements.parse("\n".join(lines), Path())
+    found, mistakes = lock.parse("\n".join(lines), Path())
     assert mistakes or found.lock
     assert not any("\n" in mistake for mistake in mistakes)
 
 
 def test_every_wrong_line_is_named_by_its_number() -> None:
-    _, mistakes = requirements.parse(f"# a comment\nalpha==1.0 \\\n  {HASH}\n\nbeta==1\n-e .\ngamma", Path())
+    _, mistakes = lock.parse(f"# a comment\nalpha==1.0 \\\n  {HASH}\n\nbeta==1\n-e .\ngamma", Path())
     assert [mistake.partition(":")[0] for mistake in mistakes] == ["line 5", "line 6", "line 7"]
 
 
@@ -105,7 +105,7 @@ def test_what_the_job_does_anyway_may_be_said() -> None:
 
 
 def test_no_message_shows_more_of_an_option_than_its_name() -> None:
-    _, mistakes = requirements.parse("--index-url:https://me:token@host/simple\n-ihttps://token@host", Path())
+    _, mistakes = lock.parse("--index-url:https://me:token@host/simple\n-ihttps://token@host", Path())
     assert len(mistakes) == 2
     assert "token" not in str(mistakes)
 
@@ -153,10 +153,10 @@ def test_wheels_of_a_folder_travel_if_the_lock_names_them(tmp_path: Path) -> Non
 
 
 def test_wheels_that_are_too_large_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(requirements, "LARGEST_MIB", 0)
+    monkeypatch.setattr(lock, "LARGEST_MIB", 0)
     (tmp_path / "alpha-1.0-py3-none-any.whl").write_bytes(b"x")
     digest = hashlib.sha256(b"x").hexdigest()
-    _, (mistake,) = requirements.parse(f"-f .\nalpha==1.0 --hash=sha256:{digest}", tmp_path)
+    _, (mistake,) = lock.parse(f"-f .\nalpha==1.0 --hash=sha256:{digest}", tmp_path)
     assert "let an index serve the largest: alpha-1.0-py3-none-any.whl" in mistake
 
 

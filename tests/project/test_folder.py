@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import settings
-from settings import code
 from tests import graph
+from tidewater.project.folder import LARGEST_MIB
 
 MIB = 1 << 20
 
@@ -202,4 +202,4 @@ def test_a_message_names_some_of_many_links(project: Path) -> None:
 
 
 def test_the_size_limit_is_the_one_in_the_description() -> None:
-    assert f"{code.LARGEST_MIB} MiB at most" in (graph.ROOT / "Pulumi.yaml").read_text().partition("trainingCode:\n")[2]
+    assert f"{LARGEST_MIB} MiB at most" in (graph.ROOT / "Pulumi.yaml").read_text().partition("trainingCode:\n")[2]

@@ -1,4 +1,4 @@
-"""The part of `parsing` for the Python packages of people's training scripts: a lock in pip's format.
+"""The Python packages of people's training scripts: a lock in pip's format.
 
     alpha==1.2.0 ; sys_platform == "linux" \\
         --hash=sha256:0123…
@@ -20,10 +20,6 @@ from urllib.parse import urlsplit
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
-from settings.model import Packages
-from settings.reader import Reader
-
-KEY = "trainingPackages"
 LARGEST_MIB = 256
 """Of all wheels in the folders of --find-links together, since they travel with the job."""
 OF_THE_IMAGE = (
@@ -31,6 +27,7 @@ OF_THE_IMAGE = (
     r"|nvidia-(cublas|cuda-.+|cudnn|cufft|cufile|curand|cusolver|cusparse|cusparselt|nccl|nvjitlink|nvshmem|nvtx)(-cu\d+)?"
 )
 """What the runtime and torch are built for. Another version in front of the image's would break them."""
+UNREADABLE = "is not a file that can be read"
 WITHOUT = "the image has it; lock without it (docs/training.md#your-packages) and remove the line"
 
 _HASH = re.compile(r"--hash[= ]+(sha256:[0-9a-f]{64}|sha384:[0-9a-f]{96}|sha512:[0-9a-f]{128})")
@@ -39,6 +36,21 @@ _SHORT = {"-i": "--index-url", "-f": "--find-links"}
 _IMPLIED = ("--require-hashes", "--only-binary", "--prefer-binary")
 _INDEXES = ("--index-url", "--extra-index-url")
 _ALLOWED = f"{', '.join(_INDEXES)}, --find-links FOLDER and --no-index"
+
+
+@dataclass(frozen=True)
+class Packages:
+    """Python packages that a job installs for the workers."""
+
+    lock: str
+    """Requirements with hashes, as pip reads them; the same packages have the same text."""
+    wheels: tuple[Path, ...]
+    """Those of them that travel with the job, instead of being downloaded."""
+
+    @property
+    def digest(self) -> str:
+        """Return the start of the lock's SHA-256, after which job and folder are named."""
+        return hashlib.sha256(self.lock.encode()).hexdigest()[:10]
 
 
 @dataclass
@@ -54,24 +66,14 @@ class _Lock:
     mistakes: list[str] = field(default_factory=list)
 
 
-def packages(read: Reader) -> Packages | None:
-    """Return the packages that the configuration names; None if it names none."""
-    text = read.text(KEY, r"(.+\.txt)?", "the path of a .txt file with locked requirements, or empty")
-    if not text:
-        return None
-    path = Path(text)
+def read(path: Path) -> tuple[Packages, list[str]]:
+    """Return the packages that a file names, and what is wrong with it: a sentence for each line."""
     try:
-        content = path.read_bytes().decode("utf-8-sig")
+        return parse(path.read_bytes().decode("utf-8-sig"), path.parent)
     except OSError:
-        read.wrong(KEY, text, "is not a file that can be read; give its path from the directory of Pulumi.yaml")
-        return None
+        return Packages("", ()), [UNREADABLE]
     except UnicodeDecodeError as error:
-        read.wrong(KEY, text, f"is not UTF-8 (byte {error.start}); save it as UTF-8")
-        return None
-    found, mistakes = parse(content, path.parent)
-    for mistake in mistakes:
-        read.wrong(KEY, text, mistake)
-    return found
+        return Packages("", ()), [f"is not UTF-8 (byte {error.start}); save it as UTF-8"]
 
 
 def parse(content: str, folder: Path) -> tuple[Packages, list[str]]:
@@ -87,7 +89,7 @@ def parse(content: str, folder: Path) -> tuple[Packages, list[str]]:
         if wrong:
             lock.mistakes.append(f"line {number}: {wrong}")
     if not lock.pins and not lock.mistakes:
-        lock.mistakes.append("names no package; remove the key if the image has all that the script imports")
+        lock.mistakes.append("names no package; leave it out if the image has all that the script imports")
     wheels = _wheels(lock)
     pins = [line for name in sorted(lock.pins) for line in sorted(lock.pins[name])]
     return Packages("".join(f"{line}\n" for line in [*lock.options, *pins]), wheels), lock.mistakes
