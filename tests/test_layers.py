@@ -39,13 +39,17 @@ MAY_IMPORT = {
     "tidewater.cli.run": {
         "tidewater.contract",
         "tidewater.cli",
+        "tidewater.project",
+        "tidewater.elastic.errors",
         "tidewater.elastic.launch",
         "tidewater.elastic.observe",
+        "tidewater.elastic.packages.install",
     },
     "tidewater.cli.rehearse": {"tidewater.contract", "tidewater.cli", "tidewater.elastic.launch"},
     "settings": {"tidewater.contract", "tidewater.elasticjob", "tidewater.project"},
     "infra": {"settings", "tidewater.contract"},
     "workloads": {"settings", "tidewater.contract", "tidewater.elasticjob", "tidewater.project.pack", "infra.outputs"},
+    "workloads.in_bundle": {"tidewater.elastic.launch.project"},
     "trainer": {*PUBLIC, "tidewater.contract", "tidewater.elastic.data.folders"},
     "tidewater_torchx": {
         "tidewater.contract",

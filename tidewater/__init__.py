@@ -12,6 +12,7 @@
 elastic     the runtime in a worker: data-parallel training that continues while workers join and leave
 controller  the controller of ElasticJobs, which runs in the cluster
 cli         the command `tidewater`
+project     a person's folder with code and lock of packages, as archives
 elasticjob  the ElasticJob API: what a job is, its rules, its schema; the manifests that install it
 contract    names, keys, codes and times that two of these programs share
 

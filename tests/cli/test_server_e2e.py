@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -18,7 +19,7 @@ from tidewater.elasticjob import names
 from tidewater.elasticjob.names import JOBS
 from tidewater.kube.cluster import Object
 from tidewater.kube.errors import Exists
-from tidewater.kube.kinds import DEFINITIONS, DEPLOYMENTS, EVENTS, PODS, Kind
+from tidewater.kube.kinds import CONFIG_MAPS, DEFINITIONS, DEPLOYMENTS, EVENTS, PODS, Kind
 from tidewater.kube.server import Server
 
 pytestmark = pytest.mark.e2e
@@ -99,6 +100,20 @@ def test_an_unknown_field_is_refused_and_named(tidewater: Command) -> None:
     printed["spec"]["maxReplica"] = 3
     result = tidewater("job", "submit", "-f", "-", text=yaml.safe_dump(printed), fails=1)
     assert "maxReplica" in result.stderr
+
+
+def test_a_folder_of_the_largest_size_goes_with_its_job(tidewater: Command, server: Server, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import net\n")
+    (tmp_path / "net.bin").write_bytes(random.Random(1).randbytes(890 << 10))
+    owners = []
+    for _ in range(2):  # there is no garbage collector here, so the second job finds the ConfigMap of the first
+        submit(tidewater, "shipped", "--code", str(tmp_path), "--script", "train.py")
+        (found,) = (each for each in server.list(CONFIG_MAPS).items if each["metadata"]["name"].startswith("shipped-"))
+        (owner,) = found["metadata"]["ownerReferences"]
+        assert owner["uid"] == server.get(JOBS, "shipped", "training")["metadata"]["uid"]
+        owners.append(owner["uid"])
+        tidewater("job", "delete", "shipped", "--timeout", "30s")
+    assert len(set(owners)) == 2
 
 
 def test_list_shows_the_printer_columns(tidewater: Command, server: Server) -> None:

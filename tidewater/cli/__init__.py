@@ -13,6 +13,7 @@ top/       `tidewater top`: a live view of jobs
 doctor/    `tidewater doctor`: what is missing or wrong, and how to fix it
 rehearse/  `tidewater rehearse`: whether the runtime's promises hold for a training script
 run/       `tidewater run`: a training script on this machine
+project    the flags `--code` and `--requirements`
 show       tables, colours, ages, JSON and YAML
 kubeyaml   YAML as kubectl reads it
 durations  10m, 1h30m

@@ -43,6 +43,7 @@ _ABSENT = ("404", "403", "NoSuchKey")
 _ARCHIVE = "tidewater-archive"
 _CODE = "tidewater-code"
 _ARCHIVE_MOUNT = "/tidewater/archive"
+_TARGET = f"{_ARCHIVE_MOUNT}/code.tar"
 _SMALL: Manifest = {"requests": {"cpu": "50m", "memory": "128Mi"}, "limits": {"memory": "512Mi"}}
 
 
@@ -147,20 +148,34 @@ def shipped(uri: str, *, fetch_image: str, unpack_image: str, directory: str) ->
         directory: Where the code is; it can be written to, and ends with the pod.
     """
     archive = {"name": _ARCHIVE, "mountPath": _ARCHIVE_MOUNT}
-    code = {"name": _CODE, "mountPath": directory}
-    target = f"{_ARCHIVE_MOUNT}/code.tar"
     # The AWS CLI writes a cache under HOME.
-    fetch = {**download(fetch_image, uri, target, [archive]), "env": [{"name": "HOME", "value": _ARCHIVE_MOUNT}]}
+    fetch = {**download(fetch_image, uri, _TARGET, [archive]), "env": [{"name": "HOME", "value": _ARCHIVE_MOUNT}]}
+    return _unpacked([fetch], {"emptyDir": {}}, unpack_image, directory)
+
+
+def unpacked(config_map: str, *, image: str, directory: str) -> Shipped:
+    """Return how the tar archive `code.tar` of a ConfigMap comes to be unpacked in a directory of a pod.
+
+    Args:
+        config_map: its name.
+        image: as `unpack_image` of `shipped`.
+        directory: as there.
+    """
+    return _unpacked([], {"configMap": {"name": config_map}}, image, directory)
+
+
+def _unpacked(first: Sequence[Manifest], archive: Manifest, image: str, directory: str) -> Shipped:
+    code: Manifest = {"name": _CODE, "mountPath": directory}
     unpack: Manifest = {
         "name": "unpack-code",
-        "image": unpack_image,
-        "command": ["tar", "-xf", target, "-C", directory],
+        "image": image,
+        "command": ["tar", "-xf", _TARGET, "-C", directory],
         "resources": _SMALL,
         "securityContext": confined(),
-        "volumeMounts": [archive, code],
+        "volumeMounts": [{"name": _ARCHIVE, "mountPath": _ARCHIVE_MOUNT}, dict(code)],
     }
-    volumes: list[Manifest] = [{"name": name, "emptyDir": {}} for name in (_ARCHIVE, _CODE)]
-    return Shipped([fetch, unpack], volumes, [code])
+    volumes: list[Manifest] = [{"name": _ARCHIVE, **archive}, {"name": _CODE, "emptyDir": {}}]
+    return Shipped([*first, unpack], volumes, [code])
 
 
 def download(image: str, uri: Any, target: str, mounts: Sequence[Manifest]) -> Manifest:

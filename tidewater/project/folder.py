@@ -113,9 +113,10 @@ def read(root: Path, runs: str, key: str) -> Reading:
     return Reading(code, mistakes, "" if mistakes else _not_there(root, rules, runs, found.sizes, key))
 
 
-def largest(code: Code) -> str:
+def largest(sizes: Mapping[str, int]) -> str:
     """Return the names and sizes of the largest files, for people."""
-    return _largest({name: (code.folder / name).stat().st_size for name in code.files})
+    first = sorted(sizes, key=lambda name: (-sizes[name], name))[:_SHOWN]
+    return ", ".join(f"{name} ({_mib(sizes[name])})" for name in first)
 
 
 def _rules(root: Path) -> _Rules:
@@ -190,7 +191,7 @@ def _mistakes(found: _Found, rules: _Rules) -> Iterator[str]:
     if total > LARGEST_MIB << 20:
         yield (
             f"has {_mib(total)}, and {LARGEST_MIB} MiB can go to the workers; name what isn't code in {file}, and put "
-            f"data into the dataset. The largest files: {_largest(found.sizes)}"
+            f"data into the dataset. The largest files: {largest(found.sizes)}"
         )
 
 
@@ -218,11 +219,6 @@ def _some(names: Iterable[str]) -> str:
     ordered = sorted(names)
     more = f" and {len(ordered) - _SHOWN} more" if len(ordered) > _SHOWN else ""
     return ", ".join(ordered[:_SHOWN]) + more
-
-
-def _largest(sizes: Mapping[str, int]) -> str:
-    first = sorted(sizes, key=lambda name: (-sizes[name], name))[:_SHOWN]
-    return ", ".join(f"{name} ({_mib(sizes[name])})" for name in first)
 
 
 def _mib(size: int) -> str:

@@ -9,7 +9,6 @@ It sets a handler for SIGTERM until the trainer sets its own: without one, proce
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 import os
 import runpy
@@ -19,7 +18,6 @@ import sys
 import sysconfig
 import tarfile
 import tempfile
-import traceback
 import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -119,40 +117,20 @@ def run_script(bundle: Path, names: Sequence[str]) -> None:
     Raises:
         SystemExit: the script ends, or what it imports isn't there.
     """
+    from tidewater.elastic.launch import project
+
     try:
         if f"{PROJECT}.tar" in names:
-            run_project(bundle)
+            folder = unpack_project(bundle)
+            with zipfile.ZipFile(bundle) as archive:
+                script = archive.read(f"{PROJECT}.txt").decode()
+            project.run(folder, script)
         else:
             own = f"{SCRIPT}.py" in names
             runpy.run_module(SCRIPT if own else DEFAULT_SCRIPT, run_name="__main__", alter_sys=True)
     except ModuleNotFoundError as error:
-        places = [each for each in traceback.extract_tb(error.__traceback__) if not each.filename.startswith("<frozen")]
-        if not error.name:  # raised by hand
-            raise
-        print(
-            f"trainer: {places[-1].filename}, line {places[-1].lineno}, imports {error.name}, and the worker has no "
-            "such module: add the package that brings it to the lock of trainingPackages; if it is a module of yours, "
-            "set trainingCode to the folder that has it, and check that the ignore file there doesn't name it",
-            file=sys.stderr,
-        )
+        print(f"trainer: {project.sentence(error, 'trainingPackages', 'trainingCode')}", file=sys.stderr)
         sys.exit(USAGE)
-
-
-def run_project(bundle: Path) -> None:
-    """Run what the bundle names of the user's own folder, with the folder as working directory."""
-    folder = unpack_project(bundle)
-    with zipfile.ZipFile(bundle) as archive:
-        script = archive.read(f"{PROJECT}.txt").decode()
-    # The runtime must be the bundle's, also if the folder has a module of its name.
-    importlib.import_module("tidewater")
-    os.chdir(folder)
-    if script.startswith("-m "):
-        sys.path.insert(0, str(folder))
-        runpy.run_module(script.removeprefix("-m "), run_name="__main__", alter_sys=True)
-    else:
-        path = folder / script
-        sys.path.insert(0, str(path.resolve().parent))
-        runpy.run_path(str(path), run_name="__main__")
 
 
 def main() -> None:

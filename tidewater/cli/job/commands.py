@@ -13,7 +13,7 @@ from rich.text import Text
 
 from tidewater.cli import durations, naming
 from tidewater.cli.errors import TimeoutReached, UsageError
-from tidewater.cli.job import actions, listing, manifest, waiting
+from tidewater.cli.job import actions, listing, manifest, shipping, waiting
 from tidewater.cli.job.describe import View, described
 from tidewater.cli.job.logs import Wanted, followed, printed, printed_before
 from tidewater.cli.job.lookup import complete_job, job_events, job_named, job_pods, pod_events
@@ -57,10 +57,16 @@ def submit(
     """Create a job, from flags or from a manifest.
 
     tidewater job submit digits --image my/image --script train.py --workers 2 --max 4 -- --epochs 10
+
+    With --code FOLDER the script and its modules come from this machine, with --requirements LOCK packages that the
+    image lacks.
     """
     jobs = requested(session, flags, name, words or [], file)
+    shipment = None if file else manifest.shipment_of(name, flags)
+    if shipment:
+        jobs = [shipping.with_shipment(job, shipment, claim=flags.claim) for job in jobs]
     if dry_run:
-        session.out.print("\n---\n".join(map(yaml_of, jobs)))
+        session.out.print("\n---\n".join(map(yaml_of, [*([shipment.config_map] if shipment else []), *jobs])))
         return
     for job in jobs:
         own = job["metadata"]["name"]
@@ -69,6 +75,8 @@ def submit(
         except Exists as error:
             error.remedy = actions.already(session, job)
             raise
+        if shipment:
+            shipping.place(session.cluster, made, shipment)
         session.out.print(f"{own} created in namespace {made['metadata'].get('namespace', session.cluster.namespace)}")
         session.note(f"follow it: tidewater job logs {own} -f{actions.flags_of(session, job)}")
 

@@ -18,8 +18,9 @@ from typing import Annotated, Any
 import typer
 import yaml
 
-from tidewater.cli import kubeyaml
+from tidewater.cli import kubeyaml, project
 from tidewater.cli.errors import UsageError
+from tidewater.cli.job import shipping
 from tidewater.contract import env as variables
 from tidewater.contract import metrics
 from tidewater.elasticjob import names
@@ -60,7 +61,28 @@ class Flags:
     script: Annotated[
         str,
         typer.Option(
-            help="Python program in the image; what follows -- are its arguments.",
+            help="Python program in the image, or in --code, or '-m MODULE'; what follows -- are its arguments.",
+            rich_help_panel=_POD,
+            show_default=False,
+        ),
+    ] = ""
+    code: Annotated[
+        str,
+        typer.Option(metavar="FOLDER", help="Folder with the script.", rich_help_panel=_POD, show_default=False),
+    ] = ""
+    requirements: Annotated[
+        str,
+        typer.Option(
+            metavar="LOCK",
+            help="Packages that the image lacks: a .txt file with hashes.",
+            rich_help_panel=_POD,
+            show_default=False,
+        ),
+    ] = ""
+    claim: Annotated[
+        str,
+        typer.Option(
+            help="PersistentVolumeClaim on which the packages are installed once. Default: in each pod.",
             rich_help_panel=_POD,
             show_default=False,
         ),
@@ -137,6 +159,23 @@ def from_flags(name: str, flags: Flags, command: Sequence[str], namespace: str =
     spec["replicaSpecs"] = {names.WORKER: {"replicas": wanted, "template": template}}
     metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
     return {"apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": metadata, "spec": spec}
+
+
+def shipment_of(name: str, flags: Flags) -> shipping.Shipment | None:
+    """Return the folder and the packages that go to the workers of a job; None if no flag names any.
+
+    Raises:
+        UsageError: they have mistakes, are too large, or don't fit another flag.
+    """
+    if flags.claim and not flags.requirements:
+        raise UsageError("--claim is for packages, and there is no --requirements", "Leave it out.")
+    if flags.code and not flags.script:
+        raise UsageError("--script is missing", "Name a .py file by its path in --code, or '-m MODULE'.")
+    if not flags.code and not flags.requirements:
+        return None
+    code = project.code_at(flags.code, flags.script) if flags.code else None
+    packages = project.packages_at(flags.requirements) if flags.requirements else None
+    return shipping.packed(code, packages, job=name, has_runtime=flags.launcher is Launcher.TIDEWATER)
 
 
 def sizes(flags: Flags) -> tuple[int, int, int]:
@@ -236,11 +275,13 @@ def command_line(flags: Flags, launcher: Launcher, command: Sequence[str]) -> tu
     """
     processes = max(1, flags.gpus)
     if flags.script:
-        program = [flags.script, *command]
+        program = [*flags.script.split(maxsplit=1 if flags.script.startswith("-m ") else 0), *command]
         if launcher is Launcher.TORCHRUN:
             return ["torchrun"], [f"--nproc-per-node={processes}", *program]
         if launcher is Launcher.TORCHELASTIC:
             return ["python3", "-m", "torchelastic.distributed.launch"], [f"--nproc_per_node={processes}", *program]
+        if launcher is Launcher.TIDEWATER and flags.code:
+            return ["python3"], ["-m", shipping.RUNNER, shipping.PROJECT, flags.script, *command]
         return ["python3"], program
     if command and launcher in _PREPENDING and re.fullmatch(r"(.*/)?(python[0-9.]*|(ba|da|z)?sh)", command[0]):
         raise UsageError(

@@ -5,7 +5,7 @@
 The bundle has the lock, and wheels that travel with it. Below `--out` the packages are in a folder that is named after
 the Python that they are for, so that an image with another one gets its own. The folder is complete or absent: see
 `storage.filled`. pip verifies the hash of each wheel and builds nothing. It comes with the bundle too, so any image
-does, and its messages are known.
+does, and its messages are known. On other clusters than the stack's, and on one machine, pip is the image's own.
 """
 
 from __future__ import annotations
@@ -54,8 +54,12 @@ def run(arguments: Sequence[str], log: Log) -> None:
     parser = argparse.ArgumentParser(prog="trainer packages", description=__doc__)
     parser.add_argument("--bundle", type=Path, required=True, help=f"zip that has {LOCK}")
     parser.add_argument("--out", type=Path, required=True, help="folder in which to make that of this Python")
+    parser.add_argument("--link", type=Path, help="symbolic link to that folder, which is made last")
     given = parser.parse_args(arguments)
     install(given.bundle, given.out / python(), log)
+    if given.link:
+        given.link.unlink(missing_ok=True)  # a container that starts again
+        given.link.symlink_to(given.out / python())
 
 
 def python() -> str:
@@ -92,7 +96,7 @@ def _pip(lock: Path, wheels: Path, draft: Path, log: Log) -> None:
     It unpacks on the volume: a system node's disk may have less room than the packages need.
     """
     if importlib.util.find_spec("pip") is None:
-        raise ConfigError("there is no pip; it comes with the bundle that `pulumi up` makes")
+        raise ConfigError(f"{sys.executable} has no pip, which installs packages: install pip, or use another image")
     target, temporary, record = draft / CONTENT, draft / "temporary", lock.with_name("pip.log")
     temporary.mkdir()
     links = [f"--find-links={wheels}"] if wheels.is_dir() else []
