@@ -41,11 +41,12 @@ def rehearse(store: str, farm: Farm, tmp_path_factory: pytest.TempPathFactory) -
 
     def rehearse_script(text: str) -> Outcome:
         folder = tmp_path_factory.mktemp("rehearsal")
-        script = folder / "my_script.py"
-        script.write_text(whole(text))
+        (folder / "my_script.py").write_text(whole(text))
         options = Options(patience=_PATIENCE_SECONDS)
-        command = command_of(script, options, ["--batch-size", "8"])
-        setup = Setup(folder, farm, command, environment_of(script, options, store), 0, options.patience)
+        command = command_of([str(folder), "my_script.py", "--batch-size", "8"], options)
+        setup = Setup(
+            folder, farm, command, environment_of("my_script", options, store, os.environ), 0, options.patience
+        )
         return rehearsed(setup, options, print)
 
     return rehearse_script

@@ -42,8 +42,8 @@ def test_wrong_flags_are_one_sentence(
 
 
 def test_the_last_flags_are_those_of_the_rehearsal() -> None:
-    command = command_of(Path("train.py"), Options(steps=40), ["--epochs", "1", "--batch-policy", "scale"])
-    assert command[:3] == ["train.py", "--epochs", "1"]
+    command = command_of(["/", "train.py", "--epochs", "1", "--batch-policy", "scale"], Options(steps=40))
+    assert command[:4] == ["/", "train.py", "--epochs", "1"]
     last = {flag: value for flag, value in pairwise(command) if flag.startswith("--")}
     assert (last["--epochs"], last["--batch-policy"], last["--max-steps"]) == ("1000000", "keep", "40")
 

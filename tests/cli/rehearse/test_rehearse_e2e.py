@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from scripts import toolchain
+from tests.elastic.packages.wheels import wheel
 
 ROOT = Path(__file__).resolve().parents[3]
 SCRIPT = """
@@ -61,13 +62,15 @@ OWN_LOOP = """
 import torch
 from torch import nn
 
+import net
+import alpha
 import tidewater
 
 config = tidewater.init()
 generator = torch.Generator().manual_seed(0)
 inputs = torch.randn(400, 8, generator=generator)
 data = torch.utils.data.TensorDataset(inputs, inputs.sum(1, keepdim=True))
-model = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Dropout(0.1), nn.Linear(16, 1))
+model = net.model()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
 with tidewater.session(config, model=model, optimizer=optimizer, dataset=data) as run:
     for batch, targets in run.batches():
@@ -76,15 +79,24 @@ raise SystemExit(run.exit_code)
 """
 
 
-def rehearsed(folder: Path, script: str) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
+NET = """
+from torch import nn
+
+
+def model():
+    return nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Dropout(0.1), nn.Linear(16, 1))
+"""
+
+
+def rehearsed(folder: Path, script: str, *source: str) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
     """Rehearse a script. Return how the command ended, and its report."""
     (folder / "my_script.py").write_text(script)
     path = f"{toolchain.binary('etcd').parent}{os.pathsep}{os.environ['PATH']}"
-    flags = ["--report", "report.json", "--patience", "300", "my_script.py", "--batch-size", "32"]
+    flags = ["--report", "report.json", "--patience", "300", *source, "my_script.py", "--batch-size", "32"]
     done = subprocess.run(
         [sys.executable, "-m", "tidewater.cli", "rehearse", *flags],
         cwd=folder,
-        env={**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PATH": path, "PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": str(folder / "cache")},
         capture_output=True,
         text=True,
         timeout=600,
@@ -94,8 +106,11 @@ def rehearsed(folder: Path, script: str) -> tuple[subprocess.CompletedProcess[st
 
 
 @pytest.mark.e2e
-def test_a_loop_of_the_scripts_own_holds_every_promise(tmp_path: Path) -> None:
-    done, report = rehearsed(tmp_path, OWN_LOOP)
+def test_a_loop_of_the_scripts_own_in_a_folder_with_packages_holds_every_promise(tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text(NET)
+    line = wheel(tmp_path / "wheels", "alpha")
+    (tmp_path / "lock.txt").write_text(f"--no-index\n--find-links wheels\n{line}\n")
+    done, report = rehearsed(tmp_path, OWN_LOOP, "--code", ".", "--requirements", "lock.txt")
     assert done.returncode == 0, done.stdout + done.stderr
     assert all(each["held"] for each in report["promises"])
     assert "note:" not in done.stdout

@@ -77,7 +77,7 @@ def test_an_etcd_that_does_not_answer_is_named(script: str, url: str) -> None:
 def test_workers_have_the_variables_of_a_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     given = {env.DATA: "/data", env.JOB: "other", env.LOCAL_RANK: "1", env.LOCAL_SIZE: "2"}
-    found = environment_of(Path("a/train.py"), Options(workers=3), "http://127.0.0.1:1", given)
+    found = environment_of("train", Options(workers=3), "http://127.0.0.1:1", given)
     assert found == {
         env.DATA: "/data",
         env.JOB: "train",

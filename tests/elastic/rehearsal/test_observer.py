@@ -49,7 +49,7 @@ class Script:
             keep_best="max",
             on_evaluation=self.evaluated,
         )
-        self.config = config(*command_of(Path("train.py"), Options(), [])[1:])
+        self.config = config(*command_of([], Options()))
         self.observer = Observer(folder, self.config)
         self.training = self.observer.observed(given)
         session: Any = Session(given)

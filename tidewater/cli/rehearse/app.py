@@ -11,7 +11,6 @@ import contextlib
 import json
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -29,6 +28,7 @@ from tidewater.cli.rehearse.promises import Outcome, Runs, judge, report, table
 from tidewater.cli.rehearse.trial import Failure, Fallen, Setup, Trial
 from tidewater.cli.run import app as run
 from tidewater.cli.run import etcd
+from tidewater.cli.run.program import Source, checked, prepared
 from tidewater.cli.session import Terminal
 from tidewater.elastic.launch.farm import Farm, FarmError
 
@@ -72,8 +72,11 @@ def register(app: typer.Typer) -> None:
 
 
 def rehearse(
-    script: Annotated[Path, typer.Argument(help="Training script, with its own flags after it.", show_default=False)],
+    script: Annotated[
+        str, typer.Argument(help="Training script, or -m MODULE, with its own flags after it.", show_default=False)
+    ],
     options: Options,
+    source: Source,
     flags: Annotated[list[str] | None, typer.Argument(help="The script's own flags.", show_default=False)] = None,
 ) -> None:
     """Try on this machine whether what the runtime promises holds for a script, before GPUs are paid for.
@@ -81,35 +84,35 @@ def rehearse(
     Trains it undisturbed, then with a kill, a join, a freeze, a leave and a stop, and compares everything. Takes about
     a minute for a small model. Needs an etcd in PATH, and neither root nor a cluster.
     """
-    given = flags or []
-    check(script, options, given)
-    if {"-h", "--help"} & set(given):
-        raise typer.Exit(subprocess.call([sys.executable, str(script), *given]))
+    program = checked(script, flags or [], source, "tidewater rehearse", {"--etcd"})
+    check(options)
     began, console = time.monotonic(), Terminal(highlight=False, markup=False, emoji=False, soft_wrap=True)
 
     def say(text: str) -> None:
         console.print(Text(f"-- {time.monotonic() - began:5.1f} s  {text}", style="dim"))
 
     with contextlib.ExitStack() as stack:
-        store = etcd.existing(options.etcd) if options.etcd else stack.enter_context(etcd.started(etcd.program()))
         folder = stack.enter_context(etcd.removed_at_the_end())
-        command = command_of(script, options, given)
-        environment = environment_of(script, options, store.url)
+        ready = prepared(program, folder, say)
+        if {"-h", "--help"} & set(program.flags):
+            raise typer.Exit(subprocess.call(ready.line, env=ready.environment(os.environ)))
+        store = etcd.existing(options.etcd) if options.etcd else stack.enter_context(etcd.started(etcd.program()))
+        environment = environment_of(program.name, options, store.url, ready.environment(os.environ))
         say("torch is imported, once for all workers")
         farm = stack.enter_context(farm_of(folder, environment))
+        command = command_of(ready.arguments, options)
         setup = Setup(folder, farm, command, environment, options.samples, options.patience)
         outcome = rehearsed(setup, options, say)
     for text, style in table(outcome):
         console.print(Text(text, style=style))
     if options.report:
-        about = {"script": str(script), "flags": given, "workers": options.workers}
+        about = {"script": program.script, "flags": list(program.flags), "workers": options.workers}
         options.report.write_text(json.dumps(report(outcome, about), indent=2) + "\n")
     raise typer.Exit(0 if outcome.held else 1)
 
 
-def check(script: Path, options: Options, flags: Sequence[str]) -> None:
+def check(options: Options) -> None:
     """Raise UsageError for what can be known to be wrong before anything starts."""
-    run.check_script(script, flags, "tidewater rehearse", {"--etcd"})
     if options.workers < 2:
         raise UsageError(f"--workers is {options.workers}, the least is 2: one of them is killed")
     if options.steps < LEAST_STEPS:
@@ -131,14 +134,14 @@ def farm_of(folder: Path, environment: Mapping[str, str]) -> Iterator[Farm]:
         raise CliError(str(error), "The workers need torch and numpy, in the environment of this command.") from None
 
 
-def command_of(script: Path, options: Options, flags: Sequence[str]) -> list[str]:
-    """Return the command line of all workers, from the script on. Its last flags count."""
-    return [str(script), *flags, *_STEADY, "--max-steps", str(options.steps)]
+def command_of(arguments: Sequence[str], options: Options) -> list[str]:
+    """Return the arguments of all workers: those of `launch.project`. Its last flags count."""
+    return [*arguments, *_STEADY, "--max-steps", str(options.steps)]
 
 
-def environment_of(script: Path, options: Options, etcd_url: str) -> dict[str, str]:
+def environment_of(name: str, options: Options, etcd_url: str, environ: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that all workers have. They train on CPUs, where sums are reproducible."""
-    common = run.environment_of(script, run.Options(workers=options.workers), etcd_url, os.environ)
+    common = run.environment_of(name, run.Options(workers=options.workers), etcd_url, environ)
     return {**common, "CUDA_VISIBLE_DEVICES": ""}
 
 

@@ -33,7 +33,7 @@ class Setup:
     folder: Path
     farm: Farm
     command: Sequence[str]
-    """The script and its flags."""
+    """The arguments of `launch.project`: folder, script, and its flags."""
     environment: Mapping[str, str]
     samples: int
     patience_seconds: float

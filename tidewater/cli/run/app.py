@@ -14,7 +14,7 @@ import shlex
 import socket
 import subprocess
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -24,14 +24,15 @@ import typer
 
 from tidewater.cli.errors import UsageError
 from tidewater.cli.options import command
+from tidewater.cli.run.program import Source, checked, prepared
 from tidewater.contract import env
 from tidewater.contract.exit_codes import FINISHED, LEFT
 
 FOLDER = "tidewater-runs"
 HOST = "127.0.0.1"
 _LAST_PORT = 65535
-_OURS = ("--etcd", "--job", "--worker", "--host", "--metrics-port")
-"""Flags of a script that this command sets for each worker."""
+_OWN = ("--etcd", "--job", "--metrics-port")
+"""Flags that scripts and this command have."""
 PASS_ON = {"allow_interspersed_args": False, "ignore_unknown_options": True}
 """What follows the script is the script's."""
 
@@ -63,31 +64,34 @@ def register(app: typer.Typer) -> None:
 
 
 def run(
-    script: Annotated[Path, typer.Argument(help="Training script, with its own flags after it.", show_default=False)],
+    script: Annotated[
+        str, typer.Argument(help="Training script, or -m MODULE, with its own flags after it.", show_default=False)
+    ],
     options: Options,
+    source: Source,
     flags: Annotated[list[str] | None, typer.Argument(help="The script's own flags.", show_default=False)] = None,
 ) -> None:
     """Train a script with several workers on this machine; lose one, and see the others go on.
 
     Needs an etcd in PATH, and neither root nor a cluster.
     """
-    given = flags or []
-    check(script, options, given)
-    line = [sys.executable, str(script), *given]
-    if {"-h", "--help"} & set(given):
-        raise typer.Exit(subprocess.call(line))
+    program = checked(script, flags or [], source, "tidewater run", _OWN)
+    check(options)
     from tidewater.cli.run import etcd
     from tidewater.cli.run.output import Output
     from tidewater.cli.run.workers import Crew, Orders
 
     with contextlib.ExitStack() as stack:
-        store = etcd.existing(options.etcd) if options.etcd else stack.enter_context(etcd.started(etcd.program()))
-        environment = environment_of(script, options, store.url, os.environ)
-        checkpoints = checkpoints_of(given, environment)
         output = Output(options.workers)
+        ready = prepared(program, stack.enter_context(etcd.removed_at_the_end()), output.note)
+        if {"-h", "--help"} & set(program.flags):
+            raise typer.Exit(subprocess.call(ready.line, env=ready.environment(os.environ)))
+        store = etcd.existing(options.etcd) if options.etcd else stack.enter_context(etcd.started(etcd.program()))
+        environment = environment_of(program.name, options, store.url, ready.environment(os.environ))
+        checkpoints = checkpoints_of(program.flags, environment)
         output.note(f"etcd: {store.url}" + (f", its data in {store.folder} until the end" if store.folder else ""))
         output.note(f"checkpoints: {checkpoints}, from which training continues; with another folder it begins anew")
-        orders = Orders(line, environment, options.workers, options.replace_after, options.metrics_port)
+        orders = Orders(ready.line, environment, options.workers, options.replace_after, options.metrics_port)
         code = Crew(orders, store, output).run()
         output.close()
         if code == FINISHED:
@@ -97,9 +101,8 @@ def run(
     raise typer.Exit(code)
 
 
-def check(script: Path, options: Options, flags: Sequence[str]) -> None:
+def check(options: Options) -> None:
     """Raise UsageError for what can be known to be wrong before anything starts."""
-    check_script(script, flags, "tidewater run", {"--etcd", "--job", "--metrics-port"})
     if options.workers < 1:
         raise UsageError(f"--workers is {options.workers}, the least is 1")
     if options.replace_after < 0:
@@ -109,22 +112,6 @@ def check(script: Path, options: Options, flags: Sequence[str]) -> None:
     if options.metrics_port:
         for port in range(options.metrics_port, options.metrics_port + options.workers):
             _check_port(port, options)
-
-
-def check_script(script: Path, flags: Sequence[str], name: str, own: Collection[str]) -> None:
-    """Raise UsageError if there is no script, or if one of its flags is set for each worker by the command ``name``.
-
-    ``own`` are those flags that the command has itself.
-    """
-    if not script.is_file():
-        raise UsageError(
-            f"there is no training script {script}", f"Flags of `{name}` come before the script, its own after it."
-        )
-    wrong = next((flag.partition("=")[0] for flag in flags if flag.partition("=")[0] in _OURS), None)
-    if wrong in own:
-        raise UsageError(f"{wrong} comes after the script", f"Write it before the script: `{name} {wrong} …`.")
-    if wrong:
-        raise UsageError(f"{wrong} is for one worker, and `{name}` sets it for each", "Leave it out.")
 
 
 def _check_port(port: int, options: Options) -> None:
@@ -138,9 +125,12 @@ def _check_port(port: int, options: Options) -> None:
         raise UsageError(f"{asked}; port {port} can't be used: {error.strerror}", "Choose another one.") from None
 
 
-def environment_of(script: Path, options: Options, etcd: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that all workers have, as their pods would have them. Checkpoints have a default."""
-    job = options.job or script.stem
+def environment_of(script: str, options: Options, etcd: str, environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that all workers have, as their pods would have them. Checkpoints have a default.
+
+    `script` is the name of the script, for the job.
+    """
+    job = options.job or script
     checkpoints = environ.get(env.CHECKPOINTS) or str(Path.cwd() / FOLDER / job / "checkpoints")
     return {
         **env.FIXED_HASHES,

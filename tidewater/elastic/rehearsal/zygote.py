@@ -2,7 +2,7 @@
 
     python -m tidewater.elastic.rehearsal.zygote < requests > reports       # see `launch.farm`
 
-A request has the `command` of a training script, from the script on, and the `environment` of its worker.
+A request has the `command` of its worker, which is the arguments of `launch.project`, and its `environment`.
 """
 
 from __future__ import annotations
@@ -11,10 +11,9 @@ import contextlib
 import importlib
 import os
 import pkgutil
-import runpy
 import sys
-from pathlib import Path
 
+from tidewater.elastic.launch import project
 from tidewater.elastic.launch.zygote import Request, Run, serve
 
 
@@ -33,14 +32,12 @@ def load() -> Run:
 
 
 def _run(request: Request) -> int:
-    """Run the script as `python SCRIPT …` does. Return its exit code."""
+    """Run the script as `launch.project` does. Return its exit code."""
     os.environ.clear()
     os.environ.update(request["environment"])
-    sys.argv[:] = request["command"]
-    script = Path(sys.argv[0]).resolve()
-    sys.path.insert(0, str(script.parent))
+    sys.argv[1:] = request["command"]
     try:
-        runpy.run_path(str(script), run_name="__main__")
+        project.main()
     except SystemExit as ended:
         if ended.code is None:
             return 0
