@@ -28,7 +28,7 @@ from workloads.controller import Controller, ControllerArgs
 from workloads.devices.check import GpuCheck, GpuCheckArgs, needed
 from workloads.devices.efa import EfaPlugin, EfaPluginArgs
 from workloads.devices.plugin import DevicePlugin, DevicePluginArgs
-from workloads.etcd import Etcd, EtcdArgs
+from workloads.etcd.component import Etcd, EtcdArgs
 from workloads.exports import Exported, export
 from workloads.filling.dataset import Dataset, DatasetArgs
 from workloads.filling.packages import Installed, InstalledArgs

@@ -152,7 +152,8 @@ def _check_members(read: Reader, found: Settings) -> None:
     members, nodes_ = found.training.etcd_members, found.system.desired
     if members > nodes_ and read.are_right("systemNodes"):
         remedy = (
-            f"each member needs a system node of its own, and systemNodes is {nodes_}; set systemNodes to {members}"
+            f"each member needs a system node of its own, and systemNodes is {nodes_}; set systemNodes to {members}, "
+            "or etcdMembers to 1"
         )
         read.wrong("etcdMembers", members, remedy)
 

@@ -11,7 +11,8 @@ from infra.outputs import POSIX_ID, TRAINER_SERVICE_ACCOUNT
 from settings import prices
 from tidewater.contract import labels
 from tidewater.contract.stack import CONFIG_MAP, Facts
-from workloads import etcd, objects
+from workloads import objects
+from workloads.etcd import manifests as etcd
 from workloads.manifests import Manifest, Text, metadata
 from workloads.storage import CLAIM
 

@@ -25,7 +25,8 @@ from dataclasses import dataclass
 import pulumi
 
 from tidewater.contract import labels, metrics
-from workloads import etcd, objects
+from workloads import objects
+from workloads.etcd import manifests as etcd
 from workloads.manifests import JOB_PODS, Manifest, metadata
 
 HTTPS_PORT = 443
@@ -73,7 +74,12 @@ def manifests(namespace: str, vpc_cidr: str) -> list[Manifest]:
             ingress=[{"from": each_other}, _scrapes(vpc_cidr)],
             egress=[{"to": each_other}, _to_pods(members, etcd.CLIENT_PORT)],
         ),
-        policy("etcd-peers", namespace, members, egress=[_to_pods(members, etcd.PEER_PORT)]),
+        policy(
+            "etcd-peers",
+            namespace,
+            members,
+            egress=[_to_pods(members, etcd.PEER_PORT), _to_pods(members, etcd.CLIENT_PORT)],
+        ),
     ]
 
 

@@ -22,8 +22,9 @@ from tidewater.contract import devices, env, exit_codes, labels, leaving, metric
 from tidewater.contract.pod_defaults import lost_node_tolerations
 from tidewater.elasticjob import names
 from tidewater.elasticjob.model import Launcher, RestartPolicy, SuccessPolicy
-from workloads import etcd, objects
+from workloads import objects
 from workloads.devices.efa import EFA_RESOURCE
+from workloads.etcd import manifests as etcd
 from workloads.filling import dataset, packages
 from workloads.manifests import (
     BUNDLE,

@@ -13,10 +13,10 @@ def test_the_defaults_cost_what_the_documentation_says() -> None:
     assert {key: value for key, value in found.items() if key != "note"} == {
         "controlPlane": 0.1,
         "natGateways": 0.05,
-        "systemNodes": 2 * 0.096,
+        "systemNodes": pytest.approx(3 * 0.096),
         "workerNodes": 1.006,
         "surgeNodes": 1.006,
-        "total": pytest.approx(2.354),
+        "total": pytest.approx(2.45),
     }
     assert f"about ${found['total']:.2f}" in (graph.ROOT / "docs" / "deploy-aws.md").read_text()
 
@@ -30,7 +30,7 @@ def test_an_estimate_says_of_which_day_and_region_its_prices_are() -> None:
 
 def test_a_type_without_a_price_is_left_out_and_named() -> None:
     found = prices.hourly(graph.parsed(instanceTypes=["p6-b200.48xlarge"], natGateways="perZone"))
-    assert found["total"] == pytest.approx(0.1 + 2 * 0.05 + 2 * 0.096)
+    assert found["total"] == pytest.approx(0.1 + 2 * 0.05 + 3 * 0.096)
     assert "workerNodes" not in found
     assert found["note"].endswith("The table has no price for p6-b200.48xlarge.")
 

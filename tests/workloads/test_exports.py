@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from tests import facts, graph
 from tidewater.contract.stack import CONFIG_MAP, Facts
-from workloads import etcd, exports
+from workloads import exports
+from workloads.etcd import manifests as etcd
 from workloads.storage import CLAIM
 
 

@@ -17,7 +17,8 @@ from tidewater.contract import metrics
 from tidewater.controller import objects
 from tidewater.controller.decide.actions import CreatePod
 from tidewater.elasticjob import codec, names
-from workloads import etcd, network_policies
+from workloads import network_policies
+from workloads.etcd import manifests as etcd
 
 SPACE = "training"
 NAMESPACES = {each: {"kubernetes.io/metadata.name": each} for each in (SPACE, "kube-system", "monitoring")}

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from tidewater.contract import labels
 from tidewater.contract.metrics import NAMESPACE
 from tidewater.contract.pod_defaults import RESTRICTED_NAMESPACE, lost_node_tolerations
-from workloads import etcd
+from workloads.etcd import manifests as etcd
 from workloads.manifests import CONFINED, SYSTEM_NODES, Manifest, empty_volume, metadata
 from workloads.monitoring import alerts, dashboard, scrape
 

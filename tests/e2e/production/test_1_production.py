@@ -6,6 +6,8 @@ GPUs have nothing behind them, so the workers train on CPUs. Each test uses the 
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import yaml
 
@@ -157,6 +159,58 @@ def test_each_zone_has_a_system_node_with_a_member_of_etcd(production: Checkout)
         f"kubectl get pods -n {production.namespace} -l {labels.COMPONENT}={labels.COMPONENT_ETCD} -o json"
     )["items"]
     assert {pod["spec"]["nodeName"] for pod in members} == {each["metadata"]["name"] for each in system}
+
+
+def test_a_member_of_etcd_that_loses_its_disk_and_then_its_node_comes_back_by_itself(production: Checkout) -> None:
+    pod, before = "etcd-1", identities(production)
+    steps, ids = latest_step(production), member_ids(production)
+    for lose in (lose_disk, lose_node):
+        lost = etcd_pod(production, pod)
+        lose(production, lost)
+        await_back(production, lost)
+        now = member_ids(production)
+        assert {name for name in now if now[name] != ids[name]} == {pod}
+        ids = now
+    assert identities(production) == before
+    wait_until("more steps", lambda: latest_step(production) > steps)
+    assert_steps_only_grow(production)
+
+
+def etcd_pod(production: Checkout, name: str) -> Object:
+    """Return a member's pod, or {} if there is none."""
+    listed = production.json(f"kubectl get pods -n {production.namespace} -l {labels.COMPONENT}=etcd -o json")["items"]
+    return next((each for each in listed if each["metadata"]["name"] == name), {})
+
+
+def await_back(production: Checkout, lost: Object) -> None:
+    """Wait until a member has another pod, which is ready."""
+
+    def back() -> bool:
+        pod = etcd_pod(production, lost["metadata"]["name"])
+        return bool(pod) and pod["metadata"]["uid"] != lost["metadata"]["uid"] and ready(pod)
+
+    wait_until("the member", back, seconds=NEW_NODE_SECONDS)
+
+
+def ready(pod: Object) -> bool:
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in pod["status"].get("conditions", []))
+
+
+def lose_disk(production: Checkout, pod: Object) -> None:
+    """Its directory is on the node's disk, and goes with the pod."""
+    production.run(f"kubectl delete pod -n {production.namespace} {pod['metadata']['name']} --force --grace-period=0")
+
+
+def lose_node(production: Checkout, pod: Object) -> None:
+    instance = production.run(f"kubectl get node {pod['spec']['nodeName']} -ojsonpath={{.spec.providerID}}").text
+    production.run(f"aws ec2 terminate-instances --instance-ids {instance.strip().rsplit('/', 1)[1]}")
+
+
+def member_ids(production: Checkout) -> dict[str, str]:
+    """Return the ids of etcd's members, as the first one has them."""
+    command = "etcdctl member list --endpoints=http://127.0.0.1:2379 --write-out=json"
+    listed = json.loads(production.run(f"kubectl exec -n {production.namespace} etcd-0 -c etcd -- {command}").text)
+    return {each["name"]: str(each["ID"]) for each in listed["members"]}
 
 
 def test_the_core_is_on_demand_and_what_karpenter_brings_is_spot(production: Checkout) -> None:

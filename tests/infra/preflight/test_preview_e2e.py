@@ -50,6 +50,8 @@ def test_a_new_account_is_told_all_that_it_lacks_before_anything_is_made(tmp_pat
     assert [vpc for vpc in ec2.describe_vpcs()["Vpcs"] if not vpc["IsDefault"]] == []
 
     stack.pulumi("config", "set", "--path", "tidewater:systemInstanceTypes[0]", "m5.large")
+    stack.pulumi("config", "set", "tidewater:systemNodes", "2")
+    stack.pulumi("config", "set", "tidewater:etcdMembers", "1")
     stack.pulumi("config", "set", "--path", "tidewater:publicAccessCidrs[0]", graph.ADDRESS)
     quotas = moto_server.client("service-quotas", endpoint)
     quotas.request_service_quota_increase(ServiceCode="ec2", QuotaCode=G, DesiredValue=8)

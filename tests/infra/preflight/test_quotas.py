@@ -24,22 +24,22 @@ def needed(**changes: Any) -> dict[str, tuple[int, int]]:
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        # Two m5.large as system nodes, and a third one while one of them is replaced; nodes that Karpenter brings have
-        # up to twice the vCPUs of the core's.
-        pytest.param({}, {STANDARD: (4, 6), G: (8, 4 + 7 * 8)}, id="defaults"),
+        # Three m5.large as system nodes, and a fourth one while one of them is replaced; nodes that Karpenter brings
+        # have up to twice the vCPUs of the core's.
+        pytest.param({}, {STANDARD: (6, 8), G: (8, 4 + 7 * 8)}, id="defaults"),
         pytest.param(
             {"capacityType": "SPOT", "workers": 4, "minWorkers": 2, "maxWorkers": 10},
-            {STANDARD: (4, 6), G: (8, 8), G_SPOT: (8, 8 * 8)},
+            {STANDARD: (6, 8), G: (8, 8), G_SPOT: (8, 8 * 8)},
             id="the-core-is-on-demand-and-the-rest-is-spot",
         ),
         pytest.param(
             {"capacityType": "SPOT", "surgeNodes": "nodegroup", "workers": 3},
-            {STANDARD: (4, 6), G_SPOT: (12, 32)},
+            {STANDARD: (6, 8), G_SPOT: (12, 32)},
             id="one-node-group-of-spot",
         ),
         pytest.param(
             {"instanceTypes": ["m5.xlarge"], "gpusPerWorker": 0, "workers": 3},
-            {STANDARD: (4 + 12, 6 + 4 + 7 * 8)},
+            {STANDARD: (6 + 12, 8 + 4 + 7 * 8)},
             id="workers-share-the-quota-of-the-system-nodes",
         ),
         pytest.param(
@@ -50,17 +50,17 @@ def needed(**changes: Any) -> dict[str, tuple[int, int]]:
                 "workers": 16,
                 "maxWorkers": 20,
             },
-            {STANDARD: (4, 6), P: (2 * 96, 96 + 2 * 192)},
+            {STANDARD: (6, 8), P: (2 * 96, 96 + 2 * 192)},
             id="several-workers-on-a-node",
         ),
         pytest.param(
             {"instanceTypes": ["g5.2xlarge", "g5.xlarge"], "workers": 1, "maxWorkers": 1},
-            {STANDARD: (4, 6), G: (4, 8)},
+            {STANDARD: (6, 8), G: (4, 8)},
             id="the-smallest-of-several-types-now-and-the-largest-at-most",
         ),
         pytest.param(
             {"minWorkers": 0, "workers": 0, "surgeInstanceTypes": ["g5.2xlarge"]},
-            {STANDARD: (4, 6), G: (0, 8 * 8)},
+            {STANDARD: (6, 8), G: (0, 8 * 8)},
             id="no-worker-yet",
         ),
         pytest.param(
@@ -70,7 +70,7 @@ def needed(**changes: Any) -> dict[str, tuple[int, int]]:
         ),
         pytest.param(
             {"instanceTypes": ["t3.xlarge"], "gpusPerWorker": 0, "capacityType": "SPOT", "workers": 3},
-            {STANDARD: (4 + 4, 6 + 4), STANDARD_SPOT: (8, 7 * 8)},
+            {STANDARD: (6 + 4, 8 + 4), STANDARD_SPOT: (8, 7 * 8)},
             id="any-general-type-for-the-surge",
         ),
     ],

@@ -14,7 +14,7 @@ from tests import graph
 from tests.security.reach import Network, Pod
 from tidewater.contract import devices, labels
 from tidewater.elasticjob import names
-from workloads import etcd
+from workloads.etcd import manifests as etcd
 from workloads.monitoring import component, scrape, server
 
 EVERYTHING = scrape.Parts(gpus=True, karpenter=True)
@@ -232,4 +232,4 @@ def test_of_etcd_only_the_metrics_are_opened(monitoring: str, peer: dict[str, An
     (rule,) = spec["ingress"]
     assert rule["ports"] == [{"protocol": "TCP", "port": 2381}]
     assert peer.items() <= rule["from"][0].items()
-    assert "--listen-metrics-urls=http://0.0.0.0:2381" in etcd.arguments("training", 1)
+    assert etcd.options("training", 1)["listen-metrics-urls"] == "http://0.0.0.0:2381"

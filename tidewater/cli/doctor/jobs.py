@@ -126,7 +126,10 @@ def _etcd_service(place: Place, namespace: str, host: str, *, job: str) -> Findi
     ready, wanted = sum(map(is_ready, endpoints)), max(len(endpoints), _members(place, owner, service))
     if ready == wanted > 0:
         return Finding(Outcome.FINE, f"{owner}/{name}: {plural(ready, 'ready endpoint')}", "")
-    remedy = f"`kubectl get pods -n {owner}` shows its pods, `kubectl describe pod` why they are not ready."
+    remedy = (
+        f"`kubectl get pods -n {owner}` shows its pods, `kubectl describe pod` why they are not ready. In a pod of the "
+        "stack's etcd that shows Init, `kubectl logs POD -c member` says what it waits for."
+    )
     if ready == 0:
         text = "has no ready pod: training goes on, but no worker can join"
     elif ready <= wanted // 2:

@@ -1,18 +1,16 @@
-"""etcd, in which the workers find each other: one member or three, with its data on the shared file system.
+"""The Kubernetes objects of etcd: one member with its data on the shared file system, or three on their nodes' disks.
 
-A member that is lost with its node starts again on another node that has none, with the same name and data. Two members
-on one node would be lost together, and with them the majority.
+A member that is lost with its node starts again on another node that has none, with the same name. One of three gets
+its data from the others. Two members on one node would be lost together, and with them the majority.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from pathlib import Path
 
-import pulumi
-
-import settings
 from tidewater.contract import labels
-from workloads import objects
+from workloads.etcd.in_pod import member
 from workloads.manifests import (
     CONFINED,
     DATA_DIRECTORY,
@@ -38,7 +36,11 @@ METRICS_PORT = 2381
 
 HEARTBEAT_MILLIS = 500
 ELECTION_MILLIS = 5000
-"""etcd's defaults (100 and 1000) are for local disks. A write to EFS takes milliseconds, sometimes many."""
+"""etcd's defaults (100 and 1000) are for fast local disks. A write to EFS takes milliseconds, sometimes many."""
+
+PROGRAM = Path(member.__file__)
+PROGRAM_DIRECTORY = "/program"
+CONFIGURATION = f"{SCRATCH_MOUNT['mountPath']}/etcd.json"
 
 LABELS = labels.component(labels.COMPONENT_ETCD, instance=NAME)
 
@@ -48,28 +50,40 @@ def endpoint(namespace: str) -> str:
     return f"http://{NAME}.{namespace}.svc:{CLIENT_PORT}"
 
 
-def arguments(namespace: str, members: int) -> list[str]:
-    """Return etcd's command line. Kubernetes itself expands `$(POD_NAME)`: the image has no shell."""
-    domain = f"{PEERS}.{namespace}.svc"
-    cluster = ",".join(f"{NAME}-{n}=http://{NAME}-{n}.{domain}:{PEER_PORT}" for n in range(members))
-    return [
-        "--name=$(POD_NAME)",
-        # etcd reads its members only on its first start, so another number of members is another etcd with other data.
-        f"--data-dir={DATA_DIRECTORY}/etcd/{members}/$(POD_NAME)",
-        f"--listen-client-urls=http://0.0.0.0:{CLIENT_PORT}",
-        f"--advertise-client-urls=http://$(POD_NAME).{domain}:{CLIENT_PORT}",
-        f"--listen-peer-urls=http://0.0.0.0:{PEER_PORT}",
-        f"--listen-metrics-urls=http://0.0.0.0:{METRICS_PORT}",
-        f"--initial-advertise-peer-urls=http://$(POD_NAME).{domain}:{PEER_PORT}",
-        f"--initial-cluster={cluster}",
-        "--initial-cluster-state=new",
-        f"--initial-cluster-token={namespace}-{members}",
-        f"--heartbeat-interval={HEARTBEAT_MILLIS}",
-        f"--election-timeout={ELECTION_MILLIS}",
-        "--auto-compaction-mode=periodic",
-        "--auto-compaction-retention=1h",
-        "--logger=zap",
-    ]
+def member_of(namespace: str, number: int) -> member.Member:
+    """Return a member's name and addresses."""
+    name = f"{NAME}-{number}"
+    domain = f"{name}.{PEERS}.{namespace}.svc"
+    return member.Member(name, f"http://{domain}:{PEER_PORT}", f"http://{domain}:{CLIENT_PORT}")
+
+
+def options(namespace: str, members: int) -> dict[str, object]:
+    """Return etcd's options, without those that `in_pod.member` decides. Kubernetes itself expands `$(POD_NAME)`."""
+    domain = f"$(POD_NAME).{PEERS}.{namespace}.svc"
+    return {
+        # One member and three are different etcds, with different data.
+        "data-dir": f"{DATA_DIRECTORY}/etcd/{members}/$(POD_NAME)",
+        "listen-client-urls": f"http://0.0.0.0:{CLIENT_PORT}",
+        "advertise-client-urls": f"http://{domain}:{CLIENT_PORT}",
+        "listen-peer-urls": f"http://0.0.0.0:{PEER_PORT}",
+        "listen-metrics-urls": f"http://0.0.0.0:{METRICS_PORT}",
+        "initial-advertise-peer-urls": f"http://{domain}:{PEER_PORT}",
+        "heartbeat-interval": HEARTBEAT_MILLIS,
+        "election-timeout": ELECTION_MILLIS,
+        "auto-compaction-mode": "periodic",
+        "auto-compaction-retention": "1h",
+        "logger": "zap",
+    }
+
+
+def program_manifest(namespace: str) -> Manifest:
+    """Return the ConfigMap with the program that decides how a member starts."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": metadata(NAME, LABELS, namespace=namespace),
+        "data": {PROGRAM.name: PROGRAM.read_text()},
+    }
 
 
 def peers_service_manifest(namespace: str) -> Manifest:
@@ -101,8 +115,13 @@ def client_service_manifest(namespace: str) -> Manifest:
     }
 
 
-def stateful_set_manifest(namespace: str, *, members: int, image: str, priority_class: str) -> Manifest:
-    """Return the members."""
+def stateful_set_manifest(
+    namespace: str, *, members: int, image: str, python_image: str, priority_class: str
+) -> Manifest:
+    """Return the members. `python_image` runs what comes before etcd."""
+    # Of three members, two have what is on the disk of a lost node. On the shared file system, a member of another node
+    # would wait until NFS takes the lock on the data from the lost one.
+    data = data_volume(CLAIM) if members == 1 else empty_volume("data")
     return {
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",
@@ -125,8 +144,9 @@ def stateful_set_manifest(namespace: str, *, members: int, image: str, priority_
                         {**_spread_over("kubernetes.io/hostname"), "minDomains": members},
                         _spread_over("topology.kubernetes.io/zone"),
                     ],
-                    "containers": [_container(namespace, members, image)],
-                    "volumes": [data_volume(CLAIM), empty_volume("scratch")],
+                    "initContainers": [_before(namespace, members, python_image)],
+                    "containers": [_container(image)],
+                    "volumes": [data, empty_volume("scratch"), {"name": "program", "configMap": {"name": NAME}}],
                 },
             },
         },
@@ -147,15 +167,38 @@ def _spread_over(topology_key: str) -> Manifest:
     }
 
 
-def _container(namespace: str, members: int, image: str) -> Manifest:
+def _before(namespace: str, members: int, image: str) -> Manifest:
+    """Return the container that decides how the member starts."""
+    others = [member_of(namespace, number) for number in range(members)]
+    return {
+        "name": "member",
+        "image": image,
+        "command": [
+            *("python3", f"{PROGRAM_DIRECTORY}/{PROGRAM.name}", "--name=$(POD_NAME)", "--uid=$(POD_UID)"),
+            f"--options={json.dumps(options(namespace, members))}",
+            f"--config={CONFIGURATION}",
+            *(f"--member={each.name},{each.peer},{each.client}" for each in others),
+        ],
+        "env": [field("POD_NAME", "metadata.name"), field("POD_UID", "metadata.uid")],
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "resources": {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"memory": "128Mi"}},
+        "securityContext": CONFINED,
+        "volumeMounts": [
+            DATA_MOUNT,
+            SCRATCH_MOUNT,
+            {"name": "program", "mountPath": PROGRAM_DIRECTORY, "readOnly": True},
+        ],
+    }
+
+
+def _container(image: str) -> Manifest:
     def probe(path: str, **times: int) -> Manifest:
         return {"httpGet": {"path": path, "port": "client"}, **times}
 
     return {
         "name": NAME,
         "image": image,
-        "command": ["etcd", *arguments(namespace, members)],
-        "env": [field("POD_NAME", "metadata.name")],
+        "command": ["etcd", f"--config-file={CONFIGURATION}"],
         "ports": [
             {"name": "client", "containerPort": CLIENT_PORT},
             {"name": "peer", "containerPort": PEER_PORT},
@@ -187,8 +230,11 @@ def network_policy_manifest(namespace: str) -> Manifest:
     What they reach themselves is in `network_policies`.
     """
 
-    def rule(from_labels: dict[str, str], port: int) -> Manifest:
-        return {"from": [{"podSelector": {"matchLabels": from_labels}}], "ports": [{"protocol": "TCP", "port": port}]}
+    def rule(from_labels: dict[str, str], *ports: int) -> Manifest:
+        return {
+            "from": [{"podSelector": {"matchLabels": from_labels}}],
+            "ports": [{"protocol": "TCP", "port": port} for port in ports],
+        }
 
     return {
         "apiVersion": "networking.k8s.io/v1",
@@ -197,42 +243,6 @@ def network_policy_manifest(namespace: str) -> Manifest:
         "spec": {
             "podSelector": {"matchLabels": LABELS},
             "policyTypes": ["Ingress"],
-            "ingress": [rule(LABELS, PEER_PORT), rule(JOB_PODS, CLIENT_PORT)],
+            "ingress": [rule(LABELS, PEER_PORT, CLIENT_PORT), rule(JOB_PODS, CLIENT_PORT)],
         },
     }
-
-
-@dataclass(frozen=True)
-class EtcdArgs:
-    """The training settings, which name the namespace, the image and the number of members; and their priority."""
-
-    training: settings.Training
-    priority_class: str
-    mounts: pulumi.ResourceOptions
-    """Of what mounts the file system."""
-
-
-class Etcd(pulumi.ComponentResource):
-    """The members and the services in front of them."""
-
-    def __init__(self, name: str, args: EtcdArgs, opts: pulumi.ResourceOptions) -> None:
-        super().__init__("tidewater:workloads:Etcd", name, None, opts)
-        namespace = args.training.namespace
-        child = pulumi.ResourceOptions(parent=self)
-        peers = objects.register(peers_service_manifest(namespace), opts=child)
-        objects.register(network_policy_manifest(namespace), opts=child)
-        objects.register(disruption_budget_manifest(namespace), opts=child)
-        stateful_set = objects.register(
-            stateful_set_manifest(
-                namespace,
-                members=args.training.etcd_members,
-                image=args.training.images.etcd,
-                priority_class=args.priority_class,
-            ),
-            opts=pulumi.ResourceOptions.merge(args.mounts, pulumi.ResourceOptions(parent=self, depends_on=[peers])),
-        )
-        # Pulumi waits until a Service has a ready pod.
-        objects.register(
-            client_service_manifest(namespace), opts=pulumi.ResourceOptions(parent=self, depends_on=[stateful_set])
-        )
-        self.register_outputs({"endpoint": endpoint(namespace)})

@@ -1,0 +1,1 @@
+"""What runs in etcd's pods before etcd: the standard library only."""
