@@ -259,7 +259,9 @@ def main() -> None:
     parser.add_argument("--member", action="append", required=True, metavar="NAME,PEER,CLIENT")
     given = parser.parse_args()
     members = [Member(*each.split(",")) for each in given.member]
-    own = next(each for each in members if each.name == given.name)
+    own = next((each for each in members if each.name == given.name), None)
+    if own is None:
+        sys.exit(f"{given.name} is no member: etcd has {', '.join(each.name for each in members)}")
     options = {"name": given.name, **json.loads(given.options)}
 
     def say(sentence: str) -> None:

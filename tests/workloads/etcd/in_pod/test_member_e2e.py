@@ -213,6 +213,13 @@ def test_a_single_member_begins_and_goes_on(tmp_path: Path) -> None:
         made.close()
 
 
+def test_a_pod_too_many_is_no_member(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = ["member.py", "--name=etcd-1", "--uid=u", "--options={}", "--config=c", "--member=etcd-0,http://p,http://c"]
+    monkeypatch.setattr(sys, "argv", given)
+    with pytest.raises(SystemExit, match="etcd-1 is no member: etcd has etcd-0"):
+        member.main()
+
+
 def test_it_ends_with_what_it_waits_for_after_its_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(member, "GIVE_UP_SECONDS", 0.0)
     made, said = place(tmp_path, 3), list[str]()
