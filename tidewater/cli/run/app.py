@@ -83,7 +83,8 @@ def run(
 
     with contextlib.ExitStack() as stack:
         output = Output(options.workers)
-        ready = prepared(program, stack.enter_context(etcd.removed_at_the_end()), output.note)
+        new = stack.enter_context(etcd.removed_at_the_end()) if program.code or program.packages else Path.cwd()
+        ready = prepared(program, new, output.note)
         if {"-h", "--help"} & set(program.flags):
             raise typer.Exit(subprocess.call(ready.line, env=ready.environment(os.environ)))
         store = etcd.existing(options.etcd) if options.etcd else stack.enter_context(etcd.started(etcd.program()))

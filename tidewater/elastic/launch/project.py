@@ -56,7 +56,7 @@ def main() -> None:
     """Run the script that the command line names."""
     _, folder, script = sys.argv[:3]
     del sys.argv[1:3]
-    if sys.path[0] in ("", os.getcwd()):  # of `-m`: the script may have another folder
+    if not sys.flags.safe_path and sys.path[0] in ("", os.getcwd()):  # of `-m`: the script may have another folder
         del sys.path[0]
     try:
         run(Path(folder).resolve(), script)
