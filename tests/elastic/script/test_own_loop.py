@@ -88,6 +88,7 @@ def test_first_comes_a_rehearsal_which_changes_nothing(alone: Alone, config: Set
     def body(run: Run, given: Given, batch: Any) -> None:
         sizes.append((alone.joined, len(batch[0])))
         seen.append(weights(given))
+        assert run.rank == (0 if alone.joined else -1)
         by_tensor(run, given, batch)
 
     trained(config(), body)

@@ -93,6 +93,11 @@ class Run:
         """The code to end the process with, once the loop has ended: 0 if the job is finished, 143 if this worker
         leaves; see ``contract.exit_codes``."""
 
+    @property
+    def rank(self) -> int:
+        """This worker's rank in the step of the batch. That of rank 0 writes for the job; -1 before it has joined."""
+        return self._loop.rank
+
     def batches(self) -> Iterator[Any]:
         """Yield this worker's micro-batches, on its device, until training has ended or this worker leaves.
 

@@ -50,6 +50,8 @@ class Loop:
         self._meter = session.reports.meter
         self._evaluation = Evaluation(session.worker, material, session.log)
         self._meeting: Meeting
+        self.rank = -1
+        """Of this worker in the last step that was yielded; -1 before it has joined."""
         self._began = self._ready = 0.0
         self._bad: dict[int, str] = {}
         """Samples that this worker could not read, with their errors, which the others don't know of yet."""
@@ -197,7 +199,8 @@ class Loop:
         session, state, config = self._session, self._state, self._config
         self._meeting, self._everyone_knows = meeting, False
         session.reports.save_after = 0  # not all members know of it
-        rank, size = meeting.rank, meeting.size
+        self.rank = rank = meeting.rank
+        size = meeting.size
         batch_size = config.step_size(size)
         self._leave_out()
         self._material.loader.start(Place(state.cursor, rank, size, batch_size, config.epochs, state.micro_batch))
