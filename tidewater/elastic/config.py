@@ -22,6 +22,8 @@ from tidewater.elastic.etcd.access import Access
 _LAST_PORT = 65535
 _LEAST_SECRET = 32
 _OPEN = Access()
+UNTIL_FINISHED = 2**31
+"""The number of epochs of a job that its script ends."""
 
 AddFlags = Callable[[argparse._ArgumentGroup], None]
 

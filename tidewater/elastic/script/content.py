@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tidewater.elastic.config import Config
+from tidewater.elastic.config import UNTIL_FINISHED, Config
 from tidewater.elastic.observe.log import Log, Value
 from tidewater.elastic.session.assembly import Content
 from tidewater.elastic.training import Evaluated, Report, Stop, Training, ignore
@@ -169,7 +169,8 @@ class Script:
 
 def _steps(config: Config, samples: int | None) -> int | None:
     """Return the number of steps of the job, which a progress bar shows; None if it isn't known yet."""
-    if samples is None or (config.batch_policy == "scale" and not config.max_steps):
+    unknown = samples is None or config.batch_policy == "scale" or config.epochs == UNTIL_FINISHED
+    if samples is None or (unknown and not config.max_steps):
         return config.max_steps or None
     return config.steps(samples)
 

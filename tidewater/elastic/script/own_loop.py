@@ -49,6 +49,12 @@ _OUT_OF_MEMORY = (
 )
 
 
+class Pause(Enum):
+    """What a loop gets between two epochs."""
+
+    PAUSE = "pause"
+
+
 class Stage(Enum):
     """Where the script's code is."""
 
@@ -98,11 +104,29 @@ class Run:
         """This worker's rank in the step of the batch. That of rank 0 writes for the job; -1 before it has joined."""
         return self._loop.rank
 
-    def batches(self) -> Iterator[Any]:
+    @property
+    def epoch(self) -> int:
+        """The number of finished epochs."""
+        return self._session.worker.state.cursor.epoch
+
+    @property
+    def steps(self) -> int:
+        """The number of steps that the job has made."""
+        return self._session.worker.state.step
+
+    @property
+    def is_last(self) -> bool:
+        """Whether the batch is the last one of its step for this worker."""
+        return self._index == len(self._prepared.micro) - 1
+
+    def batches(self, *, pauses: bool = False) -> Iterator[Any]:
         """Yield this worker's micro-batches, on its device, until training has ended or this worker leaves.
 
         Call ``step`` or ``sums`` for each before the next one. The first ones are a rehearsal, before the worker joins:
         the smallest and the largest micro-batch; what comes of them is dropped.
+
+        With ``pauses``, also yield ``Pause.PAUSE`` before the first step that this worker makes in an epoch, for what a
+        script does between two epochs.
 
         Raise ConfigError, RecordError, Drifted or Diverged, with which this worker ends.
         """
@@ -115,7 +139,7 @@ class Run:
             )
         self._iterated = True
         try:
-            yield from self._batches()
+            yield from (each for each in self._batches() if pauses or each is not Pause.PAUSE)
             self.exit_code = self._session.end()
         except Ended as ended:
             self.exit_code = ended.code
@@ -181,6 +205,16 @@ class Run:
         if self._joined:
             self._requests.stop = self._requests.stop or reason or "no reason was given"
 
+    def finish(self, reason: str) -> None:
+        """End training with the present state. Unlike ``stop``: every worker must call it after the same step.
+
+        Call it before the loop gets its next batch, and go on with the loop until it ends. Raise ConfigError elsewhere.
+        """
+        if self._stage is not Stage.BETWEEN or self._begun or not self._joined:
+            raise ConfigError("run.finish() was called within a step: call it when the step has been applied")
+        self._requests.stop = self._requests.stop or reason
+        self._session.worker.state.stopped = True
+
     def leave(self) -> None:
         """Leave, as at a SIGTERM: the others go on. Go on with the loop until it ends, with the exit code 143.
 
@@ -235,7 +269,10 @@ class Run:
 
     def _batches(self) -> Iterator[Any]:
         loop, stepper = self._loop, self._stepper
-        for prepared in loop.steps():
+        for prepared in loop.steps_and_pauses():
+            if prepared is None:
+                yield Pause.PAUSE
+                continue
             self._prepared = prepared
             with loop.keeping_failures():
                 stepper.begin(prepared, compare=loop.compares())
@@ -261,7 +298,7 @@ class Run:
         self._stage = Stage.BETWEEN
         stands = False
         try:
-            if self._is_last:
+            if self.is_last:
                 stands = self._loop.sum(self._prepared, lambda vote: self._last(loss, vote))
             else:
                 with self._loop.keeping_failures():
@@ -270,13 +307,8 @@ class Run:
             self._leave_pass()
         if self._loop.has_failed and self._begun:
             self._stepper.abandon()
-        self._begun = not (self._is_last or self._loop.has_failed)
+        self._begun = not (self.is_last or self._loop.has_failed)
         return stands
-
-    @property
-    def _is_last(self) -> bool:
-        """Whether the batch is the last one of its step."""
-        return self._index == len(self._prepared.micro) - 1
 
     @property
     def _is_leaving(self) -> bool:
@@ -293,7 +325,7 @@ class Run:
                 result = self._result(loss)
             self._habits.check(self._index, len(self._prepared.micro))
             self._stepper.add(result, vote)
-        if not self._is_last:
+        if not self.is_last:
             self._habits.added()
 
     def _result(self, loss: Any) -> Any:

@@ -64,12 +64,18 @@ class Loop:
         self._everyone_knows = False
         """Whether all ranks knew of the next generation when they made the last step."""
         self._has_said_why = False
+        self._epoch = -1
+        """The last one before which a pause was yielded."""
 
     def steps(self) -> Iterator[Prepared]:
         """Yield this worker's share of each step. Call ``make`` with it before the next one.
 
         Raise ConfigError, RecordError or Drifted; ``assembly.Ended`` if this worker ends before it has joined.
         """
+        return (each for each in self.steps_and_pauses() if each is not None)
+
+    def steps_and_pauses(self) -> Iterator[Prepared | None]:
+        """Do the same, but also yield None before the first step that this worker makes in an epoch."""
         yield from self._rehearse()
         self._join()
         while (meeting := self._session.meet()) is not None:
@@ -194,8 +200,11 @@ class Loop:
         if failure:
             raise failure
 
-    def _steps_of(self, meeting: Meeting) -> Iterator[Prepared]:
-        """Yield the steps of a generation, until the membership changes or the job is finished. Raise GroupBroken."""
+    def _steps_of(self, meeting: Meeting) -> Iterator[Prepared | None]:
+        """Yield the steps and pauses of a generation, until the membership changes or the job is finished.
+
+        Raise GroupBroken.
+        """
         session, state, config = self._session, self._state, self._config
         self._meeting, self._everyone_knows = meeting, False
         session.reports.save_after = 0  # not all members know of it
@@ -217,6 +226,10 @@ class Loop:
                 return
             if state.stopped:  # since the evaluation
                 continue
+            if state.cursor.epoch != self._epoch:
+                self._epoch = state.cursor.epoch
+                yield None
+                continue  # the script may have ended training
             yield self._next()
             self._raise_failure()
 
