@@ -127,7 +127,7 @@ class Rank:
     def train(self) -> None:
         """Train until the generation has no more to do."""
         meeting = Meeting(self.rank, len(self.etcd.generation.members), replaced=False, included=True, generation=1)
-        for prepared in self.loop._steps_of(meeting):
+        for prepared in filter(None, self.loop._steps_of(meeting)):  # without pauses
             self.loop.make(prepared)
 
     @property
