@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -15,8 +14,8 @@ import tidewater
 from tests.elastic.script.conftest import EPOCHS, MICRO_BATCH, SAMPLES, STEPS, Alone, Given
 from tidewater.contract import exit_codes
 from tidewater.elastic import runtime
-from tidewater.elastic.config import UNTIL_FINISHED, Config
-from tidewater.elastic.script.own_loop import Pause, Run
+from tidewater.elastic.config import Config
+from tidewater.elastic.script.own_loop import Run
 
 Settings = Callable[..., Config]
 Body = Callable[[Run, Given, Any], object]
@@ -120,34 +119,6 @@ def test_the_script_can_end_training_for_all(alone: Alone, config: Settings) -> 
     assert trained(config(), body)[1] == exit_codes.FINISHED
     assert alone.state.step < STEPS
     assert [event["reason"] for event in alone.told.of("stopped")] == ["enough"]
-
-
-def test_with_pauses_the_script_has_its_turn_before_each_epoch_and_can_end_training_there(
-    alone: Alone, config: Settings
-) -> None:
-    given, seen = Given(), []
-    with tidewater.session(replace(config(), epochs=UNTIL_FINISHED), **given.fields) as run:
-        for batch in run.batches(pauses=True):
-            if batch is not Pause.PAUSE:
-                by_own_steps(run, given, batch)
-                assert run.is_between_epochs == (run.steps % (STEPS // EPOCHS) == 0)
-                continue
-            seen.append((run.epoch, run.steps))
-            if run.epoch == EPOCHS:
-                run.finish("the script's epochs are over")
-    assert run.exit_code == exit_codes.FINISHED
-    assert seen == [(0, 0), (1, STEPS // EPOCHS), (EPOCHS, STEPS)]
-    assert alone.state.step == STEPS
-    assert [event["reason"] for event in alone.told.of("stopped")] == ["the script's epochs are over"]
-
-
-def test_training_is_not_ended_within_a_step(
-    alone: Alone, config: Settings, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as ended:
-        trained(config(), lambda run, given, batch: run.finish("too early"))
-    assert ended.value.code == exit_codes.USAGE
-    assert "run.finish() was called within a step" in capsys.readouterr().err
 
 
 def test_a_worker_that_leaves_goes_on_until_its_loop_ends(alone: Alone, config: Settings) -> None:
