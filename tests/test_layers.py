@@ -51,6 +51,17 @@ MAY_IMPORT = {
     "workloads": {"settings", "tidewater.contract", "tidewater.elasticjob", "tidewater.project.pack", "infra.outputs"},
     "workloads.in_bundle": {"tidewater.elastic.launch.project"},
     "trainer": {*PUBLIC, "tidewater.contract", "tidewater.elastic.data.folders"},
+    "tidewater_accelerate": {
+        *PUBLIC,
+        "tidewater.contract",
+        "tidewater.elastic.config",
+        "tidewater.elastic.errors",
+        "tidewater.elastic.flags",
+        "tidewater.elastic.launch.device",
+        "tidewater.elastic.launch.program",
+        "tidewater.elastic.script.entry",
+        "tidewater.elastic.script.own_loop",
+    },
     "tidewater_torchx": {
         "tidewater.contract",
         "tidewater.elasticjob",
