@@ -1,0 +1,167 @@
+"""The course of a training as the Trainer's callbacks see it: counters, logs, evaluations and checkpoints.
+
+    course = Course(trainer, steps_in_epoch)
+    with tidewater.session(..., before_step=course.before_step, on_step=course.on_step, stateful={"trainer": course}):
+
+Everything happens when a step is final, in all workers alike. So the Trainer's state is a part of the training's
+state: newcomers get it, a resumed job continues with it, and what is repeated after a loss was never counted.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from transformers.trainer_callback import ExportableState
+
+import tidewater
+
+_OF_THIS_PROCESS = ("is_local_process_zero", "is_world_process_zero", "stateful_callbacks")
+_SPEEDS = ("_runtime", "_per_second", "_preparation_time")
+"""Ends of the names of metrics that are measured in each worker. They aren't part of the state."""
+
+
+class Course:
+    """Does what the library's loop does around its passes, for ``trainer``.
+
+    Args:
+        trainer: A ``tidewater_transformers.Trainer``.
+        steps_in_epoch: Steps of the optimizer in an epoch.
+        ignored: Keys of the model's output that an evaluation ignores.
+        started: Time at which training began, in seconds since the epoch.
+    """
+
+    def __init__(self, trainer: Any, steps_in_epoch: int, ignored: list[str] | None, started: float) -> None:
+        self._trainer, self._steps, self._ignored, self._started = trainer, steps_in_epoch, ignored, started
+        self.rank = -1
+        """Of this worker in the step that it makes."""
+        self._has_begun = self._in_epoch = self.is_stopped = False
+        self._norm: tuple[int, Any] = (0, None)
+        """A step, and the norm of its gradients."""
+
+    def before_step(self, _: torch.nn.Module) -> None:
+        """Clip the gradients of the whole step, and let the callbacks see them."""
+        trainer = self._trainer
+        if not self._has_begun:
+            self._writes(self.rank == 0)
+            self._begin()
+        norm = trainer._clip_grad_norm(trainer.model) if trainer.args.max_grad_norm > 0 else None
+        self._norm = trainer.state.global_step + 1, trainer._get_grad_norm(trainer.model, grad_norm=norm)
+        self._event("on_pre_optimizer_step")
+
+    def on_step(self, report: tidewater.Report) -> None:
+        """Count a final step, then log, evaluate and save if that is due. Raise Stop if a callback ends training."""
+        trainer, state = self._trainer, self._trainer.state
+        self._writes(report.writes)
+        self._begin()
+        if self.is_stopped:  # the others have learnt of it during this step
+            self._count(report.step)
+            return
+        if not self._in_epoch:
+            self._in_epoch = True
+            self._event("on_epoch_begin")
+        self._event("on_step_begin")
+        self._event("on_optimizer_step")
+        self._count(report.step)
+        trainer._tr_loss += report.loss
+        self._event("on_step_end")
+        self._due(report)
+        if report.step % self._steps == 0 or trainer.control.should_training_stop:
+            self._in_epoch = False
+            self._event("on_epoch_end")
+            self._due(report)
+        if trainer.control.should_epoch_stop:
+            raise tidewater.ConfigError(
+                "a callback has set control.should_epoch_stop, and every sample is used once per epoch: set "
+                "control.should_training_stop"
+            )
+        if trainer.control.should_training_stop and report.step < state.max_steps:
+            self.is_stopped = True
+            raise tidewater.Stop("a callback has set control.should_training_stop")
+
+    def state_dict(self) -> dict[str, str]:
+        """Return the Trainer's state and that of its callbacks."""
+        trainer = self._trainer
+        state = {name: value for name, value in vars(trainer.state).items() if name not in _OF_THIS_PROCESS}
+        state["log_history"] = [_without_speeds(each) for each in state["log_history"]]
+        told = {
+            "state": state,
+            "losses": [float(trainer._tr_loss), trainer._total_loss_scalar, trainer._globalstep_last_logged],
+            "control": dataclasses.asdict(trainer.control),
+            "callbacks": [[name, each.state()["attributes"]] for name, each in self._stateful()],
+            "is_stopped": self.is_stopped,
+        }
+        return {"json": json.dumps(told, sort_keys=True)}
+
+    def load_state_dict(self, state: Mapping[str, str]) -> None:
+        """Continue with that state."""
+        trainer, told = self._trainer, json.loads(state["json"])
+        vars(trainer.state).update(told["state"])
+        loss, trainer._total_loss_scalar, trainer._globalstep_last_logged = told["losses"]
+        trainer._tr_loss.fill_(loss)
+        vars(trainer.control).update(told["control"])
+        for (name, callback), (stored, attributes) in zip(self._stateful(), told["callbacks"], strict=False):
+            if name == stored:
+                vars(callback).update(attributes)
+        self.is_stopped = told["is_stopped"]
+
+    def _stateful(self) -> Iterator[tuple[str, Any]]:
+        for each in self._trainer.callback_handler.callbacks:
+            if isinstance(each, ExportableState):
+                yield type(each).__name__, each
+
+    def _writes(self, writes: bool) -> None:
+        """Note whether this worker logs and saves for the job."""
+        state = self._trainer.state
+        state.is_local_process_zero = state.is_world_process_zero = writes
+
+    def _begin(self) -> None:
+        if self._has_begun:
+            return
+        self._has_begun = True
+        trainer = self._trainer
+        stops = trainer.control.should_training_stop
+        self._event("on_train_begin")
+        trainer.control.should_training_stop |= stops
+        if trainer.args.eval_on_start and trainer.state.global_step == 0:
+            trainer._evaluate(None, self._ignored, skip_scheduler=True)
+            self._trains()
+
+    def _count(self, step: int) -> None:
+        state = self._trainer.state
+        state.global_step, state.epoch = step, step / self._steps
+
+    def _event(self, name: str) -> None:
+        trainer = self._trainer
+        trainer.control = getattr(trainer.callback_handler, name)(trainer.args, trainer.state, trainer.control)
+
+    def _due(self, report: tidewater.Report) -> None:
+        """Log, evaluate and save if the callbacks want it."""
+        trainer = self._trainer
+        step, norm = self._norm
+        trainer._maybe_log_save_evaluate(
+            trainer._tr_loss,
+            norm if step == report.step else None,
+            trainer.model,
+            None,
+            trainer.state.epoch,
+            self._ignored,
+            self._started,
+            learning_rate=report.lr,
+        )
+        self._trains()
+
+    def _trains(self) -> None:
+        """Undo what an evaluation leaves behind: all of the model in eval mode, and an optimizer's averages."""
+        trainer = self._trainer
+        if not trainer.model.training:
+            trainer.model.train()
+            if callable(getattr(trainer.optimizer, "train", None)):
+                trainer.optimizer.train()
+
+
+def _without_speeds(logs: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in logs.items() if not name.endswith(_SPEEDS)}

@@ -1,0 +1,35 @@
+"""Forks workers with a Trainer, which has been imported once: that takes many seconds.
+
+python -m packages.transformers.tests.zygote < requests > reports       # see ``tests.farm``
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.elastic.schedules import zygote
+from tidewater.elastic.launch.zygote import Request, Run, serve
+
+
+def load() -> Run:
+    """Import all that a worker may import."""
+    zygote.load()
+
+    from packages.transformers.tests import script
+
+    assert script
+    return _run
+
+
+def _run(request: Request) -> int:
+    from packages.transformers.tests import script
+    from tests.elastic.schedules.script import Options
+
+    options = dict(request["options"])
+    kind, given = options.pop("script"), options.pop("arguments")
+    options["folder"], options["ledgers"] = Path(options["folder"]), Path(options["ledgers"])
+    return int(getattr(script, kind)(Options(**options), list(request["argv"]), given))
+
+
+if __name__ == "__main__":
+    serve(load)
