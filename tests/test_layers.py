@@ -69,6 +69,12 @@ MAY_IMPORT = {
         "tidewater.cli.errors",
         "tidewater.cli.job.lines",
     },
+    "tidewater_lightning": {
+        *PUBLIC,
+        "tidewater.contract",
+        "tidewater.elastic.launch.device",
+        "tidewater.elastic.script.entry",
+    },
     "localcloud": set[str](),
     "localcloud.standins": set[str](),
     "localcloud.standins.kubernetes": {"tidewater.kube", "localcloud.standins"},

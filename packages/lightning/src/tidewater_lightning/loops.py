@@ -1,0 +1,205 @@
+"""Lightning's loops, which get their steps from a session of Tidewater.
+
+``ElasticFitLoop.run`` replaces the loop over the epochs. All else is Lightning's: its epoch loop makes a step of each
+item of ``Steps``, and calls the hooks, the schedulers, the validation and the loggers.
+
+All that happens between the step of an optimizer and the next ``Link.peek`` or ``Link.take`` belongs to the step: each
+worker does it, and a state that is handed over or saved contains all of it or nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from lightning.pytorch.loops import _FitLoop, _TrainingEpochLoop
+from lightning.pytorch.trainer import call
+from lightning.pytorch.trainer.connectors.data_connector import _DataLoaderSource, _request_dataloader
+from lightning.pytorch.trainer.connectors.logger_connector.result import _ResultCollection
+
+from tidewater import Config, session
+from tidewater.contract import exit_codes
+from tidewater_lightning.link import Link, Moved, Over
+from tidewater_lightning.place import Place, Position, put
+from tidewater_lightning.refusals import refuse_loader, refuse_model
+from tidewater_lightning.writing import Callbacks, Writing
+
+ENDLESS = 10**9
+"""Epochs of a training that only its steps or the time end."""
+
+
+class Steps:
+    """In place of the person's loader: each item is the first micro-batch of a step. Its length is that of an epoch."""
+
+    def __init__(self, loader: Any) -> None:
+        self.loader = loader
+        self.link: Link | None = None
+
+    def __len__(self) -> int:
+        return -(-len(self.loader.dataset) // int(self.loader.batch_size))
+
+    def __iter__(self) -> Steps:
+        return self
+
+    def __next__(self) -> Any:
+        assert self.link is not None
+        return self.link.take()
+
+
+class ElasticEpochLoop(_TrainingEpochLoop):
+    """The loop over the steps of an epoch, which may begin inside the epoch."""
+
+    begins_inside = False
+    """Whether the counters are those of an epoch that goes on."""
+
+    def reset(self) -> None:
+        """Begin an epoch, unless it goes on."""
+        if not self.begins_inside:
+            super().reset()
+        self.begins_inside = False
+
+    @property
+    def done(self) -> bool:
+        """Whether the epoch has ended. ``should_stop`` doesn't end it alone: all workers end with the same step."""
+        return bool(self._is_training_done and self._is_validation_done)
+
+
+class ElasticFitLoop(_FitLoop):
+    """The loop over the epochs.
+
+    Args:
+        old: The trainer's loop, which this one replaces.
+        config: Of the worker.
+    """
+
+    def __init__(self, old: Any, config: Config) -> None:
+        super().__init__(old.trainer, min_epochs=old.min_epochs, max_epochs=old.max_epochs)
+        self.epoch_loop = ElasticEpochLoop(old.trainer, min_steps=old.min_steps, max_steps=old.max_steps)
+        self._config = config
+        self._steps: Steps
+        self._has_begun = False
+        """Whether the hooks for the beginning of the current epoch have run."""
+
+    def setup_data(self) -> None:
+        """Replace the person's loader. Raise ConfigError if it can't be used."""
+        if self._combined_loader is None:
+            loader = _request_dataloader(self._data_source)  # type: ignore[has-type]
+            refuse_loader(loader)
+            self._steps = Steps(loader)
+            self._data_source = _DataLoaderSource(self._steps, "train_dataloader")
+        super().setup_data()
+
+    def run(self) -> None:
+        """Train until the job is finished. Raise SystemExit if this worker leaves."""
+        self.setup_data()
+        if self.skip:
+            return
+        trainer, strategy = self.trainer, self.trainer.strategy
+        has_left = trainer.received_sigterm
+        trainer._signal_connector.teardown()  # the session handles the signals
+        if has_left:
+            raise SystemExit(exit_codes.LEFT)
+        self.reset()
+        refuse_model(trainer.lightning_module, strategy.optimizers)
+        writing = Writing(trainer)
+        position = Position(trainer, Callbacks(trainer), self._put)
+        with session(
+            self._settings(),
+            model=trainer.lightning_module,
+            optimizer=strategy.optimizers,
+            dataset=self._steps.loader.dataset,
+            collate=self._steps.loader.collate_fn,
+            stateful={"lightning": position},
+            on_step=writing.final,
+        ) as run:
+            link = self._steps.link = strategy.link = Link(
+                run, lambda: position.loads, before=lambda: self._ask(run), away=lambda: self._away(writing)
+            )
+            strategy.rank = lambda: run.rank
+            try:
+                self._train(link, writing)
+            finally:
+                strategy.link = None
+        writing.end()
+        self.done  # noqa: B018 - says why, and completes the counters
+        self.on_run_end()
+
+    def _settings(self) -> Config:
+        """Return the worker's settings with what the trainer and the loader say."""
+        loader, most = self._steps.loader, [each for each in (self.max_steps, self._config.max_steps) if each > 0]
+        return dataclasses.replace(
+            self._config,
+            epochs=self.max_epochs if self.max_epochs > 0 else ENDLESS,
+            max_steps=min(most, default=0),
+            batch_size=loader.batch_size,
+            data_workers=loader.num_workers,
+            prefetch=loader.prefetch_factor or self._config.prefetch,
+            evaluate_every=1,  # the workers agree at the end of each epoch whether one of them wants to stop
+        )
+
+    def _train(self, link: Link, writing: Writing) -> None:
+        for batch in link.rehearsals():
+            self._rehearse(batch, link)
+        if not link.peek():
+            return
+        writing.begin()
+        self.on_run_start()
+        while link.peek():
+            if not self._has_begun:
+                self.on_advance_start()
+                self._has_begun = True
+            iter(self._data_fetcher)
+            try:
+                self.advance()
+            except Moved:
+                self.trainer.lightning_module._current_fx_name = None
+                continue
+            except Over:
+                self.trainer.lightning_module._current_fx_name = None
+                if link.has_left:
+                    return
+            finally:
+                self.on_iteration_done()
+            self.on_advance_end()
+            self._has_begun = False
+
+    def _rehearse(self, batch: Any, link: Link) -> None:
+        """Make the passes of a batch before the worker joins. What it logs is dropped."""
+        trainer, inner = self.trainer, self.epoch_loop
+        batch = transferred(trainer, batch)
+        trainer._logger_connector.on_batch_start(batch)
+        result = inner.automatic_optimization._training_step(inner._build_kwargs(OrderedDict(), batch, 0))
+        link.sums(result.closure_loss)
+        inner._results = _ResultCollection(training=True)
+        trainer._logger_connector.reset_results()
+
+    @contextmanager
+    def _away(self, writing: Writing) -> Iterator[None]:
+        """Give a context in which the runtime works. The name of the current hook is an attribute of the module, and
+        those with plain values are a part of the state: there it is None."""
+        module = self.trainer.lightning_module
+        name, module._current_fx_name = module._current_fx_name, None
+        yield
+        module._current_fx_name = name
+        writing.follow()
+
+    def _ask(self, run: Any) -> None:
+        """Ask for the end of the training if a callback has."""
+        if self.trainer.should_stop and self._can_stop_early:
+            run.stop("trainer.should_stop")
+
+    def _put(self, place: Place) -> None:
+        """Continue at another place."""
+        self._has_begun = self._has_begun and place.epoch == self.epoch_progress.current.processed
+        put(self, place, has_begun=self._has_begun)
+        self.epoch_loop.begins_inside = place.batch > 0
+
+
+def transferred(trainer: Any, batch: Any) -> Any:
+    """Return a micro-batch as Lightning gives it to ``training_step``: with the hooks of its transfer."""
+    batch = trainer.precision_plugin.convert_input(batch)
+    batch = trainer.lightning_module._on_before_batch_transfer(batch, dataloader_idx=0)
+    return call._call_strategy_hook(trainer, "batch_to_device", batch, dataloader_idx=0)
