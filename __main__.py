@@ -52,7 +52,9 @@ def main() -> None:
     network = Network(name, site, account.options())
     key = Encryption(name, EncryptionArgs(account), account.options())
     bucket = Bucket(name, BucketArgs(key.arn, protect=stack.protect), account.options())
-    identity = Identity(name, IdentityArgs(account, training, bucket.arn, key.arn, caches), account.options())
+    identity = Identity(
+        name, IdentityArgs(account, training, bucket.arn, key.arn, caches, stack.node_disk_key), account.options()
+    )
     cluster = Cluster(name, ClusterArgs(stack, account, network, key.arn), account.options())
     files = SharedStorage(
         name, SharedStorageArgs(network, cluster.security_group_id, key.arn, protect=stack.protect), account.options()
@@ -158,7 +160,7 @@ def surge_nodes(
     """Make Karpenter, what it needs of AWS, and the nodes that it may bring."""
     network, _, cluster = node_needs
     together, caches = stack.machines.placement_group, stack.image_cache is not None
-    needs = KarpenterAccessArgs(account, surge, placement_group=together, image_cache=caches)
+    needs = KarpenterAccessArgs(account, surge, together, caches, stack.node_disk_key)
     access = KarpenterAccess(stack.name, needs, account.options(cluster))
     install = KarpenterArgs(stack, surge, access.queue_name, KARPENTER_NAMESPACE, KARPENTER_ACCOUNT)
     karpenter = Karpenter("karpenter", install, platform.options(access))

@@ -28,6 +28,15 @@ S3_CSI_SERVICE_ACCOUNT = "s3-csi-driver-sa"
 
 TRAINER_SERVICE_ACCOUNT = "trainer"
 
+AUTO_SCALING_ROLE = "AWSServiceRoleForAutoScaling"
+AUTO_SCALING_PATH = "aws-service-role/autoscaling.amazonaws.com"
+DISK_OPERATIONS = (
+    *("CreateGrant", "Decrypt", "DescribeKey", "Encrypt", "GenerateDataKey", "GenerateDataKeyWithoutPlaintext"),
+    *("ReEncryptFrom", "ReEncryptTo"),
+)
+"""What EC2 Auto Scaling needs of a customer's key to start the instances of a node group.
+https://docs.aws.amazon.com/autoscaling/ec2/userguide/key-policy-requirements-EBS-encryption.html"""
+
 
 def cluster_arn(name: str, *, region: str, account: str, partition: str) -> str:
     """Return the ARN of the cluster of this name."""
@@ -36,13 +45,15 @@ def cluster_arn(name: str, *, region: str, account: str, partition: str) -> str:
 
 @dataclass(frozen=True)
 class IdentityArgs:
-    """The account; what the training pods may use (the job's settings, the bucket and its KMS key); and the nodes."""
+    """The account; what the training pods may use (the job's settings, the bucket and its KMS key); and the nodes:
+    whether they pull through ECR, and the ARN of the customer's key of their disks, if there is one."""
 
     account: Account
     training: settings.Training
     bucket_arn: pulumi.Input[str]
     key_arn: pulumi.Input[str]
     image_cache: bool = False
+    disk_key: str = ""
 
 
 class Identity(pulumi.ComponentResource):
@@ -75,7 +86,23 @@ class Identity(pulumi.ComponentResource):
         self.trainer_role_arn = trainer.arn
         write_policy(name, "trainer", trainer, _trainer_policy(args), self._child)
         self.s3_csi_role_arn = self._s3_csi_role(args.training.dataset) if args.training.dataset.mounted else None
+        if args.disk_key:
+            self._let_node_groups_use(args.disk_key)
         self.register_outputs({"trainerRoleArn": trainer.arn})
+
+    def _let_node_groups_use(self, key_arn: str) -> None:
+        """Grant the key of the nodes' disks to EC2 Auto Scaling: its role has policies of AWS's only."""
+        account = self._account
+        role = pulumi.Output.concat(
+            "arn:", account.partition, ":iam::", account.id, f":role/{AUTO_SCALING_PATH}/{AUTO_SCALING_ROLE}"
+        )
+        aws.kms.Grant(
+            f"{self._name}-node-disks",
+            key_id=key_arn,
+            grantee_principal=role,
+            operations=list(DISK_OPERATIONS),
+            opts=self._child,
+        )
 
     def _s3_csi_role(self, dataset: settings.Dataset) -> pulumi.Output[str]:
         """Make the role with which Mountpoint for S3 reads the dataset for all workers."""

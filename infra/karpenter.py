@@ -42,12 +42,14 @@ EVENTS: dict[str, tuple[str, str]] = {
 
 @dataclass(frozen=True)
 class KarpenterAccessArgs:
-    """The account, the nodes that Karpenter brings, whether these are in a placement group and pull through ECR."""
+    """The account, the nodes that Karpenter brings, whether these are in a placement group and pull through ECR, and
+    the ARN of the customer's key of their disks, if there is one."""
 
     account: Account
     surge: settings.Surge
     placement_group: bool = False
     image_cache: bool = False
+    disk_key: str = ""
 
 
 class KarpenterAccess(pulumi.ComponentResource):
@@ -126,7 +128,8 @@ class KarpenterAccess(pulumi.ComponentResource):
         role = make_role(name, f"Karpenter's controller of {self._name}", trust, (), self._account, self._child)
 
         def document(scope: karpenter.Scope, found: list[str]) -> policies.Document:
-            return karpenter.controller(scope, karpenter.Uses(found[0], found[1], spot=spot, placement_group=group))
+            uses = karpenter.Uses(found[0], found[1], spot=spot, placement_group=group, disk_key=args.disk_key)
+            return karpenter.controller(scope, uses)
 
         policy = self._document(document, queue_arn, node_role_arn)
         write_policy(self._name, "karpenter", role, policy, self._child)

@@ -58,6 +58,7 @@ class NodeGroupArgs:
     image: NodeImage
     nodes: settings.Nodes
     disk: settings.Disk
+    disk_key: str
     interfaces: Sequence[aws.ec2.LaunchTemplateNetworkInterfaceArgs]
     """None for the one that every instance has."""
     instance_store: bool
@@ -78,6 +79,7 @@ def system_group(stack: settings.Settings, account: Account, network: Network, i
         image=image_of(stack, stack.system, account),
         nodes=stack.system,
         disk=SYSTEM_DISK,
+        disk_key=stack.node_disk_key,
         interfaces=(),
         instance_store=False,
         placement_group=None,
@@ -105,6 +107,7 @@ def worker_group(
         image=image_of(stack, stack.workers.nodes, account),
         nodes=stack.workers.nodes,
         disk=stack.machines.disk,
+        disk_key=stack.node_disk_key,
         interfaces=interfaces(stack.efa, cluster.security_group_id),
         instance_store=stack.machines.instance_store,
         placement_group=network.placement_group,
@@ -224,6 +227,7 @@ class NodeGroup(pulumi.ComponentResource):
                         "iops": args.disk.iops,
                         "throughput": args.disk.throughput,
                         "encrypted": "true",
+                        **({"kms_key_id": args.disk_key} if args.disk_key else {}),
                         "delete_on_termination": "true",
                     },
                 }

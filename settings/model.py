@@ -281,6 +281,8 @@ class Settings:
     cluster: Cluster
     node_image: str
     """Release of EKS' AL2023 images, for example v20260903; of all nodes."""
+    node_disk_key: str
+    """ARN of the KMS key of all nodes' disks; empty for the account's default EBS key."""
     system: Nodes
     workers: Workers
     machines: Machines

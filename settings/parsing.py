@@ -68,6 +68,7 @@ https://www.iana.org/assignments/iana-ipv4-special-registry/iana-ipv4-special-re
 _ADMIN_ARN = r"arn:aws[a-z-]*:iam::\d{12}:(role|user)/[\w+=,.@/-]+"
 _POLICY_ARN = r"arn:aws[a-z-]*:iam::(aws|\d{12}):policy/[\w+=,.@/-]+"
 _KEY_ARN = r"arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/[\w-]+"
+_KEY = "the ARN of a KMS key, not of an alias"
 
 
 def load() -> Settings:
@@ -107,6 +108,7 @@ def parse(config: Mapping[str, Any], *, stack: str, secrets: Collection[str] = (
         network=(network := _network(read)),
         cluster=_cluster(read),
         node_image=nodes.image(read),
+        node_disk_key=_node_disk_key(read),
         system=nodes.system(read),
         workers=(workers := nodes.workers(read)),
         surge=nodes.surge(read, workers),
@@ -212,6 +214,13 @@ def _cluster(read: Reader) -> Cluster:
     )
 
 
+def _node_disk_key(read: Reader) -> str:
+    key, region = read.text("nodeDiskKeyArn", f"({_KEY_ARN})?", _KEY), read.config.get("region")
+    if key and key.split(":")[3] != region:
+        read.wrong("nodeDiskKeyArn", key, f"is in another region than the stack; EBS needs one in {region}")
+    return key
+
+
 def _special(cidr: ipaddress.IPv4Network) -> str | None:
     """Return what kind of addresses a range has that are not of the internet, if it has some."""
     for kind, ranges in _SPECIAL_RANGES.items():
@@ -276,7 +285,7 @@ def _dataset(read: Reader) -> Dataset:
         read.wrong(
             "datasetStorage", storage, "needs a folder in S3 as dataset, such as s3://BUCKET/images/; set it to efs"
         )
-    key = read.text("datasetKeyArn", f"({_KEY_ARN})?", "the ARN of a KMS key, not of an alias")
+    key = read.text("datasetKeyArn", f"({_KEY_ARN})?", _KEY)
     if key and text and not text.startswith("s3://"):
         read.wrong("datasetKeyArn", key, "is for a dataset in S3; remove it, or set dataset to an s3:// address")
     return replace(found, key_arn=key)

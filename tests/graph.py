@@ -210,6 +210,21 @@ def answer(token: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         return instance_types.outputs(INSTANCE_TYPES[arguments["instanceType"]])
     if token == "aws:ec2/getVpcs:getVpcs":
         return {"ids": ["vpc-of-the-stack"]}
+    if token == "aws:ec2/getEips:getEips":
+        return {"allocationIds": ["eipalloc-of-the-stack"], "publicIps": ["198.18.0.1"]}
+    if token == "aws:ec2/getNatGateways:getNatGateways":
+        return {"ids": ["nat-of-the-stack"]}
+    if token == "aws:ebs/getDefaultKmsKey:getDefaultKmsKey":
+        return {"keyArn": "alias/aws/ebs"}
+    if token == "aws:kms/getKey:getKey":
+        return {
+            "arn": arguments["keyId"],
+            "keyManager": "CUSTOMER",
+            "keyState": "Enabled",
+            "keySpec": "SYMMETRIC_DEFAULT",
+        }
+    if token == "aws:iam/getRole:getRole":
+        return {"name": arguments["name"]}
     if token == "aws:servicequotas/getServiceQuota:getServiceQuota":
         return {"value": QUOTA}
     if token == "aws:eks/getClusterVersions:getClusterVersions":

@@ -191,6 +191,7 @@ def node_class_manifest(stack: settings.Settings, site: Site) -> Manifest:
                         "iops": disk.iops,
                         "throughput": disk.throughput,
                         "encrypted": True,
+                        **({"kmsKeyID": stack.node_disk_key} if stack.node_disk_key else {}),
                         "deleteOnTermination": True,
                     },
                 }

@@ -79,6 +79,8 @@ class Uses:
     node_role_arn: str
     spot: bool
     placement_group: bool = False
+    disk_key: str = ""
+    """ARN of the customer's key of the nodes' disks, if there is one."""
 
 
 def controller(scope: Scope, uses: Uses) -> Document:
@@ -101,6 +103,7 @@ def controller(scope: Scope, uses: Uses) -> Document:
         ),
         *_instance_profiles(scope),
         *([_spot_role(scope)] if uses.spot else []),
+        *(_disk_key(scope, uses.disk_key) if uses.disk_key else []),
     )
 
 
@@ -248,6 +251,21 @@ def _spot_role(scope: Scope) -> Document:
         f"arn:{scope.partition}:iam::{scope.account}:role/{role}",
         {"StringEquals": {"iam:AWSServiceName": "spot.amazonaws.com"}},
     )
+
+
+def _disk_key(scope: Scope, arn: str) -> list[Document]:
+    """Return what EC2 asks of who launches an instance with a disk that a customer's key encrypts.
+
+    Not in the template: without it the instances end at once.
+    https://karpenter.sh/v1.14/troubleshooting/#node-terminates-before-ready-on-failed-encrypted-ebs-volume
+    """
+    through_ec2 = {"StringEquals": {"kms:ViaService": f"ec2.{scope.region}.amazonaws.com"}}
+    use = ["kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKeyWithoutPlaintext"]
+    for_aws = {**through_ec2, "Bool": {"kms:GrantIsForAWSResource": "true"}}
+    return [
+        _allow("UseTheDiskKey", use, arn, through_ec2),
+        _allow("GrantTheDiskKeyToVolumes", "kms:CreateGrant", arn, for_aws),
+    ]
 
 
 def queue(scope: Scope, queue_arn: str) -> Document:

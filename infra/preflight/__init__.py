@@ -9,6 +9,8 @@ place     refuses another region, network, name or namespace for a stack that ex
 region    what AWS says of the region and of the account, as plain data
 lookup    asks for it: a few calls at the same time, by the provider's data sources
 fit       whether zones and instance types fit the settings; pure
+counts    whether the quotas of VPCs, addresses and NAT gateways leave enough for the stack; pure
+disks     whether the KMS key of the nodes' disks can be used; pure
 support   whether EKS supports the Kubernetes version, and for how long; pure
 quotas    which quota counts which instance type, and whether it is enough; pure
 """
@@ -21,7 +23,7 @@ import pulumi
 
 import settings
 from infra.account import Account
-from infra.preflight import fit, quotas, support
+from infra.preflight import counts, disks, fit, quotas, support
 from infra.preflight.lookup import look_up
 from settings import versions
 
@@ -36,6 +38,9 @@ def check(wanted: settings.Settings, account: Account) -> settings.Settings:
     needs = quotas.needs(wanted, region)
     mistakes = fit.mistakes(wanted, region) + quotas.mistakes(wanted, region, needs)
     warnings = quotas.warnings(wanted, region, needs)
+    for each in (counts, disks):
+        mistakes += each.mistakes(wanted, region)
+        warnings += each.warnings(wanted, region)
     if region.support:
         version, newest = wanted.cluster.version, max(versions.KUBERNETES)
         mistakes += support.mistakes(version, region.support, newest)

@@ -9,7 +9,8 @@ no resource must be registered before the checks, and what they return decides w
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import re
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -21,8 +22,9 @@ from pulumi.runtime.sync_await import _sync_await
 
 import settings
 from infra.account import Account
-from infra.preflight import quotas
-from infra.preflight.region import Region
+from infra.identity import AUTO_SCALING_ROLE
+from infra.preflight import counts, disks, quotas
+from infra.preflight.region import Count, Key, Region
 from infra.preflight.support import Support
 from settings import hardware
 from settings.hardware import InstanceType
@@ -33,14 +35,30 @@ TYPE = "aws:ec2/getInstanceType:getInstanceType"
 VPCS = "aws:ec2/getVpcs:getVpcs"
 QUOTA = "aws:servicequotas/getServiceQuota:getServiceQuota"
 VERSIONS = "aws:eks/getClusterVersions:getClusterVersions"
+ADDRESSES = "aws:ec2/getEips:getEips"
+GATEWAYS = "aws:ec2/getNatGateways:getNatGateways"
+DISK_KEY = "aws:ebs/getDefaultKmsKey:getDefaultKmsKey"
+KEY = "aws:kms/getKey:getKey"
+ROLE = "aws:iam/getRole:getRole"
 NVIDIA = "NVIDIA"
+
+Ask = Callable[[str, Mapping[str, Any], type], Awaitable[Any]]
+
+# By the quota's code: the function, its result, and what of it is counted.
+_THINGS: Mapping[str, tuple[str, type, Callable[[Any], list[str]]]] = {
+    counts.VPCS.code: (VPCS, aws.ec2.GetVpcsResult, lambda found: found.ids),
+    counts.ADDRESSES.code: (ADDRESSES, aws.ec2.GetEipsResult, lambda found: found.allocation_ids),
+    counts.GATEWAYS.code: (GATEWAYS, aws.ec2.GetNatGatewaysResult, lambda found: found.ids),
+}
+_STATES = {counts.GATEWAYS.code: {"filters": [{"name": "state", "values": ["pending", "available", "deleting"]}]}}
+"""A NAT gateway that is deleted is listed for about an hour, and doesn't count."""
 
 
 def look_up(stack: settings.Settings, account: Account) -> Region:
     """Return what AWS says of the stack's region.
 
     Raises:
-        Exception: AWS refused a question, other than that for a quota.
+        Exception: AWS refused a question without which nothing can be checked.
     """
     return _sync_await(_look_up(stack, account.provider))
 
@@ -51,35 +69,75 @@ async def _look_up(stack: settings.Settings, provider: aws.Provider) -> Region:
         return pulumi.runtime.invoke_async(token, dict(arguments), pulumi.InvokeOptions(provider=provider), kind)
 
     names = sorted({name for types in stack.instance_types.values() for name in types})
-    codes, private = quotas.codes(stack), not stack.cluster.public_access_cidrs
-    answers = await asyncio.gather(
-        ask(ZONES, _zones_that_eks_can_use(), aws.GetAvailabilityZonesResult),
-        ask(OFFERINGS, _families(names), aws.ec2.GetInstanceTypeOfferingsResult),
-        ask(VERSIONS, {"clusterVersionsOnlies": [stack.cluster.version]}, aws.eks.GetClusterVersionsResult),
-        *(ask(TYPE, {"instanceType": name}, aws.ec2.GetInstanceTypeResult) for name in names),
-        *(
-            ask(QUOTA, {"serviceCode": "ec2", "quotaCode": code}, aws.servicequotas.GetServiceQuotaResult)
-            for code in codes
-        ),
-        *([ask(VPCS, {"tags": stack.own_tags}, aws.ec2.GetVpcsResult)] if private else []),
-        return_exceptions=True,
-    )
-    (zones, offerings), versions = (_answer(each) for each in answers[:2]), answers[2]
+    questions = {
+        "zones": ask(ZONES, _zones_that_eks_can_use(), aws.GetAvailabilityZonesResult),
+        "offerings": ask(OFFERINGS, _families(names), aws.ec2.GetInstanceTypeOfferingsResult),
+        "versions": ask(VERSIONS, {"clusterVersionsOnlies": [stack.cluster.version]}, aws.eks.GetClusterVersionsResult),
+        "vpcs": ask(VPCS, {"tags": stack.own_tags}, aws.ec2.GetVpcsResult),
+        "disks": _disks(stack, ask),
+        **{name: ask(TYPE, {"instanceType": name}, aws.ec2.GetInstanceTypeResult) for name in names},
+        **{code: _quota(ask, "ec2", code) for code in quotas.codes(stack)},
+        **{each.code: _count(stack, ask, each) for each in counts.ALL},
+    }
+    found = dict(zip(questions, await asyncio.gather(*questions.values(), return_exceptions=True), strict=True))
+    zones, offerings, vpcs = (_answer(found[each]) for each in ("zones", "offerings", "vpcs"))
     offered = frozenset(zip(offerings.instance_types, offerings.locations, strict=True))
     there = {name for name, _ in offered}
-    # AWS's answer for a type that doesn't exist is an error too.
-    types = {name: _answer(each) for name, each in zip(names, answers[3:], strict=False) if name in there}
-    limits = dict(zip(codes, answers[3 + len(names) :], strict=False))
+    versions, (disk_key, role) = found["versions"], _answer(found["disks"])
+    codes = [*quotas.codes(stack), *(each.code for each in counts.ALL)]
+    limits = {code: found[code] for code in codes}
+    read = {code: each for code, each in limits.items() if not isinstance(each, BaseException)}
     return Region(
         name=stack.region,
         zones=tuple(sorted(zones.names)),
         offered=offered,
-        types={name: instance_type(found) for name, found in types.items()},
-        quotas={code: found.value for code, found in limits.items() if not isinstance(found, BaseException)},
-        unread={code: str(found) for code, found in limits.items() if isinstance(found, BaseException)},
-        vpcs=tuple(_answer(answers[-1]).ids) if private else (),
+        # AWS's answer for a type that doesn't exist is an error too.
+        types={name: instance_type(_answer(found[name])) for name in names if name in there},
+        quotas={code: each for code, each in read.items() if not isinstance(each, Count)},
+        unread={code: str(each) for code, each in limits.items() if isinstance(each, BaseException)},
+        vpcs=tuple(vpcs.ids),
         support=None if isinstance(versions, BaseException) else support_of(stack.cluster.version, versions),
+        counts={code: each for code, each in read.items() if isinstance(each, Count)},
+        disk_key=disk_key,
+        auto_scaling_role=role,
     )
+
+
+async def _quota(ask: Ask, service: str, code: str) -> float:
+    asked = {"serviceCode": service, "quotaCode": code}
+    return float((await ask(QUOTA, asked, aws.servicequotas.GetServiceQuotaResult)).value)
+
+
+async def _count(stack: settings.Settings, ask: Ask, each: counts.Counted) -> Count:
+    """Ask how many there are, how many of these are the stack's, and what the quota is."""
+    token, kind, ids = _THINGS[each.code]
+    own, used, limit = await asyncio.gather(
+        ask(token, {**_STATES.get(each.code, {}), "tags": stack.own_tags}, kind),
+        ask(token, _STATES.get(each.code, {}), kind),
+        _quota(ask, each.service, each.code),
+    )
+    return Count(used=len(ids(used)), own=len(ids(own)), limit=limit)
+
+
+async def _disks(stack: settings.Settings, ask: Ask) -> tuple[Key | None, bool]:
+    """Ask for the key of the nodes' disks, and whether EC2 Auto Scaling has its role, to which one is granted."""
+    try:
+        arn = stack.node_disk_key or (await ask(DISK_KEY, {}, aws.ebs.GetDefaultKmsKeyResult)).key_arn
+    except Exception:  # the SDK has no other type for it
+        return None, True
+    if arn.endswith(disks.ALIAS):
+        return Key(arn, customer=False), True
+    key, role = await asyncio.gather(
+        ask(KEY, {"keyId": arn}, aws.kms.GetKeyResult),
+        ask(ROLE, {"name": AUTO_SCALING_ROLE}, aws.iam.GetRoleResult),
+        return_exceptions=True,
+    )
+    # Other errors, such as a missing right, say nothing of the role. The words are those of the plug-in and of IAM.
+    missing = isinstance(role, BaseException) and re.search("couldn't find resource|NoSuchEntity", str(role))
+    if isinstance(key, BaseException):
+        return Key(arn, customer=None), not missing
+    usable = key.key_state == "Enabled" and key.key_spec == "SYMMETRIC_DEFAULT"
+    return Key(arn, customer=key.key_manager == "CUSTOMER", usable=usable), not missing
 
 
 def support_of(version: str, found: aws.eks.GetClusterVersionsResult) -> Support | None:

@@ -10,6 +10,24 @@ from settings.hardware import InstanceType
 
 
 @dataclass(frozen=True)
+class Count:
+    """How many things there are in the region, how many of them are the stack's, and how many there may be."""
+
+    used: int
+    own: int
+    limit: float
+
+
+@dataclass(frozen=True)
+class Key:
+    """A KMS key. `customer`: whether it is a customer's; None if AWS did not say. `usable`: for the disks of nodes."""
+
+    arn: str
+    customer: bool | None
+    usable: bool = True
+
+
+@dataclass(frozen=True)
 class Region:
     """The answers to the questions of `lookup`.
 
@@ -19,9 +37,12 @@ class Region:
             their families.
         types: what AWS says of the types that the settings name, by name; only those that the region has.
         quotas: vCPUs by the quota's code.
-        vpcs: the VPCs of the stack; not asked for if its Kubernetes API can be reached over the internet.
+        vpcs: the VPCs of the stack.
         unread: why a quota could not be read, by its code.
         support: of the Kubernetes version; None if EKS did not say.
+        counts: what there is of each thing that a quota counts one by one, by the quota's code.
+        disk_key: `nodeDiskKeyArn`, else the account's default EBS key; None if AWS did not say.
+        auto_scaling_role: whether the account has the role of EC2 Auto Scaling; asked only with `nodeDiskKeyArn`.
     """
 
     name: str
@@ -32,6 +53,9 @@ class Region:
     unread: Mapping[str, str] = field(default_factory=dict)
     vpcs: tuple[str, ...] = ()
     support: Support | None = None
+    counts: Mapping[str, Count] = field(default_factory=dict)
+    disk_key: Key | None = None
+    auto_scaling_role: bool = True
 
     def zones_with(self, type_: str) -> list[str]:
         """Return the zones that have an instance type."""

@@ -51,6 +51,7 @@ def allowed(
     *,
     spot: bool = True,
     placement_group: bool = False,
+    disk_key: str = "",
     region: str = REGION,
     **context: object,
 ) -> bool:
@@ -63,8 +64,22 @@ def allowed(
         if name == "wanted" and tags:
             keys["aws:tagkeys"] = tuple(tags)
     keys |= {name.replace("__", ":").lower(): (str(value),) for name, value in context.items()}
-    document = karpenter.controller(SCOPE, Uses(QUEUE, NODE_ROLE, spot=spot, placement_group=placement_group))
+    uses = Uses(QUEUE, NODE_ROLE, spot=spot, placement_group=placement_group, disk_key=disk_key)
+    document = karpenter.controller(SCOPE, uses)
     return evaluate([document], Query(action, resource, keys)) is Decision.ALLOW
+
+
+@pytest.mark.parametrize(
+    "action", ["kms:CreateGrant", "kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKeyWithoutPlaintext"]
+)
+def test_the_key_of_disks_is_used_through_ec2_only(action: str) -> None:
+    key, via = f"arn:aws:kms:{REGION}:{ACCOUNT}:key/1234", {"kms__ViaService": f"ec2.{REGION}.amazonaws.com"}
+    for_aws = {"kms__GrantIsForAWSResource": "true"}
+    assert allowed(action, key, disk_key=key, **via, **for_aws)
+    assert allowed(action, key, disk_key=key, **via) is (action != "kms:CreateGrant")
+    assert not allowed(action, key, disk_key=key, **for_aws)
+    assert not allowed(action, f"{key}5", disk_key=key, **via, **for_aws)
+    assert not allowed(action, key, **via, **for_aws)
 
 
 @pytest.mark.parametrize("action", ["ec2:CreateFleet", "ec2:RunInstances"])

@@ -25,7 +25,7 @@ from tests.aws.moto_server import KEYS, REGION
 STANDARD, G, G_SPOT = "L-1216C47A", "L-DB2E81BA", "L-3819A6DF"
 REACHED = {"publicAccessCidrs": [graph.ADDRESS]}
 """Without an address outside the VPC a new stack is refused."""
-SERVICES = ("ec2", "sts", "servicequotas", "iam", "ssm")
+SERVICES = ("ec2", "sts", "servicequotas", "iam", "ssm", "kms")
 
 
 def provider(endpoint: str, **keys: str) -> graph.Ask:
@@ -159,6 +159,29 @@ def test_after_the_quotas_are_raised_the_program_registers_everything(warned: li
     assert f"at maxWorkers = 8 the nodes need up to 60 vCPUs of the quota {G} (" in warning
 
 
+@pytest.mark.parametrize(
+    ("quota", "things"),
+    [("L-F678F1CE", "VPCs, the quota L-F678F1CE"), ("L-0263D0A3", "Elastic IP addresses, the quota L-0263D0A3")],
+)
+def test_a_vpc_or_an_address_that_the_account_may_not_have_is_refused(quota: str, things: str) -> None:
+    with moto_server.serve({quota: 0}) as endpoint, pytest.raises(settings.ConfigurationError) as error:
+        graph.run(graph.program, {**graph.defaults(), **REACHED}, ask=provider(endpoint, **KEYS))
+    (mistake,) = error.value.mistakes
+    assert things in mistake
+    assert f"--quota-code {quota} --desired-value" in mistake
+
+
+def test_a_customers_default_key_for_disks_is_refused_in_a_new_account() -> None:
+    with moto_server.serve() as endpoint:
+        key = moto_server.client("kms", endpoint).create_key()["KeyMetadata"]["Arn"]
+        moto_server.client("ec2", endpoint).modify_ebs_default_kms_key_id(KmsKeyId=key)
+        asked = provider(endpoint, **KEYS)
+        with pytest.raises(settings.ConfigurationError, match=f"set tidewater:nodeDiskKeyArn {key}"):
+            graph.run(graph.program, {**graph.defaults(), **REACHED}, ask=asked)
+        with pytest.raises(settings.ConfigurationError, match="aws iam create-service-linked-role"):
+            graph.run(graph.program, {**graph.defaults(), **REACHED, "nodeDiskKeyArn": key}, ask=asked)
+
+
 def test_a_type_that_came_out_this_year_makes_nodes_of_its_size(account: str, warned: list[str]) -> None:
     config = {**graph.defaults(), **REACHED, "instanceTypes": ["g7e.2xlarge"]}
     made = graph.run(graph.program, config, ask=provider(account, **KEYS))
@@ -179,7 +202,7 @@ def test_without_the_right_to_read_quotas_there_is_a_warning_and_no_error(accoun
     keys = {"aws_access_key_id": key["AccessKeyId"], "aws_secret_access_key": key["SecretAccessKey"]}
     made = graph.run(graph.program, {**graph.defaults(), **REACHED}, ask=provider(account, **keys))
     assert made.all("aws:ec2/vpc:Vpc")
-    assert len(warned) == 2
+    assert len(warned) == 3
     for warning in warned:
         assert "could not be checked" in warning
         assert "AccessDenied" in warning

@@ -90,7 +90,18 @@ def test_quotas_are_listed_in_pages(operator: Clients) -> None:
         operator("service-quotas").get_paginator("list_service_quotas").paginate(ServiceCode="ec2", MaxResults=10)
     )
     assert [len(each["Quotas"]) for each in pages[:-1]] == [10] * (len(pages) - 1)
-    assert {quota["QuotaCode"] for each in pages for quota in each["Quotas"]} == set(quotas.QUOTAS)
+    listed = {quota["QuotaCode"] for each in pages for quota in each["Quotas"]}
+    assert listed == {code for code, quota in quotas.QUOTAS.items() if quota.service == "ec2"}
+
+
+def test_the_quotas_of_networks_are_those_of_another_service(operator: Clients) -> None:
+    service = operator("service-quotas")
+    asked = {"ServiceCode": "vpc", "QuotaCode": "L-F678F1CE"}
+    assert service.get_aws_default_service_quota(**asked)["Quota"]["Value"] == 5.0
+    assert "UsageMetric" not in service.get_service_quota(**asked)["Quota"]
+    assert len(service.list_service_quotas(ServiceCode="vpc")["Quotas"]) == 2
+    with pytest.raises(service.exceptions.NoSuchResourceException):
+        service.get_service_quota(ServiceCode="ec2", QuotaCode="L-F678F1CE")
 
 
 def test_one_quota_can_be_listed_and_a_wrong_page_is_refused(operator: Clients) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from localcloud.aws.eks_images import NEWEST, PARAMETERS, RELEASES, images
+from localcloud.standins.aws.clients import Clients
 from localcloud.standins.aws.functions import FUNCTIONS
 from localcloud.standins.aws.schema_from_sdk import module_of
 
@@ -95,6 +96,11 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "aws:ec2/getInstanceTypeOfferings:getInstanceTypeOfferings": {},
     "aws:ec2/getInstanceType:getInstanceType": {"instanceType": "g5.xlarge"},
     "aws:ec2/getVpcs:getVpcs": {},
+    "aws:ec2/getEips:getEips": {},
+    "aws:ec2/getNatGateways:getNatGateways": {},
+    "aws:ebs/getDefaultKmsKey:getDefaultKmsKey": {},
+    "aws:kms/getKey:getKey": {"keyId": "alias/aws/ebs"},
+    "aws:iam/getRole:getRole": {"name": "described"},
     "aws:servicequotas/getServiceQuota:getServiceQuota": {"serviceCode": "ec2", "quotaCode": "L-DB2E81BA"},
     "aws:eks/getAddonVersion:getAddonVersion": {"addonName": "vpc-cni", "kubernetesVersion": "1.34"},
     "aws:eks/getClusterVersions:getClusterVersions": {"clusterVersionsOnlies": ["1.35"]},
@@ -102,6 +108,39 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
         "name": f"{PARAMETERS}/{NEWEST}/amazon-linux-2023/x86_64/standard/recommended/image_id"
     },
 }
+
+
+def test_addresses_and_nat_gateways_are_counted(engine: Engine) -> None:
+    vpc = engine.create("aws:ec2/vpc:Vpc", "counted", {"cidrBlock": "10.0.0.0/16"})
+    subnet = engine.create("aws:ec2/subnet:Subnet", "counted", {"vpcId": vpc.id, "cidrBlock": "10.0.0.0/24"})
+    tags = {"Stack": "counted"}
+    engine.create("aws:ec2/internetGateway:InternetGateway", "counted", {"vpcId": vpc.id})
+    address = engine.create("aws:ec2/eip:Eip", "counted", {"domain": "vpc", "tags": tags})
+    gateway = engine.create(
+        "aws:ec2/natGateway:NatGateway", "counted", {"subnetId": subnet.id, "allocationId": address.id, "tags": tags}
+    )
+    there = [{"name": "state", "values": ["pending", "available"]}]
+    assert engine.invoke("aws:ec2/getEips:getEips", tags=tags)["allocationIds"] == [address.id]
+    assert engine.invoke("aws:ec2/getNatGateways:getNatGateways", tags=tags, filters=there)["ids"] == [gateway.id]
+    assert engine.invoke("aws:ec2/getNatGateways:getNatGateways", tags={"Stack": "none"})["ids"] == []
+
+
+def test_the_default_key_of_disks_is_awss_until_another_is_set(engine: Engine, clients: Clients) -> None:
+    token = "aws:ebs/getDefaultKmsKey:getDefaultKmsKey"
+    ec2 = clients.get("ec2", REGION)
+    assert engine.invoke(token)["keyArn"] == "alias/aws/ebs"
+    ec2.create_volume(AvailabilityZone=f"{REGION}a", Size=1, Encrypted=True)
+    assert engine.invoke(token)["keyArn"] == "alias/aws/ebs"
+    key = engine.create("aws:kms/key:Key", "disks", {}).outputs["arn"]
+    ec2.modify_ebs_default_kms_key_id(KmsKeyId=key)
+    assert engine.invoke(token)["keyArn"] == key
+    found = engine.invoke("aws:kms/getKey:getKey", keyId=key)
+    assert (found["keyManager"], found["keyState"], found["keySpec"]) == ("CUSTOMER", "Enabled", "SYMMETRIC_DEFAULT")
+
+
+def test_a_role_that_is_not_there_is_not_found(engine: Engine) -> None:
+    with pytest.raises(Exception, match=r"reading IAM Role \(no-such\): couldn't find resource"):
+        engine.invoke("aws:iam/getRole:getRole", name="no-such")
 
 
 @pytest.mark.parametrize("token", FUNCTIONS)
@@ -114,6 +153,8 @@ def test_a_function_has_the_sdks_token_arguments_and_outputs(engine: Engine, tok
     assert f"'{token}'" in source
     arguments = set(re.findall(r"__args__\['(\w+)'\]", source))
     assert FUNCTIONS[token].arguments | {"region"} == arguments | {"region"}
+    if token == "aws:iam/getRole:getRole":
+        engine.create("aws:iam/role:Role", "described", {"name": "described", "assumeRolePolicy": "{}"})
     result = getattr(module, f"{name[0].upper()}{name[1:]}Result")
     outputs = {
         getattr(each.fget, "_pulumi_name", key) for key, each in vars(result).items() if isinstance(each, property)

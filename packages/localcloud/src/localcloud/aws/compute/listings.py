@@ -41,6 +41,7 @@ def install() -> None:
     from moto.ec2 import utils
     from moto.ec2.models import EC2Backend
     from moto.ec2.models.instance_types import InstanceTypeOfferingBackend
+    from moto.ec2.responses.elastic_block_store import ElasticBlockStore
     from moto.ec2.responses.instances import InstanceResponse
     from moto.ec2.responses.launch_templates import LaunchTemplates
     from moto.ec2.responses.spot_instances import SpotInstances
@@ -51,10 +52,27 @@ def install() -> None:
             if name in vars(owner):
                 _in_pages(owner, name, *PAGES[name])
     InstanceResponse.describe_capacity_reservations = describe_capacity_reservations  # type: ignore[attr-defined]
+    ElasticBlockStore.get_ebs_default_kms_key_id = default_disk_key  # type: ignore[attr-defined]
     _filter_statuses(EC2Backend)
+    _filter_gateways_by_tags(EC2Backend)
     utils.filter_dict_attribute_mapping["instance-lifecycle"] = "lifecycle"
     utils.instance_value_in_filter_values = is_wanted  # type: ignore[assignment]
     InstanceTypeOfferingBackend.matches_filters = offering_matches  # type: ignore[assignment,method-assign]
+
+
+def default_disk_key(self: Any) -> Any:
+    """Answer GetEbsDefaultKmsKeyId, which moto lacks: the customer's key, if one was set, else the alias of AWS's.
+
+    https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_GetEbsDefaultKmsKeyId.html
+    """
+    from moto.core.responses import ActionResult
+    from moto.kms import kms_backends
+
+    ec2, alias = self.ec2_backend, "alias/aws/ebs"
+    keys, found = kms_backends[ec2.account_id][ec2.region_name], ec2.default_kms_key_id
+    # moto sets its key for AWS's alias as the default, as soon as a disk is encrypted with it.
+    of_aws = not found or (keys.alias_exists(alias) and keys.describe_key(alias).arn == found)
+    return ActionResult({"KmsKeyId": alias if of_aws else found})
 
 
 def describe_spot_price_history(self: Any) -> Any:
@@ -171,6 +189,23 @@ def _filter_statuses(backend: Any) -> None:
         return [instance for instance in found if status_matches(_status(instance), wanted)]
 
     backend.describe_instance_status = describe_instance_status
+
+
+def _filter_gateways_by_tags(backend: Any) -> None:
+    """Apply DescribeNatGateways' filters of tags, which moto ignores."""
+    original = backend.describe_nat_gateways
+
+    def describe_nat_gateways(self: Any, filters: Mapping[str, Any] | None, nat_gateway_ids: Any) -> Any:
+        wanted = {name[len("tag:") :]: each for name, each in (filters or {}).items() if name.startswith("tag:")}
+        return [
+            gateway
+            for gateway in original(self, filters, nat_gateway_ids)
+            if all(
+                {each["key"]: each["value"] for each in gateway.get_tags()}.get(key) in wanted[key] for key in wanted
+            )
+        ]
+
+    backend.describe_nat_gateways = describe_nat_gateways
 
 
 def _status(instance: Any) -> Mapping[str, Sequence[str]]:

@@ -1,4 +1,4 @@
-"""The Service Quotas API for EC2's quotas, which moto lacks.
+"""The Service Quotas API for the quotas of EC2 and of its networks, which moto lacks.
 
     QuotaService(account)      # a `gateway.Service` for calls that are signed for `servicequotas`
 
@@ -21,8 +21,10 @@ from localcloud.aws.compute import capacity, quotas
 from localcloud.aws.compute.quotas import Quota
 from localcloud.aws.pages import page
 
-SERVICE_CODE: Final = "ec2"
-SERVICE_NAME: Final = "Amazon Elastic Compute Cloud (Amazon EC2)"
+SERVICES: Final = {
+    quotas.EC2: "Amazon Elastic Compute Cloud (Amazon EC2)",
+    quotas.VPC: "Amazon Virtual Private Cloud (Amazon VPC)",
+}
 MAX_RESULTS: Final = 100
 
 Answer = Mapping[str, Any]
@@ -80,7 +82,7 @@ class QuotaService:
 
 def _named(params: Answer) -> Quota:
     quota = quotas.QUOTAS.get(str(params.get("QuotaCode")))
-    if params.get("ServiceCode") != SERVICE_CODE or quota is None:
+    if quota is None or params.get("ServiceCode") != quota.service:
         raise _Wrong(
             "NoSuchResourceException", "The request failed because the specified service or quota does not exist."
         )
@@ -88,13 +90,14 @@ def _named(params: Answer) -> Quota:
 
 
 def _listed(params: Answer, region: str, described: Callable[[str, Quota], Answer]) -> Answer:
-    if params.get("ServiceCode") != SERVICE_CODE:
+    service = params.get("ServiceCode")
+    if service not in SERVICES:
         raise _Wrong("NoSuchResourceException", "The request failed because the specified service does not exist.")
     size = int(_number({"MaxResults": MAX_RESULTS, **params}, "MaxResults"))
     if not 1 <= size <= MAX_RESULTS:
         raise _Wrong("IllegalArgumentException", f"MaxResults {size} is not from 1 to {MAX_RESULTS}.")
     wanted = params.get("QuotaCode")
-    listed = [quota for code, quota in quotas.QUOTAS.items() if wanted in (None, code)]
+    listed = [each for code, each in quotas.QUOTAS.items() if each.service == service and wanted in (None, code)]
     try:
         found, following = page(listed, params.get("NextToken"), size)
     except ValueError as error:
@@ -111,26 +114,30 @@ def _number(params: Answer, name: str) -> float:
 
 
 def _described(quota: Quota, region: str, account: str, value: float) -> Answer:
-    market = "Spot" if quota.market == capacity.SPOT else "OnDemand"
     return {
-        "ServiceCode": SERVICE_CODE,
-        "ServiceName": SERVICE_NAME,
-        "QuotaArn": f"arn:aws:servicequotas:{region}:{account}:{SERVICE_CODE}/{quota.code}",
+        "ServiceCode": quota.service,
+        "ServiceName": SERVICES[quota.service],
+        "QuotaArn": f"arn:aws:servicequotas:{region}:{account}:{quota.service}/{quota.code}",
         "QuotaCode": quota.code,
         "QuotaName": quota.name,
         "Value": value,
         "Unit": "None",
         "Adjustable": True,
         "GlobalQuota": False,
-        "UsageMetric": {
-            "MetricNamespace": "AWS/Usage",
-            "MetricName": "ResourceCount",
-            "MetricDimensions": {
-                "Class": f"{quota.usage_class}/{market}",
-                "Resource": "vCPU",
-                "Service": "EC2",
-                "Type": "Resource",
-            },
-            "MetricStatisticRecommendation": "Maximum",
+        **({"UsageMetric": _usage(quota)} if quota.usage_class else {}),
+    }
+
+
+def _usage(quota: Quota) -> Answer:
+    market = "Spot" if quota.market == capacity.SPOT else "OnDemand"
+    return {
+        "MetricNamespace": "AWS/Usage",
+        "MetricName": "ResourceCount",
+        "MetricDimensions": {
+            "Class": f"{quota.usage_class}/{market}",
+            "Resource": "vCPU",
+            "Service": "EC2",
+            "Type": "Resource",
         },
+        "MetricStatisticRecommendation": "Maximum",
     }

@@ -1,10 +1,11 @@
-"""EC2's service quotas: the number of vCPUs that may run per group of instance types, and EC2's errors above it.
+"""Service quotas: the number of vCPUs that may run per group of instance types, and EC2's errors above it.
 
     quotas.refuse(backend, "g5.xlarge", "spot", 1)     # backend: moto's EC2 of one account and region
     quotas.value(backend, "L-3819A6DF")
 
 The names, codes and defaults are AWS's: https://docs.aws.amazon.com/ec2/latest/instancetypes/ec2-instance-quotas.html
 A new account has the defaults, which are too low for most stacks. The account of this cloud has got more.
+Those of VPCs, addresses and NAT gateways are answered, and not enforced.
 """
 
 from __future__ import annotations
@@ -22,12 +23,15 @@ GRANTED: Final = 1152.0
 ON_DEMAND_CODE: Final = "VcpuLimitExceeded"
 SPOT_CODE: Final = "MaxSpotInstanceCountExceeded"
 
+EC2: Final = "ec2"
+VPC: Final = "vpc"
+
 _ATTRIBUTE: Final = "_localcloud_quotas"
 
 
 @dataclass(frozen=True)
 class Quota:
-    """A quota on vCPUs.
+    """A quota, on vCPUs of a market or on things without one.
 
     Args:
         types: A regular expression for the beginning of the names of the instance types that it counts.
@@ -36,10 +40,11 @@ class Quota:
 
     code: str
     name: str
-    market: str
-    types: str
-    usage_class: str
+    market: str = ""
+    types: str = ""
+    usage_class: str = ""
     default: float = 0.0
+    service: str = EC2
 
 
 _FAMILIES: Final = (
@@ -70,6 +75,9 @@ QUOTAS: Final = {
         Quota("L-C4BD4855", "All P5 Spot Instance Requests", capacity.SPOT, r"p5\D", "P5"),
         Quota("L-F7808C92", "Running On-Demand HPC instances", capacity.ON_DEMAND, r"hpc\d", "HPC"),
         Quota("L-43DA4232", "Running On-Demand High Memory instances", capacity.ON_DEMAND, r"u(-\d|\d)", "HighMemory"),
+        Quota("L-0263D0A3", "EC2-VPC Elastic IPs", default=5.0),
+        Quota("L-F678F1CE", "VPCs per Region", default=5.0, service=VPC),
+        Quota("L-FE5A380F", "NAT gateways per Availability Zone", default=5.0, service=VPC),
     )
 }
 
@@ -94,7 +102,7 @@ def refusal(quota: Quota, limit: float, running: int, wanted: int) -> tuple[str,
 
 
 def value(backend: Any, code: str) -> float:
-    """Return how many vCPUs of a quota an account has in a region."""
+    """Return how much of a quota an account has in a region."""
     own: Mapping[str, float] = vars(backend).get(_ATTRIBUTE, {})
     return own.get(code, GRANTED)
 

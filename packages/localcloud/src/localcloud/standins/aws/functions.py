@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -136,12 +137,94 @@ def _service_quota(call: Call) -> Tree:
 
 
 def _vpcs(call: Call) -> Tree:
+    pages = call.client("ec2").get_paginator("describe_vpcs").paginate(Filters=_filters_and_tags(call))
+    return {**_asked(call), "ids": [vpc["VpcId"] for page in pages for vpc in page["Vpcs"]]}
+
+
+def _addresses(call: Call) -> Tree:
+    found = call.client("ec2").describe_addresses(Filters=_filters_and_tags(call))["Addresses"]
+    ids = [each["AllocationId"] for each in found if each.get("Domain") == "vpc"]
+    return {**_asked(call), "allocationIds": ids, "publicIps": [each["PublicIp"] for each in found]}
+
+
+def _nat_gateways(call: Call) -> Tree:
+    wanted = [*_filters_and_tags(call), *_one("vpc-id", call.inputs.get("vpcId"))]
+    pages = call.client("ec2").get_paginator("describe_nat_gateways").paginate(Filters=wanted)
+    return {**_asked(call), "ids": [each["NatGatewayId"] for page in pages for each in page["NatGateways"]]}
+
+
+def _one(name: str, value: str | None) -> list[Tree]:
+    return [{"Name": name, "Values": [value]}] if value else []
+
+
+def _filters_and_tags(call: Call) -> list[Tree]:
     tags = call.inputs.get("tags") or {}
-    wanted = [*_filters(call), *({"Name": f"tag:{key}", "Values": [value]} for key, value in tags.items())]
-    pages = call.client("ec2").get_paginator("describe_vpcs").paginate(Filters=wanted)
-    ids = [vpc["VpcId"] for page in pages for vpc in page["Vpcs"]]
+    return [*_filters(call), *({"Name": f"tag:{key}", "Values": [value]} for key, value in tags.items())]
+
+
+def _asked(call: Call) -> Tree:
     given = {name: value for name, value in call.inputs.items() if name != "region"}
-    return {"id": call.region, "region": call.region, "ids": ids, "tags": tags, **given}
+    return {"id": call.region, "region": call.region, "tags": {}, **given}
+
+
+def _default_disk_key(call: Call) -> Tree:
+    found = call.client("ec2").get_ebs_default_kms_key_id()["KmsKeyId"]
+    return {"id": call.region, "region": call.region, "keyArn": found}
+
+
+def _key(call: Call) -> Tree:
+    described = call.client("kms").describe_key(KeyId=call.inputs["keyId"])["KeyMetadata"]
+    # moto leaves out what a key was created without; AWS answers its defaults.
+    plain = {"Description": "", "KeyUsage": "ENCRYPT_DECRYPT", "KeySpec": "SYMMETRIC_DEFAULT", "MultiRegion": False}
+    found = {**plain, **described}
+    return {
+        **{name: value for name, value in call.inputs.items() if name == "grantTokens"},
+        "id": found["KeyId"],
+        "keyId": call.inputs["keyId"],
+        "region": call.region,
+        "arn": found["Arn"],
+        "awsAccountId": found["AWSAccountId"],
+        "cloudHsmClusterId": found.get("CloudHsmClusterId", ""),
+        "creationDate": f"{found['CreationDate']:%Y-%m-%dT%H:%M:%SZ}",
+        "customKeyStoreId": found.get("CustomKeyStoreId", ""),
+        "customerMasterKeySpec": found["KeySpec"],
+        "deletionDate": f"{found['DeletionDate']:%Y-%m-%dT%H:%M:%SZ}" if "DeletionDate" in found else "",
+        "description": found["Description"],
+        "enabled": found["Enabled"],
+        "expirationModel": found.get("ExpirationModel", ""),
+        "keyManager": found["KeyManager"],
+        "keySpec": found["KeySpec"],
+        "keyState": found["KeyState"],
+        "keyUsage": found["KeyUsage"],
+        "multiRegion": found["MultiRegion"],
+        "multiRegionConfigurations": [],
+        "origin": found["Origin"],
+        "pendingDeletionWindowInDays": found.get("PendingDeletionWindowInDays", 0),
+        "validTo": "",
+        "xksKeyConfigurations": [],
+    }
+
+
+def _role(call: Call) -> Tree:
+    name, iam = call.inputs["name"], call.client("iam")
+    try:
+        found = iam.get_role(RoleName=name)["Role"]
+    except iam.exceptions.NoSuchEntityException as error:
+        raise PluginError(f"reading IAM Role ({name}): couldn't find resource") from error
+    return {
+        "id": found["RoleName"],
+        "name": found["RoleName"],
+        "arn": found["Arn"],
+        "assumeRolePolicy": json.dumps(found["AssumeRolePolicyDocument"]),
+        "createDate": f"{found['CreateDate']:%Y-%m-%dT%H:%M:%SZ}",
+        "description": found.get("Description", ""),
+        "maxSessionDuration": found.get("MaxSessionDuration", 3600),
+        "path": found["Path"],
+        "permissionsBoundary": (found.get("PermissionsBoundary") or {}).get("PermissionsBoundaryArn", ""),
+        "roleLastUseds": [],
+        "tags": {each["Key"]: each["Value"] for each in found.get("Tags") or []},
+        "uniqueId": found["RoleId"],
+    }
 
 
 def _addon_version(call: Call) -> Tree:
@@ -209,6 +292,11 @@ FUNCTIONS: Final = {
     "aws:ec2/getInstanceTypeOfferings:getInstanceTypeOfferings": Function(words("filters locationType"), _offerings),
     "aws:ec2/getInstanceType:getInstanceType": Function(words("instanceType"), _instance_type),
     "aws:ec2/getVpcs:getVpcs": Function(words("filters tags"), _vpcs),
+    "aws:ec2/getEips:getEips": Function(words("filters tags"), _addresses),
+    "aws:ec2/getNatGateways:getNatGateways": Function(words("filters tags vpcId"), _nat_gateways),
+    "aws:ebs/getDefaultKmsKey:getDefaultKmsKey": Function(words(""), _default_disk_key),
+    "aws:kms/getKey:getKey": Function(words("grantTokens keyId"), _key),
+    "aws:iam/getRole:getRole": Function(words("name tags"), _role),
     "aws:servicequotas/getServiceQuota:getServiceQuota": Function(
         words("quotaCode quotaName serviceCode"), _service_quota
     ),
