@@ -20,7 +20,7 @@ import pulumi_aws as aws
 
 import settings
 from tidewater.contract.archive import to_zip
-from tidewater.contract.code import runtime
+from tidewater.contract.code import adapters, runtime
 from tidewater.project.pack import lock_files, to_tar
 from workloads import packages
 
@@ -106,6 +106,7 @@ def pack(
         own = sorted((root / DEFAULT_SCRIPT).glob("*.py"))
         files |= {path.relative_to(root).as_posix(): path.read_bytes() for path in own}
     files |= runtime(root)
+    files |= adapters(root) if script else {}
     kept = {name: content for name, content in files.items() if not name.startswith(LEFT_OUT)}
     return Bundle(to_zip(kept))
 

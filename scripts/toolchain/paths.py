@@ -16,8 +16,9 @@ HERE = Path(__file__).resolve().parent
 CHECKOUT = HERE.parents[1]
 REQUIREMENTS = CHECKOUT / "requirements"
 LOCALCLOUD = CHECKOUT / "packages" / "localcloud" / "src"
+PACKAGES = ("localcloud", "elasticdl", "torchx", "accelerate", "lightning", "transformers")
 IMPORTS = os.pathsep.join(
-    map(str, (CHECKOUT, LOCALCLOUD, *(CHECKOUT / "packages" / n / "src" for n in ("elasticdl", "torchx"))))
+    str(path) for path in (CHECKOUT, *(CHECKOUT / "packages" / name / "src" for name in PACKAGES))
 )
 """PYTHONPATH of the commands that run a package of this checkout."""
 

@@ -57,6 +57,23 @@ def test_it_contains_only_code(tmp_path: Path) -> None:
     assert not [name for name in names if "__pycache__" in name or name.endswith(".pyc")]
 
 
+def test_a_script_can_import_the_packages_for_libraries_and_a_change_of_them_restarts_no_other_workers(
+    checkout: Path, tmp_path: Path
+) -> None:
+    own, before = tmp_path / "own.py", bundle.pack(checkout)
+    own.write_text("import tidewater_transformers.course\n")
+    source = checkout / "packages" / "transformers" / "src" / "tidewater_transformers"
+    source.mkdir(parents=True)
+    (source / "__init__.py").write_text("")
+    (source / "course.py").write_text("print('imported')\n")
+    path = tmp_path / "bundle.zip"
+    path.write_bytes(bundle.pack(checkout, own).content)
+    run = [sys.executable, "-c", "import tidewater_transformers.course"]
+    shown = subprocess.run(run, env={"PYTHONPATH": str(path)}, capture_output=True, text=True, check=True)
+    assert shown.stdout == "imported\n"
+    assert bundle.pack(checkout) == before
+
+
 def test_a_change_of_the_controller_or_its_definition_does_not_restart_the_workers(checkout: Path) -> None:
     before = bundle.pack(checkout)
     elsewhere = [f"tidewater/{name}/new.py" for name in ("cli", "controller", "elasticjob")]

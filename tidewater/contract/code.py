@@ -30,6 +30,9 @@ FOLDER = "code"
 RUNTIME = ("tidewater/contract", "tidewater/elastic")
 """The folders of ours that a worker imports, in addition to `tidewater/__init__.py`."""
 
+ADAPTERS = ("accelerate", "lightning", "transformers")
+"""The libraries of people's loops that have a package of ours, named `tidewater_…`."""
+
 RUNTIME_SUFFIXES = (".py", ".gz")
 """Code, and the digits that the dataset job writes."""
 
@@ -83,6 +86,19 @@ def runtime(root: Path | None = None) -> dict[str, bytes]:
     at = root or Path(__file__).resolve().parents[2]
     found = [path for folder in RUNTIME for path in sorted((at / folder).rglob("*")) if path.suffix in RUNTIME_SUFFIXES]
     return {path.relative_to(at).as_posix(): path.read_bytes() for path in [at / "tidewater" / "__init__.py", *found]}
+
+
+def adapters(root: Path | None = None) -> dict[str, bytes]:
+    """Return the packages for the libraries of people's loops, for scripts that import one: path to content.
+
+    Args:
+        root: The folder that contains `tidewater`: a checkout, or a folder of installed packages, which may lack some;
+            None: the one from which this module was imported.
+    """
+    at = root or Path(__file__).resolve().parents[2]
+    places = [(place, name) for name in ADAPTERS for place in (at / "packages" / name / "src", at)]
+    found = [(place, path) for place, name in places for path in (place / f"tidewater_{name}").rglob("*.py")]
+    return {path.relative_to(place).as_posix(): path.read_bytes() for place, path in sorted(found)}
 
 
 class ObjectStore(Protocol):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
 import os
 import random
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -83,6 +85,12 @@ def test_the_script_runs_in_its_folder_with_its_packages(
     *_, trained = as_a_worker(pod, config_map, project.parent / "pod")
     assert (trained.stdout, trained.stderr) == ('["__main__", "project", "1.0", "model", ["--lr", "1"]]\n', "")
     assert not (project.parent / "pod" / "tidewater" / "code" / "project" / "run.log").exists()
+
+
+def test_with_the_runtime_go_the_packages_for_libraries(run: Run, cluster: FakeCluster, project: Path) -> None:
+    _, config_map = submitted(run, cluster, *words(project, *TIDEWATER))
+    with tarfile.open(fileobj=io.BytesIO(base64.b64decode(config_map["binaryData"]["code.tar"]))) as tar:
+        assert "runtime/tidewater_transformers/trainer.py" in tar.getnames()
 
 
 def test_the_second_worker_on_a_claim_installs_nothing(run: Run, cluster: FakeCluster, project: Path) -> None:

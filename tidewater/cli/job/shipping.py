@@ -23,7 +23,7 @@ from importlib.metadata import distribution
 from tidewater.cli.errors import UsageError
 from tidewater.contract import env
 from tidewater.contract.archive import to_zip
-from tidewater.contract.code import TAR_FORMAT, add_file, runtime, unpacked
+from tidewater.contract.code import TAR_FORMAT, adapters, add_file, runtime, unpacked
 from tidewater.contract.pod_defaults import confined
 from tidewater.elasticjob import names
 from tidewater.elasticjob.names import JOBS
@@ -74,7 +74,7 @@ def packed(code: Code | None, packages: Packages | None, *, job: str, has_runtim
         if code:
             add_code(tar, code, PROJECT.removeprefix(f"{DIRECTORY}/"))
         if packages or has_runtime:
-            for name, content in runtime().items():
+            for name, content in {**runtime(), **adapters()}.items():
                 add_file(tar, f"{_RUNTIME}/{name}", content)
         if packages:
             add_file(tar, _LOCK, to_zip(lock_files(packages)))
