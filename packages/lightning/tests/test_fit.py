@@ -1,27 +1,160 @@
-"""A Trainer with ElasticStrategy does what it does without: the counters, the hooks, the schedulers."""
+"""A Trainer with ElasticStrategy does what it does without: counters, hooks, schedulers, callbacks, loggers."""
 
 from __future__ import annotations
 
+import copy
+import csv
+import signal
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import lightning
+import pytest
+import torch
+from lightning.pytorch.callbacks import Callback, EarlyStopping, LearningRateMonitor, ModelCheckpoint
+from lightning.pytorch.loggers import CSVLogger
+from tidewater_lightning.writing import keep_rows
 
-from packages.lightning.tests.conftest import EPOCHS, STEPS, Net, loader
+from packages.lightning.tests.conftest import EPOCHS, SAMPLES, STEPS, Net, loader
+from tests.elastic.script.conftest import Alone
 
 Make = Callable[..., lightning.Trainer]
 
 
-def test_hooks_and_counters_are_those_of_lightning(trainer: Make) -> None:
-    module, made = Net(), trainer()
+def plain(**arguments: Any) -> lightning.Trainer:
+    """Return a trainer without the strategy."""
+    without = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False, "accelerator": "cpu"}
+    return lightning.Trainer(**{**without, "enable_model_summary": False, "max_epochs": EPOCHS, **arguments})
+
+
+@pytest.mark.parametrize("interval", ["step", "epoch"])
+def test_hooks_counters_and_schedulers_are_those_of_lightning(trainer: Make, interval: str) -> None:
+    module, made = Net(interval=interval), trainer()
     made.fit(module, loader(), loader())
-    plain, other = (
-        Net(),
-        lightning.Trainer(
-            logger=False, enable_checkpointing=False, enable_progress_bar=False, max_epochs=EPOCHS, accelerator="cpu"
-        ),
-    )
-    other.fit(plain, loader(), loader())
-    assert module.calls == plain.calls
-    assert module.rates == plain.rates
+    other, reference = Net(interval=interval), plain()
+    reference.fit(other, loader(), loader())
+    assert module.calls == other.calls
+    assert module.rates == other.rates
     assert (made.global_step, made.current_epoch) == (STEPS * EPOCHS, EPOCHS)
-    assert made.fit_loop.state_dict() == other.fit_loop.state_dict()
+    assert made.fit_loop.state_dict() == reference.fit_loop.state_dict()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{}, {"gradient_clip_val": 0.1}, {"gradient_clip_val": 0.05, "gradient_clip_algorithm": "value"}],
+    ids=str,
+)
+@pytest.mark.parametrize("precision", ["32-true", "bf16-mixed"])
+def test_the_weights_are_those_of_lightning(trainer: Make, precision: Any, arguments: dict[str, Any]) -> None:
+    modules = [Net(), Net()]
+    makers: list[Make] = [lambda **more: trainer("--micro-batch", "0", **more), plain]
+    for module, make in zip(modules, makers, strict=True):
+        make(precision=precision, **arguments).fit(module, loader(batch_size=SAMPLES))
+    for mine, theirs in zip(*(module.parameters() for module in modules), strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=1e-2 if precision == "bf16-mixed" else 1e-5, atol=1e-4)
+
+
+def test_max_steps_ends_within_an_epoch(trainer: Make) -> None:
+    made = trainer(max_epochs=-1, max_steps=STEPS + 1)
+    made.fit(Net(), loader())
+    assert made.global_step == STEPS + 1
+
+
+def test_a_resumed_job_goes_on_within_the_epoch(trainer: Make, alone: Alone) -> None:
+    first, whole = Net(), Net()
+    trainer().fit(whole, loader())
+    trainer("--max-steps", str(STEPS + 1)).fit(first, loader())
+    tree = copy.deepcopy(alone.state.whole())
+    made, second = trainer(), Net()
+    joined = alone.join
+
+    def join() -> None:
+        joined()
+        alone.state.load(tree)
+
+    alone.join = join  # type: ignore[method-assign]
+    made.fit(second, loader())
+    assert (made.global_step, made.current_epoch) == (STEPS * EPOCHS, EPOCHS)
+    after = [call for call in whole.calls if call[2] > STEPS + 1]
+    assert second.calls == [("start", 1, STEPS + 1), ("epoch_start", 1, STEPS + 1), *after]
+    assert second.rates == whole.rates[STEPS + 1 :]
+    for mine, theirs in zip(second.parameters(), whole.parameters(), strict=True):
+        assert torch.equal(mine, theirs)
+
+
+def test_early_stopping_ends_with_the_epoch(trainer: Make, alone: Alone) -> None:
+    made = trainer(max_epochs=50, callbacks=[EarlyStopping("val_loss", min_delta=100.0, patience=2)])
+    module = Net()
+    made.fit(module, loader(), loader())
+    assert (made.global_step, made.current_epoch) == (3 * STEPS, 3)
+    assert [name for name, *_ in module.calls].count("epoch_end") == 3
+    assert module.calls[-1][0] == "end"
+    assert alone.state.stopped
+
+
+class StopAt(Callback):
+    def on_train_batch_end(self, trainer: Any, *_: Any) -> None:
+        trainer.should_stop = trainer.should_stop or trainer.global_step == STEPS + 1
+
+
+def test_a_callback_can_stop_within_an_epoch(trainer: Make) -> None:
+    made, module = trainer(max_epochs=50, callbacks=[StopAt()]), Net()
+    made.fit(module, loader())
+    assert made.global_step in (STEPS + 2, STEPS + 3)  # all workers learn of it with their next sums
+    assert [name for name, *_ in module.calls][-2:] == ["epoch_end", "end"]
+
+
+def test_its_checkpoints_are_readable_by_lightning(trainer: Make, tmp_path: Path) -> None:
+    keeper = ModelCheckpoint(tmp_path / "kept", save_top_k=1, save_last=True)
+    module, made = Net(), trainer(callbacks=[keeper], enable_checkpointing=True)
+    made.fit(module, loader(), loader())
+    assert len(list((tmp_path / "kept").glob("epoch=*.ckpt"))) == 1
+    last = Net.load_from_checkpoint(tmp_path / "kept" / "last.ckpt")
+    for mine, theirs in zip(last.parameters(), module.parameters(), strict=True):
+        assert torch.equal(mine, theirs)
+    goes_on, other = plain(max_epochs=EPOCHS + 1), Net()
+    goes_on.fit(other, loader(), ckpt_path=tmp_path / "kept" / "last.ckpt", weights_only=False)
+    assert goes_on.global_step == STEPS * (EPOCHS + 1)
+
+
+def read(logger: CSVLogger) -> list[dict[str, str]]:
+    with (Path(logger.log_dir) / "metrics.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+def test_a_step_has_one_row_and_the_rehearsal_none(trainer: Make, tmp_path: Path) -> None:
+    logger = CSVLogger(tmp_path)
+    made = trainer(logger=logger, log_every_n_steps=1, callbacks=[LearningRateMonitor("step")])
+    made.fit(Net(), loader(), loader())
+    assert Path(logger.log_dir).name == "j"  # the job
+    rows = read(logger)
+    assert [int(row["step"]) for row in rows if row["loss"]] == list(range(STEPS * EPOCHS))
+    assert [int(row["step"]) for row in rows if row["lr-SGD"]] == list(range(STEPS * EPOCHS))
+    assert [int(row["step"]) for row in rows if row["val_loss"]] == [STEPS * epoch - 1 for epoch in (1, 2, 3)]
+
+
+def test_another_writer_keeps_the_rows_before_its_first(tmp_path: Path) -> None:
+    first, second = CSVLogger(tmp_path, version="j"), CSVLogger(tmp_path, version="j")
+    for step in range(4):
+        first.log_metrics({"loss": step}, step)
+    first.save()
+    keep_rows(second, 3)
+    second.log_metrics({"loss": 9, "more": 1}, 3)
+    second.save()
+    assert [(row["step"], row["loss"], row["more"]) for row in read(second)] == [
+        *[("0", "0", ""), ("1", "1", ""), ("2", "2", "")],
+        ("3", "9", "1"),
+    ]
+
+
+def test_lightning_does_not_handle_signals_while_it_trains(trainer: Make) -> None:
+    handlers: list[Any] = []
+
+    class Look(Callback):
+        def on_train_batch_end(self, *_: Any) -> None:
+            handlers.append(signal.getsignal(signal.SIGTERM))
+
+    before = signal.getsignal(signal.SIGTERM)
+    trainer(callbacks=[Look()]).fit(Net(), loader())
+    assert set(handlers) == {before}

@@ -41,13 +41,20 @@ class Link:
         run: What ``tidewater.session`` gives.
         loads: Returns how often another state has replaced this worker's.
         before: Called before the next step is asked for.
+        made: Called when a step was made.
         away: A context in which the runtime works. Afterwards this worker's rank may be another one.
     """
 
     def __init__(
-        self, run: Any, loads: Callable[[], int], *, before: Callable[[], None], away: Callable[[], Away]
+        self,
+        run: Any,
+        loads: Callable[[], int],
+        *,
+        before: Callable[[], None],
+        away: Callable[[], Away],
+        made: Callable[[], None],
     ) -> None:
-        self._run, self._loads, self._before, self._away = run, loads, before, away
+        self._run, self._loads, self._before, self._away, self._made = run, loads, before, away, made
         self._batches: Iterator[Any] = run.batches()
         self._next: Any = _MISSING
         self._seen = 0
@@ -95,6 +102,7 @@ class Link:
         self.stands = False
         with self._away():
             self._run.applied()
+        self._made()
 
     @property
     def has_left(self) -> bool:

@@ -23,8 +23,8 @@ from lightning.pytorch.trainer.connectors.logger_connector.result import _Result
 from tidewater import Config, session
 from tidewater.contract import exit_codes
 from tidewater_lightning.link import Link, Moved, Over
-from tidewater_lightning.place import Place, Position, put
-from tidewater_lightning.refusals import refuse_loader, refuse_model
+from tidewater_lightning.place import Position, put
+from tidewater_lightning.refusals import refuse_loader, refuse_model, refuse_own_metrics
 from tidewater_lightning.writing import Callbacks, Writing
 
 ENDLESS = 10**9
@@ -36,10 +36,21 @@ class Steps:
 
     def __init__(self, loader: Any) -> None:
         self.loader = loader
+        self.total = len(loader.dataset)
+        """Samples of an epoch."""
         self.link: Link | None = None
+        self._size = int(loader.batch_size)
 
     def __len__(self) -> int:
-        return -(-len(self.loader.dataset) // int(self.loader.batch_size))
+        return -(-self.total // self._size)
+
+    def samples(self, offset: int) -> int:
+        """Return the number of samples in the step that begins after ``offset`` samples of the epoch."""
+        return min(self._size, self.total - offset)
+
+    def before(self, offset: int) -> int:
+        """Return how many of the epoch's steps are made: of another size perhaps, but so many remain."""
+        return len(self) - -(-(self.total - offset) // self._size)
 
     def __iter__(self) -> Steps:
         return self
@@ -60,6 +71,12 @@ class ElasticEpochLoop(_TrainingEpochLoop):
         if not self.begins_inside:
             super().reset()
         self.begins_inside = False
+
+    def update_lr_schedulers(self, interval: str, update_plateau_schedulers: bool) -> None:
+        """Step the schedulers. Raise ConfigError if one depends on a metric that differs between the workers."""
+        if update_plateau_schedulers:
+            refuse_own_metrics(self.trainer.strategy.lr_scheduler_configs, self.val_loop._results)
+        super().update_lr_schedulers(interval, update_plateau_schedulers)
 
     @property
     def done(self) -> bool:
@@ -116,7 +133,11 @@ class ElasticFitLoop(_FitLoop):
             on_step=writing.final,
         ) as run:
             link = self._steps.link = strategy.link = Link(
-                run, lambda: position.loads, before=lambda: self._ask(run), away=lambda: self._away(writing)
+                run,
+                lambda: position.loads,
+                before=lambda: self._ask(run),
+                away=lambda: self._away(writing),
+                made=lambda: self._made(position),
             )
             strategy.rank = lambda: run.rank
             try:
@@ -172,7 +193,8 @@ class ElasticFitLoop(_FitLoop):
         batch = transferred(trainer, batch)
         trainer._logger_connector.on_batch_start(batch)
         result = inner.automatic_optimization._training_step(inner._build_kwargs(OrderedDict(), batch, 0))
-        link.sums(result.closure_loss)
+        if result.closure_loss is not None:
+            link.sums(result.closure_loss)
         inner._results = _ResultCollection(training=True)
         trainer._logger_connector.reset_results()
 
@@ -191,11 +213,17 @@ class ElasticFitLoop(_FitLoop):
         if self.trainer.should_stop and self._can_stop_early:
             run.stop("trainer.should_stop")
 
-    def _put(self, place: Place) -> None:
-        """Continue at another place."""
-        self._has_begun = self._has_begun and place.epoch == self.epoch_progress.current.processed
-        put(self, place, has_begun=self._has_begun)
-        self.epoch_loop.begins_inside = place.batch > 0
+    def _made(self, position: Position) -> None:
+        """Count the samples of the step that was made."""
+        position.samples += self._steps.samples(position.samples % self._steps.total)
+
+    def _put(self, step: int, samples: int) -> None:
+        """Continue after that many steps and samples."""
+        epoch, offset = divmod(samples, self._steps.total)
+        batch = self._steps.before(offset)
+        self._has_begun = self._has_begun and epoch == self.epoch_progress.current.processed
+        put(self, step=step, epoch=epoch, batch=batch, has_begun=self._has_begun)
+        self.epoch_loop.begins_inside = batch > 0
 
 
 def transferred(trainer: Any, batch: Any) -> Any:

@@ -1,48 +1,38 @@
 """Where Lightning's loops are, as a part of the training's state: a newcomer and a resumed job continue there.
 
 Lightning's own ``load_state_dict`` of loops is for its checkpoints, which are written in the middle of a step's hooks.
-The state here is always that between two steps, so three numbers say it all.
+The state here is always that between two steps, so two numbers say it all. The epoch follows from the samples, also if
+the job is resumed with another batch size.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
 from typing import Any
 
 
-@dataclass(frozen=True)
-class Place:
-    """A place between two steps."""
+def put(loop: Any, *, step: int, epoch: int, batch: int, has_begun: bool) -> None:
+    """Set the counters of a fit loop.
 
-    step: int = 0
-    """Steps of the optimizer since the beginning: ``trainer.global_step``."""
-    epoch: int = 0
-    """Finished epochs: ``trainer.current_epoch``."""
-    batch: int = 0
-    """Steps in the epoch that has begun; 0 if none has."""
-
-
-def place_of(loop: Any) -> Place:
-    """Return where a fit loop is. Of a step that is being made, it is the place before it."""
-    epoch, inner = loop.epoch_progress.current, loop.epoch_loop
-    is_inside = inner.begins_inside or epoch.ready > epoch.processed
-    return Place(inner.global_step, epoch.processed, inner.batch_progress.current.completed if is_inside else 0)
-
-
-def put(loop: Any, place: Place, *, has_begun: bool) -> None:
-    """Set the counters of a fit loop. ``has_begun`` says whether its hooks for the beginning of the epoch have run."""
+    Args:
+        loop: The fit loop.
+        step: Steps of the optimizer since the beginning: ``trainer.global_step``.
+        epoch: Finished epochs: ``trainer.current_epoch``.
+        batch: Steps of the epoch that has begun, or 0.
+        has_begun: Whether the hooks for its beginning have run.
+    """
     for progress in (loop.epoch_progress.total, loop.epoch_progress.current):
-        progress.ready = progress.started = place.epoch + has_begun
-        progress.processed = progress.completed = place.epoch
+        progress.ready = progress.started = epoch + has_begun
+        progress.processed = progress.completed = epoch
     inner = loop.epoch_loop
     optimizer = inner.automatic_optimization.optim_progress.optimizer
-    for kind, count in (("total", place.step), ("current", place.batch)):
+    for kind, count in (("total", step), ("current", batch)):
         batches = getattr(inner.batch_progress, kind)
         batches.ready = batches.started = batches.processed = batches.completed = count
         steps, zeroes = getattr(optimizer.step, kind), getattr(optimizer.zero_grad, kind)
         steps.ready = steps.completed = zeroes.ready = zeroes.started = zeroes.completed = count
     inner.batch_progress.is_last_batch = False
-    inner._batches_that_stepped = place.step
+    inner._batches_that_stepped = step
 
 
 class Position:
@@ -50,18 +40,21 @@ class Position:
 
     Args:
         trainer: After its strategy was set up.
-        moved: Called with the place when another state was loaded.
+        callbacks: Give and take the states of its callbacks.
+        moved: Called with the number of steps, and with that of samples, when another state was loaded.
     """
 
-    def __init__(self, trainer: Any, callbacks: Any, moved: Any) -> None:
+    def __init__(self, trainer: Any, callbacks: Any, moved: Callable[[int, int], None]) -> None:
         self._trainer, self._callbacks, self._moved = trainer, callbacks, moved
-        self.loads = 0
+        self.loads = self.samples = 0
+        """How often another state was loaded; the samples of all steps."""
 
     def state_dict(self) -> dict[str, Any]:
         """Return what belongs to the state between two steps."""
         strategy = self._trainer.strategy
         return {
-            "place": asdict(place_of(self._trainer.fit_loop)),
+            "step": self._trainer.global_step,
+            "samples": self.samples,
             "schedulers": [config.scheduler.state_dict() for config in strategy.lr_scheduler_configs],
             "scheduled": [_scheduled(optimizer) for optimizer in strategy.optimizers] if self._has_schedulers else [],
             "scheduler_progress": self._trainer.fit_loop.epoch_loop.scheduler_progress.state_dict(),
@@ -79,7 +72,8 @@ class Position:
         self._trainer.fit_loop.epoch_loop.scheduler_progress.load_state_dict(state["scheduler_progress"])
         self._callbacks.load_state_dict(state["callbacks"])
         self.loads += 1
-        self._moved(Place(**state["place"]))
+        self.samples = state["samples"]
+        self._moved(state["step"], state["samples"])
 
     @property
     def _has_schedulers(self) -> bool:

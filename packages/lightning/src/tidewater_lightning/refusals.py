@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+from lightning.pytorch.core.optimizer import _MockOptimizer
 from lightning.pytorch.utilities.model_helpers import is_overridden
 from lightning.pytorch.utilities.signature_utils import is_param_in_hook_signature
-from torch.optim import Optimizer
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSampler, SequentialSampler
 
 from tidewater import ConfigError
@@ -21,8 +21,8 @@ def refuse_model(module: Any, optimizers: Sequence[Any]) -> None:
             f"{name} has automatic_optimization = False: the runtime must make each step as a whole, to repeat it when "
             "a worker is lost; use automatic optimization, or a loop of your own with tidewater.session"
         )
-    if len(optimizers) != 1 or not isinstance(optimizers[0], Optimizer):
-        raise ConfigError(f"configure_optimizers of {name} returns {len(optimizers)} of torch's optimizers: return one")
+    if len(optimizers) != 1 or isinstance(optimizers[0], _MockOptimizer):
+        raise ConfigError(f"configure_optimizers of {name} has to return one optimizer: no more, and not None")
     if is_overridden("backward", module):
         raise ConfigError(f"{name} has a backward(): the runtime makes the backward pass, so leave it out")
     if is_param_in_hook_signature(module.training_step, "dataloader_iter", explicit=True):
@@ -40,6 +40,8 @@ def refuse_loader(loader: Any) -> None:
             "length and an index, or use a loop of your own with tidewater.session, which takes streams"
         )
     dataset: Any = loader.dataset
+    if loader.batch_size is None and loader.batch_sampler is None:
+        raise ConfigError(f"{what} has batch_size=None: give it the number of samples of a step, of all workers")
     kind, sampler = type(loader.batch_sampler), loader.sampler
     if kind is not BatchSampler or type(sampler) not in (RandomSampler, SequentialSampler):
         odd = kind.__name__ if kind is not BatchSampler else type(sampler).__name__
@@ -53,3 +55,21 @@ def refuse_loader(loader: Any) -> None:
         raise ConfigError(f"{what} has drop_last=True: every sample is used once per epoch, so leave it out")
     if loader.worker_init_fn is not None:
         raise ConfigError(f"{what} has a worker_init_fn: the runtime starts the processes; do it in the dataset")
+
+
+def refuse_own_metrics(configs: Sequence[Any], validated: Iterable[str]) -> None:
+    """Raise ConfigError if a scheduler is stepped with a metric that validation doesn't log.
+
+    Args:
+        configs: Of the schedulers.
+        validated: Names of what the hooks of validation have logged, after the hook's name and a dot.
+    """
+    known = {name.split(".", 1)[1] for name in validated}
+    for config in configs:
+        monitor = config.monitor if config.reduce_on_plateau else None
+        if monitor and monitor.removesuffix("_epoch").split("/dataloader_idx")[0] not in known:
+            raise ConfigError(
+                f"ReduceLROnPlateau monitors {monitor!r}, which validation_step has not logged: another metric is that "
+                "of one worker's samples, and the workers' learning rates would differ; log it in validation_step, and "
+                "step the scheduler after validation"
+            )
