@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from localcloud.aws.policy import Decision, Query, evaluate
@@ -73,8 +74,9 @@ def allowed(
     "action", ["kms:CreateGrant", "kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKeyWithoutPlaintext"]
 )
 def test_the_key_of_disks_is_used_through_ec2_only(action: str) -> None:
-    key, via = f"arn:aws:kms:{REGION}:{ACCOUNT}:key/1234", {"kms__ViaService": f"ec2.{REGION}.amazonaws.com"}
-    for_aws = {"kms__GrantIsForAWSResource": "true"}
+    key = f"arn:aws:kms:{REGION}:{ACCOUNT}:key/1234"
+    via: dict[str, Any] = {"kms__ViaService": f"ec2.{REGION}.amazonaws.com"}
+    for_aws: dict[str, Any] = {"kms__GrantIsForAWSResource": "true"}
     assert allowed(action, key, disk_key=key, **via, **for_aws)
     assert allowed(action, key, disk_key=key, **via) is (action != "kms:CreateGrant")
     assert not allowed(action, key, disk_key=key, **for_aws)

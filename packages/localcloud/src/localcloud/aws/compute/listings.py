@@ -66,7 +66,7 @@ def default_disk_key(self: Any) -> Any:
     https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_GetEbsDefaultKmsKeyId.html
     """
     from moto.core.responses import ActionResult
-    from moto.kms import kms_backends
+    from moto.kms.models import kms_backends
 
     ec2, alias = self.ec2_backend, "alias/aws/ebs"
     keys, found = kms_backends[ec2.account_id][ec2.region_name], ec2.default_kms_key_id
