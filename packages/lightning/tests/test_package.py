@@ -10,8 +10,8 @@ from typing import Any
 
 import lightning
 import pytest
-
 from settings.requirements import parse
+
 from tests.sources import ROOT
 
 PACKAGE = Path(__file__).parents[1]
