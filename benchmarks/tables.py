@@ -225,8 +225,8 @@ def cell(row: Row | None) -> str:
 
 TABLES = (
     Table("headline", "README.md", "elastic*.jsonl", headline),
-    Table("failures", "docs/training.md", "elastic*.jsonl", failures),
-    Table("failures-large", "docs/training.md", "elastic*.jsonl", failures_large),
+    Table("failures", "docs/training/promises.md", "elastic*.jsonl", failures),
+    Table("failures-large", "docs/training/promises.md", "elastic*.jsonl", failures_large),
     Table("others", "docs/benchmarks.md", "elastic*.jsonl", others),
     Table("gpu", "docs/benchmarks.md", "gpu-*.jsonl", listed),
     Table("nodes", "docs/benchmarks.md", "nodes*.jsonl", listed),
@@ -259,7 +259,7 @@ def rendered() -> dict[Path, str]:
     """Return the documents with the tables of all existing records."""
     texts: dict[Path, str] = {}
     pieces = [(table.name, table.document, table.text()) for table in TABLES]
-    for name, document, text in [*pieces, ("recorded", "docs/training.md", recorded())]:
+    for name, document, text in [*pieces, ("recorded", "docs/training/watch.md", recorded())]:
         path = ROOT / document
         before = texts.get(path) or path.read_text()
         texts[path] = before if text is None else place(before, name, text)

@@ -1,6 +1,6 @@
 """What people copy from the documentation, so that tests run exactly this.
 
-blocks("docs/training.md", "python")[0]
+blocks("docs/training/own-loop.md", "python")[0]
 commands("docs/elasticjob.md", "A first job")     # [["kubectl create namespace …", "kubectl apply …"], …]
 """
 

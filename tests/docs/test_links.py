@@ -46,8 +46,10 @@ def test_a_link_to_a_file_or_a_heading_that_does_not_exist_is_found(tmp_path: Pa
     assert broken(page) == ["#nothing", "gone.md"]
 
 
-def test_the_readme_lists_every_document() -> None:
-    linked = {(ROOT / link).resolve() for link in LINK.findall((ROOT / "README.md").read_text())}
+def test_the_readme_and_the_guide_to_training_list_every_document() -> None:
+    lists = (ROOT / "README.md", ROOT / "docs" / "training.md")
+    links = [(page.parent, link) for page in lists for link in LINK.findall(page.read_text())]
+    linked = {(folder / link.partition("#")[0]).resolve() for folder, link in links}
     documents = [path for path in DOCUMENTS if "docs" in path.relative_to(ROOT).parts]
     assert documents
     assert [path for path in documents if path not in linked] == []

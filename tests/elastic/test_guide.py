@@ -23,11 +23,11 @@ MOST_LINES = 40
 BATCH = 64
 
 
-@pytest.fixture(params=["Your own script", "Your own loop"])
+@pytest.fixture(params=["own-script", "own-loop"])
 def script(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
-    """Return the script of a section of docs/training.md."""
+    """Return the first script of a page of docs/training."""
     path = tmp_path / "my_script.py"
-    path.write_text(blocks("docs/training.md", "python", request.param)[0])
+    path.write_text(blocks(f"docs/training/{request.param}.md", "python")[0])
     return path
 
 

@@ -1,4 +1,4 @@
-"""Bad input is one sentence, which docs/training.md shows as it is."""
+"""Bad input is one sentence, which docs/training/code.md shows as it is."""
 
 from __future__ import annotations
 
@@ -108,4 +108,4 @@ def test_bad_input_is_the_sentence_in_the_documentation(
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))  # pip looks for the source distribution there
     sentence = cause(tmp_path)
     assert "\n" not in sentence
-    assert f"| {sentence} |" in (ROOT / "docs" / "training.md").read_text()
+    assert f"| {sentence} |" in (ROOT / "docs" / "training" / "code.md").read_text()

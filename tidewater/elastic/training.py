@@ -130,7 +130,7 @@ class Training:
     """torch's ``default_collate`` unless given."""
     stateful: Mapping[str, Any] = field(default_factory=dict)
     """Further objects with ``state_dict`` and ``load_state_dict`` that belong to the state, for example an average of
-    the weights. ``docs/training.md`` says which values can be stored. Change them only in ``on_step`` (for
+    the weights. ``docs/training/promises.md`` says which values can be stored. Change them only in ``on_step`` (for
     every report) and ``on_evaluation``, in the same way in all workers: without a report's rank, samples or seconds."""
     on_step: Callable[[Report], None] = ignore
     """Called once for every final step, in order, in each worker that took part in it, has its result and is still

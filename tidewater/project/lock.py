@@ -28,7 +28,7 @@ OF_THE_IMAGE = (
 )
 """What the runtime and torch are built for. Another version in front of the image's would break them."""
 UNREADABLE = "is not a file that can be read"
-WITHOUT = "the image has it; lock without it (docs/training.md#your-packages) and remove the line"
+WITHOUT = "the image has it; lock without it (docs/training/code.md#your-packages) and remove the line"
 
 _HASH = re.compile(r"--hash[= ]+(sha256:[0-9a-f]{64}|sha384:[0-9a-f]{96}|sha512:[0-9a-f]{128})")
 _COMMENT = re.compile(r"(^|\s+)#.*$")  # pip's own rule

@@ -24,7 +24,7 @@ PER_SHARD = 9
 
 def recipe(beginning: str) -> dict[str, Any]:
     """Return the names that a block of the guide defines."""
-    (example,) = [block for block in blocks("docs/training.md", "python") if beginning in block]
+    (example,) = [block for block in blocks("docs/training/data.md", "python") if beginning in block]
     names: dict[str, Any] = {"torch": torch}
     exec(example, names)
     return names

@@ -35,7 +35,7 @@ def has_made(step: int) -> Callable[[Worker], bool]:
 
 def test_the_guide_prints_the_example() -> None:
     example = (ROOT / "examples/trackers/with_tensorboard.py").read_text()
-    assert any("SummaryWriter" in block and block in example for block in blocks("docs/training.md", "python"))
+    assert any("SummaryWriter" in block and block in example for block in blocks("docs/training/trackers.md", "python"))
 
 
 @pytest.mark.e2e

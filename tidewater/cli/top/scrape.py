@@ -4,7 +4,7 @@
         reading(cluster.proxy(pod_name, port, "/metrics"), at=time.monotonic())
 
 Each process of a worker serves its own metrics. The names are those of `tidewater/elastic/observe/metrics.py`, and
-docs/training.md says what each of them means. Others' metrics are skipped.
+docs/training/watch.md says what each of them means. Others' metrics are skipped.
 https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format
 """
 

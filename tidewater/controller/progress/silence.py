@@ -3,8 +3,9 @@
     silent = judged(answers, before=None, now=now)
     sentence(silent, pods)          # " No step since 12:00:03 UTC: it waits for digits-worker-1 on node ip-10-0-0-7."
 
-Workers decide when a job is silent, by their flag `--silent-seconds`: docs/training.md says how they know which of them
-the others wait for. Their answers are not trusted further than that: only names of the job's own pods are repeated.
+Workers decide when a job is silent, by their flag `--silent-seconds`: docs/training/watch.md says how they know
+which of them the others wait for. Their answers are not trusted further than that: only names of the job's own pods
+are repeated.
 """
 
 from __future__ import annotations

@@ -190,7 +190,7 @@ def test_a_dataset_may_go_on_changing_the_state_that_it_has_given() -> None:
 
 
 def test_the_example_of_the_guide_is_read_once_at_any_sequence_of_memberships(tmp_path: Path) -> None:
-    (example,) = [block for block in blocks("docs/training.md", "python") if block.startswith("class Lines")]
+    (example,) = [block for block in blocks("docs/training/data.md", "python") if block.startswith("class Lines")]
     names: dict[str, Any] = {"torch": torch}
     exec(example, names)
     (tmp_path / "lines").write_text("".join(f"{number}\n" for number in range(TOTAL)))

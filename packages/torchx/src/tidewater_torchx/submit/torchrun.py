@@ -21,7 +21,7 @@ from torchx.specs import Role, macros
 from tidewater_torchx.submit.retries import is_elastic
 
 BACKEND = "etcd-v3"
-"""See docs/training.md#etcd-v3-for-torchrun."""
+"""See docs/training/torchrun.md#etcd-v3-for-torchrun."""
 
 STORE = "c10d"
 """torchrun's own backend. Any other was chosen by the user, and stays."""
