@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import inspect
+from pathlib import Path
 from typing import Any
 
 import accelerate
 import pytest
 from accelerate.utils import DataLoaderConfiguration, GradientAccumulationPlugin, GradScalerKwargs
 from tidewater_accelerate import Accelerator
-from tidewater_accelerate.support import ARGUMENTS, MEMBERS, Kind, check
+from tidewater_accelerate.support import ARGUMENTS, MEMBERS, Kind, check, tables
 
 from tidewater import ConfigError
 
@@ -31,6 +32,10 @@ def test_what_the_adapter_does_is_in_its_class_and_nothing_else() -> None:
 
 def test_what_is_refused_or_changed_says_how() -> None:
     assert [name for name, each in {**MEMBERS, **ARGUMENTS}.items() if each.kind != Kind.SAME and not each.note] == []
+
+
+def test_the_readme_has_the_tables() -> None:
+    assert (Path(__file__).parents[1] / "README.md").read_text().endswith(tables())
 
 
 @pytest.mark.parametrize(

@@ -107,14 +107,14 @@ MEMBERS: Mapping[str, Support] = {
 ARGUMENTS: Mapping[str, Support] = {
     **_same("log_with", "project_dir", "project_config"),
     **_elastic("a batch of the loader is always divided among the workers", "split_batches"),
-    **_elastic("no or bf16", "mixed_precision"),
+    **_elastic("`no` or `bf16`", "mixed_precision"),
     **_elastic("a step has so many batches of the loader together", "gradient_accumulation_steps"),
     **_elastic("its num_steps", "gradient_accumulation_plugin"),
     **_elastic(
         "AutocastKwargs and ProfileKwargs have an effect; fp8 and GradScalerKwargs are refused", "kwargs_handlers"
     ),
     **_elastic("without dispatch_batches, use_stateful_dataloader and data_seed", "dataloader_config"),
-    **_elastic("True where this worker has no GPU", "cpu"),
+    **_elastic("True only where this worker has no GPU", "cpu"),
     **_idle("the runtime seeds all generators for each step", "rng_types"),
     **_refused("the runtime puts model and batches on the device", "device_placement"),
     **_refused("a scheduler is stepped after a step of the job", "step_scheduler_with_optimizer"),
@@ -124,7 +124,24 @@ ARGUMENTS: Mapping[str, Support] = {
 }
 """Every argument of the constructor."""
 
+_SAID = {Kind.SAME: "as in one process", Kind.ELASTIC: "", Kind.IDLE: "no effect", Kind.REFUSED: "refused"}
 _HANDLERS = ("AutocastKwargs", "ProfileKwargs", "DistributedDataParallelKwargs", "InitProcessGroupKwargs")
+
+
+def tables() -> str:
+    """Return both tables as the README has them: names with the same support are in one row."""
+    parts = []
+    for title, table in (("argument of `Accelerator(…)`", ARGUMENTS), ("method or property", MEMBERS)):
+        rows: dict[Support, list[str]] = {}
+        for name, support in sorted(table.items()):
+            rows.setdefault(support, []).append(f"`{name}`")
+        lines = [f"| {', '.join(names)} | {_said(each)} |" for each, names in rows.items()]
+        parts.append("\n".join([f"| {title} | |", "|---|---|", *lines, ""]))
+    return "\n".join(parts)
+
+
+def _said(support: Support) -> str:
+    return ": ".join(filter(None, (_SAID[support.kind], support.note)))
 
 
 def check(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
