@@ -26,7 +26,7 @@ def _run(request: Request) -> int:
     from tests.elastic.schedules.script import Options
 
     options = dict(request["options"])
-    kind, given = options.pop("script"), options.pop("arguments")
+    kind, given = options.pop("script", "ledger"), options.pop("arguments", {})
     options["folder"], options["ledgers"] = Path(options["folder"]), Path(options["ledgers"])
     return int(getattr(script, kind)(Options(**options), list(request["argv"]), given))
 

@@ -1,6 +1,6 @@
 """The course of a training as the Trainer's callbacks see it: counters, logs, evaluations and checkpoints.
 
-    course = Course(trainer, steps_in_epoch)
+    course = Course(trainer, batches, ignored, started)
     with tidewater.session(..., before_step=course.before_step, on_step=course.on_step, stateful={"trainer": course}):
 
 Everything happens when a step is final, in all workers alike. So the Trainer's state is a part of the training's
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -29,13 +30,15 @@ class Course:
 
     Args:
         trainer: A ``tidewater_transformers.Trainer``.
-        steps_in_epoch: Steps of the optimizer in an epoch.
+        batches: Batches in an epoch, as the library counts them: so many as a plain Trainer in one process reads.
         ignored: Keys of the model's output that an evaluation ignores.
         started: Time at which training began, in seconds since the epoch.
     """
 
-    def __init__(self, trainer: Any, steps_in_epoch: int, ignored: list[str] | None, started: float) -> None:
-        self._trainer, self._steps, self._ignored, self._started = trainer, steps_in_epoch, ignored, started
+    def __init__(self, trainer: Any, batches: int, ignored: list[str] | None, started: float) -> None:
+        self._trainer, self._batches, self._ignored, self._started = trainer, batches, ignored, started
+        self._accumulated = trainer.args.gradient_accumulation_steps
+        self._steps = math.ceil(batches / self._accumulated)
         self.rank = -1
         """Of this worker in the step that it makes."""
         self._has_begun = self._in_epoch = self.is_stopped = False
@@ -132,7 +135,7 @@ class Course:
 
     def _count(self, step: int) -> None:
         state = self._trainer.state
-        state.global_step, state.epoch = step, step / self._steps
+        state.global_step, state.epoch = step, epoch_after(step, self._batches, self._accumulated)
 
     def _event(self, name: str) -> None:
         trainer = self._trainer
@@ -161,6 +164,18 @@ class Course:
             trainer.model.train()
             if callable(getattr(trainer.optimizer, "train", None)):
                 trainer.optimizer.train()
+
+
+def epoch_after(step: int, batches: int, accumulated: int) -> float:
+    """Return how many epochs are done after a step, as the library counts: by batches. A step has several.
+
+    Args:
+        step: From 1.
+        batches: In an epoch.
+        accumulated: In a step. The last one of an epoch may have fewer.
+    """
+    epoch, inside = divmod(step - 1, math.ceil(batches / accumulated))
+    return epoch + min((inside + 1) * accumulated, batches) / batches
 
 
 def _without_speeds(logs: Mapping[str, Any]) -> dict[str, Any]:

@@ -110,7 +110,7 @@ class Trainer(transformers.Trainer):
         self._init_training_state(max_steps, steps_in_epoch, epochs, None, None)
         self._prepare_objects(max_steps, loader)
         started = time.time()
-        course = Course(self, steps_in_epoch, ignore_keys_for_eval, started)
+        course = Course(self, len(loader), ignore_keys_for_eval, started)
         with tidewater.session(config, **self._training(loader, course)) as run:
             for batch in run.batches():
                 course.rank = run.rank
