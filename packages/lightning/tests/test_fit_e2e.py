@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 import torch
 
+from tests.elastic.schedules.arena import Arena
 from tests.elastic.schedules.forked import Job
 from tests.elastic.schedules.ledger import verdict
+from tests.elastic.schedules.plan import schedule
 from tests.elastic.schedules.script import BATCH_SIZE, TOTAL
 from tests.farm import Farm
 from tidewater.contract import exit_codes
@@ -46,10 +48,20 @@ def newest(job: Job) -> dict[str, Any]:
     return loaded
 
 
-def test_with_kills_a_join_and_a_leave_it_ends_where_an_undisturbed_run_does(
-    farm: Farm, etcd: str, tmp_path: Path
-) -> None:
-    epochs = 40
+@pytest.fixture(scope="module")
+def arena(farm: Farm, etcd: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
+    arena = Arena(farm, tmp_path_factory.mktemp("arena"), etcd, group="reconfigured")
+    yield arena
+    arena.job.kill()
+
+
+@pytest.mark.parametrize("seed", [29, 203])
+def test_a_schedule_loses_no_sample_and_all_workers_have_the_same_counters(arena: Arena, seed: int) -> None:
+    arena.play(schedule(seed))  # compares the states, which have the counters, the schedulers and the callbacks
+
+
+def test_it_ends_where_an_undisturbed_run_does(farm: Farm, etcd: str, tmp_path: Path) -> None:
+    epochs = 20
     flags = ("--epochs", str(epochs), "--checkpoint-every", "10")
     calm = job(farm, tmp_path / "calm", etcd, *flags)
     alone = calm.start("a")
@@ -60,26 +72,33 @@ def test_with_kills_a_join_and_a_leave_it_ends_where_an_undisturbed_run_does(
     c = shaken.start("c")
     c.wait_for_step(45)
     a.signal(signal.SIGKILL)
-    d = shaken.start("d")
-    d.wait_for_step(80)
-    c.signal(signal.SIGTERM)
-    assert c.wait() == exit_codes.LEFT, shaken.told()
-    assert d.wait() == exit_codes.FINISHED, shaken.told()
-    assert alone.wait() == exit_codes.FINISHED, calm.told()
-    for each, worker in ((calm, alone), (shaken, d)):
+    c.wait_for_step(70)
+    c.signal(signal.SIGKILL)  # the last one: from the checkpoint
+    assert c.wait() == -signal.SIGKILL
+    d, e = shaken.start("d"), shaken.start("e")
+    for worker in (d, e):
+        worker.wait_for_step(100)
+    d.signal(signal.SIGTERM)
+    assert d.wait() == exit_codes.LEFT, shaken.told()
+    for each, worker in ((shaken, e), (calm, alone)):
+        assert worker.wait() == exit_codes.FINISHED, each.told()
         each.book.refresh()
         each.book.refresh()
-        assert verdict(each.book, TOTAL) == [], each.told()
+        assert verdict(each.book.without_what_was_undone(), TOTAL) == [], each.told()
         assert f"counted {epochs * STEPS} {epochs}" in worker.text()
-    written = [int(row["step"]) for row in rows(shaken) if row["loss"]]
-    assert len(written) == len(set(written))  # one row for each step
-    assert len(written) > epochs * STEPS - 10  # at most those that a lost worker had not written yet are missing
-    validated = Counter(int(row["step"]) for row in rows(shaken) if row["val_loss"])
-    assert max(validated.values()) == 1
+    check_rows(shaken, epochs * STEPS)
+    assert len(list((shaken.folder / "lightning").rglob("*.ckpt"))) == epochs
     ended, reference = newest(shaken), newest(calm)
     assert (ended["global_step"], ended["epoch"]) == (epochs * STEPS, epochs - 1)
     assert ended["lr_schedulers"] == reference["lr_schedulers"]
     for name, value in reference["state_dict"].items():
-        if name == "net.0.passes":  # it counts those of all workers
-            continue
-        torch.testing.assert_close(ended["state_dict"][name], value, rtol=1e-5, atol=1e-6)
+        if name != "net.0.passes":  # it counts those of all workers
+            torch.testing.assert_close(ended["state_dict"][name], value, rtol=1e-5, atol=1e-6)
+
+
+def check_rows(job: Job, steps: int) -> None:
+    """Check that a step has one row. At most those that a lost worker had not written yet are missing."""
+    written = [int(row["step"]) for row in rows(job) if row["loss"]]
+    assert written == sorted(set(written))
+    assert len(written) > steps - 10
+    assert max(Counter(int(row["step"]) for row in rows(job) if row["val_loss"]).values()) == 1
