@@ -214,6 +214,10 @@ def answer(token: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         return {"allocationIds": ["eipalloc-of-the-stack"], "publicIps": ["198.18.0.1"]}
     if token == "aws:ec2/getNatGateways:getNatGateways":
         return {"ids": ["nat-of-the-stack"]}
+    if token == "aws:s3/getBucket:getBucket":
+        return {"bucket": arguments["bucket"], "bucketRegion": REGION}
+    if token == "aws:s3/getObjects:getObjects":
+        return {"keys": [arguments["prefix"]]}
     if token == "aws:ebs/getDefaultKmsKey:getDefaultKmsKey":
         return {"keyArn": "alias/aws/ebs"}
     if token == "aws:kms/getKey:getKey":

@@ -11,6 +11,7 @@ lookup    asks for it: a few calls at the same time, by the provider's data sour
 fit       whether zones and instance types fit the settings; pure
 counts    whether the quotas of VPCs, addresses and NAT gateways leave enough for the stack; pure
 disks     whether the KMS key of the nodes' disks can be used; pure
+dataset   whether there is something at the dataset's address; pure, but for a request to a web server
 support   whether EKS supports the Kubernetes version, and for how long; pure
 quotas    which quota counts which instance type, and whether it is enough; pure
 """
@@ -23,7 +24,7 @@ import pulumi
 
 import settings
 from infra.account import Account
-from infra.preflight import counts, disks, fit, quotas, support
+from infra.preflight import counts, dataset, disks, fit, quotas, support
 from infra.preflight.lookup import look_up
 from settings import versions
 
@@ -41,6 +42,8 @@ def check(wanted: settings.Settings, account: Account) -> settings.Settings:
     for each in (counts, disks):
         mistakes += each.mistakes(wanted, region)
         warnings += each.warnings(wanted, region)
+    mistakes += dataset.mistakes(wanted, region.dataset)
+    warnings += dataset.warnings(wanted, region.dataset)
     if region.support:
         version, newest = wanted.cluster.version, max(versions.KUBERNETES)
         mistakes += support.mistakes(version, region.support, newest)

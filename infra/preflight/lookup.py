@@ -24,6 +24,7 @@ import settings
 from infra.account import Account
 from infra.identity import AUTO_SCALING_ROLE
 from infra.preflight import counts, disks, quotas
+from infra.preflight.dataset import Found, head, place
 from infra.preflight.region import Count, Key, Region
 from infra.preflight.support import Support
 from settings import hardware
@@ -37,6 +38,8 @@ QUOTA = "aws:servicequotas/getServiceQuota:getServiceQuota"
 VERSIONS = "aws:eks/getClusterVersions:getClusterVersions"
 ADDRESSES = "aws:ec2/getEips:getEips"
 GATEWAYS = "aws:ec2/getNatGateways:getNatGateways"
+BUCKET = "aws:s3/getBucket:getBucket"
+OBJECTS = "aws:s3/getObjects:getObjects"
 DISK_KEY = "aws:ebs/getDefaultKmsKey:getDefaultKmsKey"
 KEY = "aws:kms/getKey:getKey"
 ROLE = "aws:iam/getRole:getRole"
@@ -75,6 +78,7 @@ async def _look_up(stack: settings.Settings, provider: aws.Provider) -> Region:
         "versions": ask(VERSIONS, {"clusterVersionsOnlies": [stack.cluster.version]}, aws.eks.GetClusterVersionsResult),
         "vpcs": ask(VPCS, {"tags": stack.own_tags}, aws.ec2.GetVpcsResult),
         "disks": _disks(stack, ask),
+        "dataset": _dataset(stack.training.dataset, ask),
         **{name: ask(TYPE, {"instanceType": name}, aws.ec2.GetInstanceTypeResult) for name in names},
         **{code: _quota(ask, "ec2", code) for code in quotas.codes(stack)},
         **{each.code: _count(stack, ask, each) for each in counts.ALL},
@@ -98,6 +102,7 @@ async def _look_up(stack: settings.Settings, provider: aws.Provider) -> Region:
         vpcs=tuple(vpcs.ids),
         support=None if isinstance(versions, BaseException) else support_of(stack.cluster.version, versions),
         counts={code: each for code, each in read.items() if isinstance(each, Count)},
+        dataset=_answer(found["dataset"]),
         disk_key=disk_key,
         auto_scaling_role=role,
     )
@@ -117,6 +122,20 @@ async def _count(stack: settings.Settings, ask: Ask, each: counts.Counted) -> Co
         _quota(ask, each.service, each.code),
     )
     return Count(used=len(ids(used)), own=len(ids(own)), limit=limit)
+
+
+async def _dataset(dataset: settings.Dataset, ask: Ask) -> Found | None:
+    """Look at the dataset's address, with the rights of who deploys."""
+    s3 = place(dataset)
+    if s3 is None:
+        return await asyncio.to_thread(head, dataset.uri) if dataset.uri else None
+    bucket, key = s3
+    try:
+        region = (await ask(BUCKET, {"bucket": bucket}, aws.s3.GetBucketResult)).bucket_region
+        asked = {"bucket": bucket, "prefix": key, "maxKeys": 1, "region": region}
+        return Found(region=region, keys=tuple((await ask(OBJECTS, asked, aws.s3.GetObjectsResult)).keys))
+    except Exception as error:  # the SDK has no other type for it
+        return Found(error=str(error))
 
 
 async def _disks(stack: settings.Settings, ask: Ask) -> tuple[Key | None, bool]:

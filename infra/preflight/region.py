@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from infra.preflight.dataset import Found
 from infra.preflight.support import Support
 from settings.hardware import InstanceType
 
@@ -41,6 +42,7 @@ class Region:
         unread: why a quota could not be read, by its code.
         support: of the Kubernetes version; None if EKS did not say.
         counts: what there is of each thing that a quota counts one by one, by the quota's code.
+        dataset: what is at the dataset's address; None if it comes with the trainer.
         disk_key: `nodeDiskKeyArn`, else the account's default EBS key; None if AWS did not say.
         auto_scaling_role: whether the account has the role of EC2 Auto Scaling; asked only with `nodeDiskKeyArn`.
     """
@@ -54,6 +56,7 @@ class Region:
     vpcs: tuple[str, ...] = ()
     support: Support | None = None
     counts: Mapping[str, Count] = field(default_factory=dict)
+    dataset: Found | None = None
     disk_key: Key | None = None
     auto_scaling_role: bool = True
 

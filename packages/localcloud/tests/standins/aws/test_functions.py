@@ -99,6 +99,8 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "aws:ec2/getEips:getEips": {},
     "aws:ec2/getNatGateways:getNatGateways": {},
     "aws:ebs/getDefaultKmsKey:getDefaultKmsKey": {},
+    "aws:s3/getBucket:getBucket": {"bucket": "described-alone"},
+    "aws:s3/getObjects:getObjects": {"bucket": "described-with-objects"},
     "aws:kms/getKey:getKey": {"keyId": "alias/aws/ebs"},
     "aws:iam/getRole:getRole": {"name": "described"},
     "aws:servicequotas/getServiceQuota:getServiceQuota": {"serviceCode": "ec2", "quotaCode": "L-DB2E81BA"},
@@ -138,6 +140,18 @@ def test_the_default_key_of_disks_is_awss_until_another_is_set(engine: Engine, c
     assert (found["keyManager"], found["keyState"], found["keySpec"]) == ("CUSTOMER", "Enabled", "SYMMETRIC_DEFAULT")
 
 
+def test_the_objects_of_a_bucket_are_found_by_the_beginning_of_their_names(engine: Engine, clients: Clients) -> None:
+    engine.create("aws:s3/bucket:Bucket", "pictures", {"bucket": "pictures"})
+    for key in ("cats/1.png", "cats/2.png", "dogs.zip"):
+        clients.get("s3", REGION).put_object(Bucket="pictures", Key=key, Body=b"")
+    token = "aws:s3/getObjects:getObjects"
+    assert engine.invoke("aws:s3/getBucket:getBucket", bucket="pictures")["bucketRegion"] == REGION
+    assert engine.invoke(token, bucket="pictures", prefix="cats/", maxKeys=1)["keys"] == ["cats/1.png"]
+    assert engine.invoke(token, bucket="pictures", prefix="birds/", maxKeys=1)["keys"] == []
+    with pytest.raises(Exception, match=r"reading S3 Bucket \(no-such\): couldn't find resource"):
+        engine.invoke("aws:s3/getBucket:getBucket", bucket="no-such")
+
+
 def test_a_role_that_is_not_there_is_not_found(engine: Engine) -> None:
     with pytest.raises(Exception, match=r"reading IAM Role \(no-such\): couldn't find resource"):
         engine.invoke("aws:iam/getRole:getRole", name="no-such")
@@ -155,6 +169,8 @@ def test_a_function_has_the_sdks_token_arguments_and_outputs(engine: Engine, tok
     assert FUNCTIONS[token].arguments | {"region"} == arguments | {"region"}
     if token == "aws:iam/getRole:getRole":
         engine.create("aws:iam/role:Role", "described", {"name": "described", "assumeRolePolicy": "{}"})
+    if token.startswith("aws:s3/"):
+        engine.create("aws:s3/bucket:Bucket", "described", ARGUMENTS[token])
     result = getattr(module, f"{name[0].upper()}{name[1:]}Result")
     outputs = {
         getattr(each.fget, "_pulumi_name", key) for key, each in vars(result).items() if isinstance(each, property)

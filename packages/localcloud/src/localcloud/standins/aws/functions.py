@@ -172,6 +172,45 @@ def _default_disk_key(call: Call) -> Tree:
     return {"id": call.region, "region": call.region, "keyArn": found}
 
 
+def _bucket(call: Call) -> Tree:
+    name, s3 = call.inputs["bucket"], call.client("s3")
+    try:
+        region = s3.head_bucket(Bucket=name)["ResponseMetadata"]["HTTPHeaders"].get("x-amz-bucket-region", call.region)
+    except s3.exceptions.ClientError as error:
+        if error.response["ResponseMetadata"]["HTTPStatusCode"] != 404:
+            raise
+        raise PluginError(f"reading S3 Bucket ({name}): couldn't find resource") from error
+    return {
+        "id": name,
+        "bucket": name,
+        "arn": f"arn:aws:s3:::{name}",
+        "region": call.region,
+        "bucketRegion": region,
+        "bucketDomainName": f"{name}.s3.amazonaws.com",
+        "bucketRegionalDomainName": f"{name}.s3.{region}.amazonaws.com",
+        "hostedZoneId": "",
+        "websiteDomain": "",
+        "websiteEndpoint": "",
+    }
+
+
+def _objects(call: Call) -> Tree:
+    names = {"bucket": "Bucket", "prefix": "Prefix", "delimiter": "Delimiter", "startAfter": "StartAfter"}
+    asked = {theirs: call.inputs[ours] for ours, theirs in names.items() if call.inputs.get(ours)}
+    most = call.inputs.get("maxKeys") or 1000
+    pages = call.client("s3").get_paginator("list_objects_v2").paginate(**asked, PaginationConfig={"MaxItems": most})
+    found = list(pages)
+    return {
+        **{name: value for name, value in call.inputs.items() if name != "region"},
+        "id": call.inputs["bucket"],
+        "region": call.region,
+        "keys": [each["Key"] for page in found for each in page.get("Contents") or []],
+        "commonPrefixes": [each["Prefix"] for page in found for each in page.get("CommonPrefixes") or []],
+        "owners": [],
+        "requestCharged": "",
+    }
+
+
 def _key(call: Call) -> Tree:
     described = call.client("kms").describe_key(KeyId=call.inputs["keyId"])["KeyMetadata"]
     # moto leaves out what a key was created without; AWS answers its defaults.
@@ -295,6 +334,10 @@ FUNCTIONS: Final = {
     "aws:ec2/getEips:getEips": Function(words("filters tags"), _addresses),
     "aws:ec2/getNatGateways:getNatGateways": Function(words("filters tags vpcId"), _nat_gateways),
     "aws:ebs/getDefaultKmsKey:getDefaultKmsKey": Function(words(""), _default_disk_key),
+    "aws:s3/getBucket:getBucket": Function(words("bucket"), _bucket),
+    "aws:s3/getObjects:getObjects": Function(
+        words("bucket delimiter encodingType fetchOwner maxKeys prefix requestPayer startAfter"), _objects
+    ),
     "aws:kms/getKey:getKey": Function(words("grantTokens keyId"), _key),
     "aws:iam/getRole:getRole": Function(words("name tags"), _role),
     "aws:servicequotas/getServiceQuota:getServiceQuota": Function(
