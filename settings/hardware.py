@@ -47,6 +47,8 @@ class InstanceType(Size):
     """Whether it has disks of its own."""
     architectures: tuple[str, ...] = ()
     """In AWS's words: x86_64, arm64."""
+    interface_addresses: int = 0
+    """IPv4 addresses that each of its network interfaces can have; 0 if AWS did not say."""
     usage_classes: tuple[str, ...] = ()
     """How it is sold, in AWS's words: on-demand, spot, capacity-block."""
 

@@ -31,6 +31,7 @@ def instance_type(name: str) -> InstanceType:
         gpu=gpus[0]["Name"] if gpus else "",
         efa=found["NetworkInfo"].get("EfaInfo", {}).get("MaximumEfaInterfaces", 0),
         has_instance_store=found["InstanceStorageSupported"],
+        interface_addresses=found["NetworkInfo"]["Ipv4AddressesPerInterface"],
         architectures=tuple(found["ProcessorInfo"]["SupportedArchitectures"]),
         usage_classes=tuple(found["SupportedUsageClasses"]),
     )

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import difflib
+import ipaddress
 from collections.abc import Sequence
 
 import settings
+from infra.network import plan_subnets
 from infra.preflight.quotas import SPOT
 from infra.preflight.region import Region
 from settings.hardware import RETIRED_GPUS, InstanceType, Size, smallest
 
 LEAST = Size(vcpus=2, memory_mib=4096)
 """The smallest node that has room for the addons' DaemonSets and for a pod of the stack in addition."""
+
+CNI_INTERFACES = 2
+"""The network interfaces with all their addresses that the VPC CNI has on each node: one in use, and a spare one, as
+WARM_ENI_TARGET is 1. Prefixes are not delegated, so each pod takes one address.
+https://docs.aws.amazon.com/eks/latest/best-practices/vpc-cni.html"""
+
+AWS_ADDRESSES = 5
+"""Of each subnet. https://docs.aws.amazon.com/vpc/latest/userguide/subnet-sizing.html"""
 
 X86 = "x86_64"
 """The architecture of the nodes' image (`infra.node_groups`) and of the default images."""
@@ -31,6 +41,7 @@ def mistakes(stack: settings.Settings, region: Region) -> list[str]:
         *_models(stack, region),
         *_disks(stack, region),
         *_adapters(stack, region),
+        *_addresses(stack, region),
     ]
 
 
@@ -191,6 +202,24 @@ def _adapters(stack: settings.Settings, region: Region) -> list[str]:
         return [f"efa = true: all types must have the same number of EFAs; {told}"]
     each, per_node = next(iter(counts.values())), stack.workers.per_node
     return [f"workersPerNode = {per_node}: does not divide the {each} EFAs of each node"] if each % per_node else []
+
+
+def _addresses(stack: settings.Settings, region: Region) -> list[str]:
+    """Return a mistake if the subnets of the workers have too few addresses for the nodes at `maxWorkers`."""
+    each = CNI_INTERFACES * min((kind.interface_addresses for _, kind in _of_workers(stack, region)), default=0)
+    nodes, most = -(-stack.workers.maximum // stack.workers.per_node), stack.machines.zones
+    zones = most if isinstance(most, int) else len(most)
+    (subnet, *_) = plan_subnets(stack.network.cidr, 1).private
+    free = zones * (ipaddress.IPv4Network(subnet).num_addresses - AWS_ADDRESSES)
+    if nodes * each <= free:
+        return []
+    fitting = free // each * stack.workers.per_node
+    return [
+        f"maxWorkers = {stack.workers.maximum}: {nodes} nodes take {nodes * each} IP addresses, as the VPC CNI holds "
+        f"{each} on each, and the subnets of the workers' zones ({zones}) have {free} in vpcCidr = "
+        f"{stack.network.cidr}. Lower it to {fitting}, add zones to workerZones, or make a new stack with a larger "
+        "vpcCidr"
+    ]
 
 
 def _of_workers(stack: settings.Settings, region: Region) -> list[tuple[str, InstanceType]]:

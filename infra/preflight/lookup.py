@@ -181,6 +181,7 @@ def instance_type(found: aws.ec2.GetInstanceTypeResult) -> InstanceType:
         # https://github.com/hashicorp/terraform-provider-aws (internal/service/ec2/ec2_instance_type_data_source.go)
         efa=found.efa_maximum_interfaces or 0,
         has_instance_store=found.instance_storage_supported,
+        interface_addresses=found.maximum_ipv4_addresses_per_interface or 0,
         architectures=tuple(found.supported_architectures),
         usage_classes=tuple(found.supported_usages_classes),
     )

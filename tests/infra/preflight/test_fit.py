@@ -154,3 +154,28 @@ def test_all_mistakes_are_found_at_once() -> None:
     )
     keys = [each.split(" ")[0] for each in fit.mistakes(wanted, region(wanted))]
     assert keys == ["availabilityZones", "instanceTypes", "systemInstanceTypes", "gpusPerWorker"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "fewest", "free"),
+    [
+        # A g5.xlarge has 15 addresses on each interface; the subnet of a zone is an eighth of the VPC.
+        pytest.param({"vpcCidr": "10.0.0.0/20"}, 16, 512 - 5, id="a-small-vpc"),
+        pytest.param({"vpcCidr": "10.0.0.0/20", "workerZones": "2"}, 33, 2 * (512 - 5), id="two-zones"),
+        pytest.param({}, 272, 8192 - 5, id="the-default"),
+    ],
+)
+def test_more_nodes_than_the_subnets_have_addresses_for_are_refused(
+    changes: dict[str, Any], fewest: int, free: int
+) -> None:
+    fits, too_many = (stack(**changes, maxWorkers=most) for most in (fewest, fewest + 1))
+    assert fit.mistakes(fits, region(fits)) == []
+    (mistake,) = fit.mistakes(too_many, region(too_many))
+    assert mistake.startswith(f"maxWorkers = {fewest + 1}: {fewest + 1} nodes take {30 * (fewest + 1)} IP addresses")
+    assert f"have {free} in vpcCidr" in mistake
+    assert f"Lower it to {fewest}, add zones" in mistake
+
+
+def test_workers_that_share_a_node_share_its_addresses() -> None:
+    wanted = stack(vpcCidr="10.0.0.0/20", instanceTypes=["g5.12xlarge"], workersPerNode=4, maxWorkers=44)
+    assert "Lower it to 20" in " ".join(fit.mistakes(wanted, region(wanted)))
