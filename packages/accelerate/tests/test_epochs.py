@@ -26,13 +26,13 @@ STEPS = 3
 class Script:
     """A script, and what it has seen."""
 
-    def __init__(self, accelerator: Accelerator, **more: Any) -> None:
+    def __init__(self, accelerator: Accelerator, *, scheduled: Callable[[Any], Any] | None = None, **more: Any) -> None:
         self.accelerator = accelerator
         torch.manual_seed(3)
         data = TensorDataset(torch.randn(SAMPLES, 2), torch.randn(SAMPLES, 1))
         model = nn.Sequential(nn.Linear(2, 4), nn.Tanh(), nn.Linear(4, 1))
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
+        scheduler = scheduled(optimizer) if scheduled else torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
         self.model, self.optimizer, self.train, self.evaluation, self.scheduler = accelerator.prepare(
             model,
             optimizer,
