@@ -10,9 +10,9 @@ from typing import Any
 
 import lightning
 import pytest
-from settings.requirements import parse
 
 from tests.sources import ROOT
+from tidewater.project.lock import parse
 
 PACKAGE = Path(__file__).parents[1]
 
