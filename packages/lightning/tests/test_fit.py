@@ -148,13 +148,17 @@ def test_another_writer_keeps_the_rows_before_its_first(tmp_path: Path) -> None:
     ]
 
 
-def test_lightning_does_not_handle_signals_while_it_trains(trainer: Make) -> None:
+def test_lightning_does_not_handle_signals(trainer: Make) -> None:
     handlers: list[Any] = []
 
     class Look(Callback):
+        def on_sanity_check_start(self, *_: Any) -> None:
+            handlers.append(signal.getsignal(signal.SIGTERM))
+
         def on_train_batch_end(self, *_: Any) -> None:
             handlers.append(signal.getsignal(signal.SIGTERM))
 
     before = signal.getsignal(signal.SIGTERM)
-    trainer(callbacks=[Look()]).fit(Net(), loader())
+    trainer(callbacks=[Look()]).fit(Net(), loader(), loader())
+    assert len(handlers) == 1 + STEPS * EPOCHS
     assert set(handlers) == {before}

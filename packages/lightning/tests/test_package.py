@@ -39,4 +39,5 @@ def test_the_example_trains(
     trainer: lightning.Trainer = seen["trainer"]
     assert trainer.callback_metrics["val_accuracy"] > 0.6
     assert trainer.checkpoint_callback is not None
+    assert (tmp_path / "lightning_logs" / "j" / "hparams.yaml").is_file()
     assert seen["Classifier"].load_from_checkpoint(trainer.checkpoint_callback.best_model_path)

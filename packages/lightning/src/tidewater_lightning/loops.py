@@ -21,7 +21,6 @@ from lightning.pytorch.trainer.connectors.data_connector import _DataLoaderSourc
 from lightning.pytorch.trainer.connectors.logger_connector.result import _ResultCollection
 
 from tidewater import Config, session
-from tidewater.contract import exit_codes
 from tidewater_lightning.link import Link, Moved, Over
 from tidewater_lightning.place import Position, put
 from tidewater_lightning.refusals import refuse_loader, refuse_model, refuse_own_metrics
@@ -112,13 +111,9 @@ class ElasticFitLoop(_FitLoop):
     def run(self) -> None:
         """Train until the job is finished. Raise SystemExit if this worker leaves."""
         self.setup_data()
-        if self.skip:
+        if 0 in (self.max_epochs, self.max_steps):  # not `skip`: that the job has ended is for all workers to say
             return
         trainer, strategy = self.trainer, self.trainer.strategy
-        has_left = trainer.received_sigterm
-        trainer._signal_connector.teardown()  # the session handles the signals
-        if has_left:
-            raise SystemExit(exit_codes.LEFT)
         self.reset()
         refuse_model(trainer.lightning_module, strategy.optimizers)
         writing = Writing(trainer)

@@ -86,10 +86,6 @@ def _scheduled(optimizer: Any) -> list[dict[str, Any]]:
     Schedulers continue from their state on a resume, as Lightning's do, and derive the next value from these.
     """
     return [
-        {
-            name: list(value) if isinstance(value, tuple) else value
-            for name, value in group.items()
-            if name != "params" and (isinstance(value, float) or (isinstance(value, tuple) and name == "betas"))
-        }
+        {name: value for name, value in group.items() if isinstance(value, float) or name == "betas"}
         for group in optimizer.param_groups
     ]

@@ -79,7 +79,7 @@ class ElasticStrategy(SingleDeviceStrategy):
 
 
 def _nothing(set_to_none: bool = True) -> None:
-    """Leave the gradients as they are."""
+    """Do nothing, in place of a method."""
 
 
 class _Elastic(_Launcher):
@@ -100,6 +100,7 @@ class _Elastic(_Launcher):
                 raise ConfigError("; ".join(problems))
             rank_zero_only.rank = 1  # no worker writes before it has joined
             name_versions(trainer.loggers, self._config.job)
+            trainer._signal_connector.register_signal_handlers = _nothing  # the session handles signals
             trainer.fit_loop = ElasticFitLoop(trainer.fit_loop, self._config)
             return function(*args, **kwargs)
         except ConfigError as error:
