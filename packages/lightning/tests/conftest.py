@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -91,7 +90,7 @@ def trainer(alone: Alone, config: Callable[..., Config], tmp_path: Path) -> Iter
         strategy = ElasticStrategy(config("--micro-batch", "3", *flags))
         return lightning.Trainer(strategy=strategy, **{**plain, **where, **arguments})
 
-    with warnings.catch_warnings(), contextlib.ExitStack():
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield make
     rank_zero_only.rank = rank

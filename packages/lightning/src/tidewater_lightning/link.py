@@ -1,6 +1,8 @@
 """The loop of Lightning on one side, a session of Tidewater on the other.
 
-    link = Link(run, place)
+    link = Link(run, …)
+    for batch in link.rehearsals():         # before the worker joins
+        link.sums(loss)
     while link.peek():                      # between two epochs: whether training goes on
         batch = link.take()                 # the first micro-batch of a step
         link.sums(loss)                     # of each micro-batch
