@@ -6,8 +6,8 @@
 takes the newest kube-proxy and vpc-cni at every update, and a fix to a training script would restart the network of all
 nodes. docs/upgrades.md says how a row is changed, and how a running stack goes from one to the next.
 
-Looked up on 2026-11-24. The addons of 1.35 are EKS's defaults of October 2026; those of 1.34 the newest that are used
-with it. To look them up again, with an AWS account:
+Looked up on 2026-11-24, the node monitoring agent on 2026-11-28. The addons of 1.35 are EKS's defaults of October 2026;
+those of 1.34 the newest that are used with it. To look them up again, with an AWS account:
 
     aws eks describe-addon-versions --kubernetes-version 1.35 --query \\
         'addons[].[addonName, addonVersions[?compatibilities[0].defaultVersion].addonVersion | [0]]' --output text
@@ -37,7 +37,7 @@ _ANY_KUBERNETES = {
     "vpc-cni": "v1.22.4-eksbuild.3",
     "eks-pod-identity-agent": "v1.3.10-eksbuild.3",
     "aws-efs-csi-driver": "v3.4.1-eksbuild.1",
-    "eks-node-monitoring-agent": "v1.6.6-eksbuild.1",
+    "eks-node-monitoring-agent": "v1.7.0-eksbuild.1",
 }
 
 MOUNTPOINT = "v2.7.0-eksbuild.1"

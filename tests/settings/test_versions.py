@@ -48,6 +48,12 @@ def test_the_one_machine_cloud_has_what_the_table_names(kubernetes: str) -> None
     assert release.node_image in days
 
 
+@pytest.mark.parametrize("version", list(TABLE))
+def test_the_node_monitoring_agent_knows_the_types_of_this_year(version: str) -> None:
+    agent = TABLE[version].addons["eks-node-monitoring-agent"]
+    assert tuple(int(each) for each in agent.removeprefix("v").partition("-")[0].split(".")) >= (1, 7, 0)
+
+
 def test_the_default_is_the_newest_version() -> None:
     stack = settings.parse(graph.stack_config("Pulumi.local.yaml"), stack="local")
     assert stack.cluster.version == list(TABLE)[-1]

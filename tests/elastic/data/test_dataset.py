@@ -247,3 +247,22 @@ def test_progress_is_reported_periodically() -> None:
     stream.truncate(0)
     Progress(Log("w", stream=stream), "dataset", "download").add(1)
     assert "dataset_progress" not in stream.getvalue()
+
+
+def test_the_log_has_an_estimate_of_what_an_epoch_costs_on_efs(digits: Path) -> None:
+    stream = io.StringIO()
+    prepare(DIGITS, digits, Log("w", stream=stream))
+    ready, cost = (line for line in stream.getvalue().splitlines() if "_ready" in line or "_cost" in line)
+    assert "event=dataset_ready" in ready
+    assert "event=dataset_cost gb_per_epoch=0 usd_per_epoch=0 " in cost
+    assert "datasetStorage: s3" in cost
+
+
+def test_the_estimate_is_that_of_the_whole_dataset_in_awss_gigabytes() -> None:
+    assert [dataset.cost(138 * 2**30)[each] for each in ("gb_per_epoch", "usd_per_epoch")] == [138.0, 4.14]
+
+
+def test_what_was_verified_is_what_is_read(digits: Path, quiet: Log) -> None:
+    found = folder(DIGITS, digits, quiet)
+    assert found.problem() is None
+    assert found.size == sum(file.stat().st_size for file in digits.rglob("*.png")) > 0

@@ -23,6 +23,12 @@ from tidewater.elastic.errors import ConfigError
 from tidewater.elastic.observe.log import Log
 from tidewater.elastic.storage.filled import CONTENT, Filled, names
 
+EFS_READ = 0.03
+"""US dollars for a GB that is read with elastic throughput: https://aws.amazon.com/efs/pricing/"""
+EFS_DAY = "2026-11-27"
+EFS_GB = 2**30
+"""EFS meters in binary units: https://docs.aws.amazon.com/efs/latest/ug/metered-sizes.html"""
+
 _VAL_SHARE = 5
 """One of five images of each class is for validation."""
 
@@ -48,7 +54,20 @@ def prepare(source: Source, out: Path, log: Log) -> None:
         if not all(any(name.startswith(part) for name in found) for part in ("train/", "val/")):
             raise ConfigError(f"{source} is not an ImageFolder: it needs train/<class>/ and val/<class>/ with images")
 
-    folder(source, out, log).fill(checked)
+    made = folder(source, out, log)
+    made.fill(checked)
+    log.event(f"{KIND}_cost", **cost(made.size))
+
+
+def cost(size: int) -> dict[str, str | float]:
+    """Return what one epoch reads of a dataset of so many bytes, and what EFS bills for it, for the log."""
+    read = size / EFS_GB
+    return {
+        "gb_per_epoch": round(read, 3),
+        "usd_per_epoch": round(read * EFS_READ, 4),
+        "note": f"if the volume is EFS with elastic throughput, at ${EFS_READ} for each GB read ({EFS_DAY}, us-west-2; "
+        "check yours); a folder in S3 (datasetStorage: s3) has no price by the byte",
+    }
 
 
 def folder(source: Source, out: Path, log: Log) -> Filled:

@@ -40,12 +40,12 @@ class Progress:
         self, log: Log, kind: str, doing: str, total: int | None = None, *, every_seconds: float = _SAY_SECONDS
     ) -> None:
         self._log, self._kind, self._doing, self._total, self._every = log, kind, doing, total, every_seconds
-        self._done = 0
+        self.done = 0
         self._began = self._said = time.monotonic()
 
     def add(self, size: int) -> None:
         """Count further bytes as done."""
-        self._done += size
+        self.done += size
         now = time.monotonic()
         if now - self._said < self._every:
             return
@@ -53,7 +53,7 @@ class Progress:
         self._log.event(
             f"{self._kind}_progress",
             doing=self._doing,
-            mib=self._done // _MIB,
+            mib=self.done // _MIB,
             of_mib=None if self._total is None else self._total // _MIB,
             seconds=round(now - self._began, 1),
         )
@@ -64,6 +64,8 @@ class Filled:
 
     def __init__(self, out: Path, source: str, log: Log, *, kind: str) -> None:
         self._out, self._source, self._log, self._kind = out, source, log, kind
+        self.size = 0
+        """Bytes of the files, once they have been verified."""
 
     def fill(self, write: Callable[[Path], None]) -> None:
         """Fill the folder, unless it is there and intact.
@@ -103,6 +105,7 @@ class Filled:
                 return f"{name} is missing"
             if found != digest:
                 return f"{name} is damaged"
+        self.size = progress.done
         return None
 
     def _manifest(self) -> dict[str, Any]:

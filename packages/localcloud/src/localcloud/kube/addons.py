@@ -32,7 +32,7 @@ class Addons:
         "aws-efs-csi-driver": ["v3.4.1-eksbuild.1", "v3.3.0-eksbuild.1"],
         "eks-pod-identity-agent": ["v1.3.10-eksbuild.3", "v1.3.10-eksbuild.1"],
         # A simulated host has no hardware to watch, so this one runs nothing.
-        "eks-node-monitoring-agent": ["v1.6.6-eksbuild.1", "v1.6.4-eksbuild.1"],
+        "eks-node-monitoring-agent": ["v1.7.0-eksbuild.1", "v1.6.6-eksbuild.1", "v1.6.4-eksbuild.1"],
         # It would mount S3 by FUSE, which nodes here don't have, so it runs nothing: no volume of it is mounted.
         "aws-mountpoint-s3-csi-driver": ["v2.8.0-eksbuild.1", "v2.7.0-eksbuild.1"],
     }
