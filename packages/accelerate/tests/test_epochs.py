@@ -16,7 +16,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from tests.elastic.script.conftest import Alone
-from tidewater.contract import exit_codes
+from tidewater.contract import exit_codes, rehearsal
 
 Begin = Callable[..., Accelerator]
 SAMPLES, BATCH, EPOCHS = 10, 4, 3
@@ -277,3 +277,10 @@ def test_settings_without_support_end_the_worker_before_it_builds_anything(
         begin(*flags, **arguments)
     assert ended.value.code == exit_codes.USAGE
     assert sentence in capsys.readouterr().err
+
+
+def test_a_rehearsal_may_give_the_flags_that_the_script_decides(
+    begin: Begin, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv(rehearsal.FOLDER, str(tmp_path))
+    begin("--epochs", "1000000", "--evaluate-every", "1", "--batch-policy", "keep")

@@ -26,6 +26,7 @@ import torch
 from accelerate.tracking import GeneralTracker
 
 from tidewater import Config, ConfigError, init
+from tidewater.contract import rehearsal
 from tidewater.elastic import flags
 from tidewater.elastic.config import no_flags
 from tidewater.elastic.errors import TrainerError
@@ -57,7 +58,8 @@ def _begun() -> Config:
     """Return the settings of this worker. Raise SystemExit as ``tidewater.init`` does."""
     fix_hash_seed()
     ours, _ = arguments.split(sys.argv[1:], _runtime_flags(), _scripts)
-    if problems := arguments.refused(ours, _scripts):
+    rehearsed = os.environ.get(rehearsal.FOLDER)  # `tidewater rehearse` gives all flags that make runs comparable
+    if not rehearsed and (problems := arguments.refused(ours, _scripts)):
         raise ConfigError("; ".join(problems))
     return init([each for each in ours if each])
 
