@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from accelerate.tracking import GeneralTracker, on_main_process
+from accelerate.tracking import GeneralTracker
 from accelerate.utils import ProjectConfiguration
 from tidewater_accelerate import Accelerator
 from torch.optim import lr_scheduler
@@ -74,15 +74,12 @@ class Notes(GeneralTracker):
     def tracker(self) -> list[Any]:
         return self.kept
 
-    @on_main_process
     def start(self) -> None:
         self.began += 1
 
-    @on_main_process
     def store_init_configuration(self, values: dict[str, Any]) -> None:
         self.kept.append(values)
 
-    @on_main_process
     def log(self, values: dict[str, Any], step: int | None = None, **_: Any) -> None:
         self.kept.append((step, values))
 
