@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.metadata import version
 from pathlib import Path
 
-from settings.requirements import parse
+from tidewater.project.lock import parse
 
 PACKAGE = Path(__file__).parents[1]
 

@@ -197,14 +197,11 @@ def place(cluster: Cluster, job: Object, shipment: Shipment) -> None:
 def _create_or_adopt(cluster: Cluster, config_map: Object) -> None:
     """Create a ConfigMap, or take over that of an earlier job of the same name, which is deleted at any moment."""
     own = config_map["metadata"]
-    while True:
-        try:
-            cluster.create(CONFIG_MAPS, config_map)
-            return
-        except Exists:
-            change = {"metadata": {"ownerReferences": own["ownerReferences"]}}
+    try:
+        cluster.create(CONFIG_MAPS, config_map)
+    except Exists:
+        change = {"metadata": {"ownerReferences": own["ownerReferences"]}}
         try:
             cluster.patch(CONFIG_MAPS, own["name"], change, namespace=own["namespace"])
-            return
         except NotFound:
-            continue
+            cluster.create(CONFIG_MAPS, config_map)
