@@ -5,10 +5,16 @@ Each test uses the stack as the one before left it.
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from tests.e2e.checkout import LONG_TRAINING, STACK, UP, Checkout, wait_until
 from tests.e2e.elasticjob import make_stack
+from tests.e2e.nodes import instance_of
 from tests.e2e.training import (
     assert_committed_once,
     assert_steps_only_grow,
@@ -303,3 +309,52 @@ def test_a_package_for_another_torch_fails_the_update_with_a_sentence_and_traini
     _locked(checkout, "1.1")
     checkout.run(UP)
     assert identities(checkout) == before
+
+
+@pytest.fixture
+def lock(checkout: Checkout) -> str:
+    """Return the lock of Hugging Face's Trainer, with its wheels: the nodes of the one-machine cloud reach no index."""
+    shutil.copytree(Path(__file__).with_name("project"), checkout.path / "project")
+    folder = checkout.path / "locked"
+    given = checkout.path / "packages" / "transformers" / "requirements.txt"
+    # Not in the checkout's shell, whose proxy reaches nothing.
+    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--require-hashes"]
+    subprocess.run([*pip, "--only-binary", ":all:", "--dest", folder / "wheels", "-r", given], check=True)
+    (folder / "requirements.txt").write_text(f"--no-index\n--find-links wheels\n{given.read_text()}")
+    return f"{folder.name}/requirements.txt"
+
+
+def test_a_project_with_a_librarys_trainer_survives_a_node_and_its_packages_are_installed_once(
+    checkout: Checkout, lock: str
+) -> None:
+    output = "/data/words"
+    checkout.run(
+        "pulumi config set jobName words && pulumi config set workers 2 && pulumi config set trainingCode project && "
+        f"pulumi config set trainingScript train.py && pulumi config set trainingPackages {lock} && "
+        f"pulumi config set trainerArgs -- '--output {output} --min-step-seconds 0.1 --report-every 1' && {UP}"
+    )
+    checkout.forget_outputs()
+    wait_for_world(checkout, 2)
+    assert "event=packages_writing" in _installer(checkout)
+    installed = _installers(checkout)
+    lost, survivor = running_workers(checkout)[-1], running_workers(checkout)[0]
+    before = identities(checkout)[survivor]
+    generation, step = latest_generation(checkout), latest_step(checkout)
+    checkout.run(f"aws ec2 terminate-instances --instance-ids {instance_of(checkout, lost)}")
+    wait_for_world(checkout, 2, after=generation, seconds=300)
+    assert identities(checkout)[survivor] == before
+    assert latest_step(checkout) > step
+    assert_committed_once(list(map(checkout.logs, running_workers(checkout))))
+    assert _installers(checkout) == installed
+    checkout.run(f"kubectl exec -n {checkout.namespace} {survivor} -- touch {output}/enough")
+    job = f"elasticjob/words -n {checkout.namespace}"
+    checkout.run(f"kubectl wait {job} --for=condition=Succeeded --timeout=300s")
+    logs = [checkout.logs(pod["metadata"]["name"]) for pod in checkout.worker_pods()]
+    (saved,) = [line for log in logs for line in log if line.get("event") == "model_saved"]
+    assert int(saved["parameters"]) > 20_000
+
+
+def _installers(checkout: Checkout) -> list[str]:
+    """Return the uids of the pods that have installed packages."""
+    listed = f"kubectl get pods -n {checkout.namespace} -l app.kubernetes.io/component=packages -o json"
+    return [pod["metadata"]["uid"] for pod in checkout.json(listed)["items"]]
