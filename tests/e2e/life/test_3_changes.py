@@ -317,7 +317,7 @@ def lock(checkout: Checkout) -> str:
     shutil.copytree(Path(__file__).with_name("project"), checkout.path / "project")
     folder = checkout.path / "locked"
     given = checkout.path / "packages" / "transformers" / "requirements.txt"
-    # Not in the checkout's shell, whose proxy reaches nothing.
+    # Not in the shell of the checkout: the proxy there reaches nothing.
     pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--require-hashes"]
     subprocess.run([*pip, "--only-binary", ":all:", "--dest", folder / "wheels", "-r", given], check=True)
     (folder / "requirements.txt").write_text(f"--no-index\n--find-links wheels\n{given.read_text()}")
