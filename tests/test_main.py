@@ -40,7 +40,8 @@ def test_with_gpus_on_one_machine_exactly_the_same_resources_are_made(surge_node
 
 
 def test_the_same_resources_depend_on_each_other_on_aws_and_on_one_machine() -> None:
-    aws, local = (graph.deploy(config) for config in (graph.defaults(), graph.stack_config("Pulumi.local.yaml")))
+    local_config = {**graph.stack_config("Pulumi.local.yaml"), "etcdMembers": 3, "systemNodes": 3}
+    aws, local = (graph.deploy(config) for config in (graph.defaults(), local_config))
     needs = {(each.type, each.name): set(each.needs) for each in local.resources}
     for each in aws.resources:
         if without_gpus({(each.type, each.name)}):

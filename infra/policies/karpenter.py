@@ -259,7 +259,8 @@ def _disk_key(scope: Scope, arn: str) -> list[Document]:
     Not in the template: without it the instances end at once.
     https://karpenter.sh/v1.14/troubleshooting/#node-terminates-before-ready-on-failed-encrypted-ebs-volume
     """
-    through_ec2 = {"StringEquals": {"kms:ViaService": f"ec2.{scope.region}.amazonaws.com"}}
+    # The name has another ending in China.
+    through_ec2 = {"StringLike": {"kms:ViaService": f"ec2.{scope.region}.amazonaws.com*"}}
     use = ["kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKeyWithoutPlaintext"]
     for_aws = {**through_ec2, "Bool": {"kms:GrantIsForAWSResource": "true"}}
     return [

@@ -42,7 +42,9 @@ def check(wanted: settings.Settings, account: Account) -> settings.Settings:
     for each in (counts, disks):
         mistakes += each.mistakes(wanted, region)
         warnings += each.warnings(wanted, region)
-    mistakes += dataset.mistakes(wanted, region.dataset)
+    # A stack that exists may have its data already, and may never grow to maxWorkers.
+    later = dataset.mistakes(wanted, region.dataset) + fit.addresses(wanted, region)
+    (warnings if region.vpcs else mistakes).extend(later)
     warnings += dataset.warnings(wanted, region.dataset)
     if region.support:
         version, newest = wanted.cluster.version, max(versions.KUBERNETES)

@@ -5,6 +5,7 @@ The deployer looks, and the pods read with a role of their own: what the deploye
 
 from __future__ import annotations
 
+import http.client
 import re
 import urllib.error
 import urllib.request
@@ -51,8 +52,8 @@ def head(uri: str) -> Found:
             return Found(status=answer.status)
     except urllib.error.HTTPError as error:
         return Found(status=error.code)
-    except (OSError, ValueError) as error:
-        return Found(error=str(error))
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        return Found(error=str(error) or type(error).__name__)
 
 
 def mistakes(stack: settings.Settings, found: Found | None) -> list[str]:

@@ -41,7 +41,6 @@ def mistakes(stack: settings.Settings, region: Region) -> list[str]:
         *_models(stack, region),
         *_disks(stack, region),
         *_adapters(stack, region),
-        *_addresses(stack, region),
     ]
 
 
@@ -204,7 +203,7 @@ def _adapters(stack: settings.Settings, region: Region) -> list[str]:
     return [f"workersPerNode = {per_node}: does not divide the {each} EFAs of each node"] if each % per_node else []
 
 
-def _addresses(stack: settings.Settings, region: Region) -> list[str]:
+def addresses(stack: settings.Settings, region: Region) -> list[str]:
     """Return a mistake if the subnets of the workers have too few addresses for the nodes at `maxWorkers`."""
     each = CNI_INTERFACES * min((kind.interface_addresses for _, kind in _of_workers(stack, region)), default=0)
     nodes, most = -(-stack.workers.maximum // stack.workers.per_node), stack.machines.zones

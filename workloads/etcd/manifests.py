@@ -61,7 +61,7 @@ def options(namespace: str, members: int) -> dict[str, object]:
     """Return etcd's options, without those that `in_pod.member` decides. Kubernetes itself expands `$(POD_NAME)`."""
     domain = f"$(POD_NAME).{PEERS}.{namespace}.svc"
     return {
-        # One member and three are different etcds, with different data.
+        # One member and three are different etcds, with different data: see `component`.
         "data-dir": f"{DATA_DIRECTORY}/etcd/{members}/$(POD_NAME)",
         "listen-client-urls": f"http://0.0.0.0:{CLIENT_PORT}",
         "advertise-client-urls": f"http://{domain}:{CLIENT_PORT}",

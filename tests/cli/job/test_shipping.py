@@ -146,6 +146,11 @@ def _name(run: Run, project: Path) -> str:
     return str(config_map["metadata"]["name"])
 
 
+def test_a_dry_run_prints_the_config_map_in_the_namespace_of_the_job(run: Run, project: Path) -> None:
+    printed = list(yaml.safe_load_all(run(*words(project), "--dry-run", "-n", "lab").stdout))
+    assert [each["metadata"]["namespace"] for each in printed] == ["lab", "lab"]
+
+
 def test_the_config_map_of_a_deleted_job_of_this_name_goes_over_to_the_new_one(
     run: Run, cluster: FakeCluster, project: Path
 ) -> None:

@@ -53,6 +53,19 @@ def test_wrong_flags_are_one_sentence(script: str, words: list[str], sentence: s
     assert (code, said.startswith("error: "), sentence in said) == (2, True, True), said
 
 
+def test_checkpoints_in_the_copy_of_a_folder_would_be_removed_so_they_are_refused(
+    script: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / script).write_text("")
+    words = ["--code", "project", script]
+    absolute = f"Give an absolute path: --checkpoints {tmp_path / 'mine'}"
+    code, said = refused(*words, "--checkpoints", "mine")
+    assert (code, absolute in said) == (2, True), said
+    monkeypatch.setenv(env.CHECKPOINTS, "mine")
+    assert absolute in refused(*words)[1]
+
+
 def test_a_metrics_port_that_is_in_use_is_named(script: str) -> None:
     port = free_port()
     with socket.create_server(("", port + 1)):

@@ -118,6 +118,7 @@ class World:
             on_drift="mend",
             begin_again=False,
             bad_samples="stop",
+            local_size=1,
             least_members=1,
             most_members=1,
             step_size=lambda size: 4,

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
+import pulumi
 import pytest
 
 import settings
@@ -74,12 +76,19 @@ def test_what_is_there_needs_no_word(uri: str, found: Found | None) -> None:
     assert dataset.mistakes(of(uri), found) == dataset.warnings(of(uri), found) == []
 
 
-def test_the_program_asks_s3_and_the_web_server(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("exists", [False, True], ids=["new", "live"])
+def test_the_program_asks_s3_and_the_web_server_and_a_stack_that_exists_is_only_warned(
+    exists: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warned: list[str] = []
+    monkeypatch.setattr(pulumi.log, "warn", lambda text, *_: warned.append(text))
     monkeypatch.setattr(lookup, "head", lambda uri: Found(status=404 if uri == WEB else 200))
 
     def ask(token: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         if token == BUCKET:
             raise graph.Refused("reading S3 Bucket (pictures): couldn't find resource")
+        if token == "aws:ec2/getVpcs:getVpcs" and not exists:
+            return {"ids": []}
         return graph.answer(token, arguments)
 
     def program() -> None:
@@ -87,8 +96,10 @@ def test_the_program_asks_s3_and_the_web_server(monkeypatch: pytest.MonkeyPatch)
         preflight.check(wanted, connect(wanted))
 
     for uri in (ARCHIVE, WEB):
-        with pytest.raises(settings.ConfigurationError, match=f"dataset = {uri}: the"):
-            graph.run(program, {**graph.defaults(), "dataset": uri}, ask=ask)
+        config = {**graph.defaults(), "publicAccessCidrs": [graph.ADDRESS], "dataset": uri}
+        with nullcontext() if exists else pytest.raises(settings.ConfigurationError, match=f"dataset = {uri}: the"):
+            graph.run(program, config, ask=ask)
+    assert [each.split(": the")[0] for each in warned] == ([f"dataset = {uri}" for uri in (ARCHIVE, WEB)] * exists)
 
 
 @pytest.fixture

@@ -169,8 +169,8 @@ def test_more_nodes_than_the_subnets_have_addresses_for_are_refused(
     changes: dict[str, Any], fewest: int, free: int
 ) -> None:
     fits, too_many = (stack(**changes, maxWorkers=most) for most in (fewest, fewest + 1))
-    assert fit.mistakes(fits, region(fits)) == []
-    (mistake,) = fit.mistakes(too_many, region(too_many))
+    assert fit.addresses(fits, region(fits)) == []
+    (mistake,) = fit.addresses(too_many, region(too_many))
     assert mistake.startswith(f"maxWorkers = {fewest + 1}: {fewest + 1} nodes take {30 * (fewest + 1)} IP addresses")
     assert f"have {free} in vpcCidr" in mistake
     assert f"Lower it to {fewest}, add zones" in mistake
@@ -178,4 +178,4 @@ def test_more_nodes_than_the_subnets_have_addresses_for_are_refused(
 
 def test_workers_that_share_a_node_share_its_addresses() -> None:
     wanted = stack(vpcCidr="10.0.0.0/20", instanceTypes=["g5.12xlarge"], workersPerNode=4, maxWorkers=44)
-    assert "Lower it to 20" in " ".join(fit.mistakes(wanted, region(wanted)))
+    assert "Lower it to 20" in " ".join(fit.addresses(wanted, region(wanted)))

@@ -66,7 +66,8 @@ def submit(
     if shipment:
         jobs = [shipping.with_shipment(job, shipment, claim=flags.claim) for job in jobs]
     if dry_run:
-        session.out.print("\n---\n".join(map(yaml_of, [*([shipment.config_map] if shipment else []), *jobs])))
+        shipped = [shipping.placed(shipment, session.target.namespace)] if shipment else []
+        session.out.print("\n---\n".join(map(yaml_of, [*shipped, *jobs])))
         return
     for job in jobs:
         own = job["metadata"]["name"]

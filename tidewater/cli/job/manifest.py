@@ -281,7 +281,7 @@ def command_line(flags: Flags, launcher: Launcher, command: Sequence[str]) -> tu
         if launcher is Launcher.TORCHELASTIC:
             return ["python3", "-m", "torchelastic.distributed.launch"], [f"--nproc_per_node={processes}", *program]
         if launcher is Launcher.TIDEWATER and flags.code:
-            return ["python3"], ["-m", shipping.RUNNER, shipping.PROJECT, flags.script, *command]
+            return ["python3"], ["-P", "-m", shipping.RUNNER, shipping.PROJECT, flags.script, *command]
         return ["python3"], program
     if command and launcher in _PREPENDING and re.fullmatch(r"(.*/)?(python[0-9.]*|(ba|da|z)?sh)", command[0]):
         raise UsageError(

@@ -175,6 +175,12 @@ def _installer(image: str, digest: str, mounts: list[Object]) -> Object:
     }
 
 
+def placed(shipment: Shipment, namespace: str | None) -> Object:
+    """Return the ConfigMap, in the namespace of its job; None for that of the context."""
+    metadata = shipment.config_map["metadata"]
+    return {**shipment.config_map, "metadata": {**metadata, **({"namespace": namespace} if namespace else {})}}
+
+
 def place(cluster: Cluster, job: Object, shipment: Shipment) -> None:
     """Create the ConfigMap of a job that was created. It belongs to the job, without which it is deleted.
 

@@ -77,6 +77,8 @@ def run(
     """
     program = checked(script, flags or [], source, "tidewater run", _OWN)
     check(options)
+    if program.code:
+        _refuse_relative(checkpoints_of(program.flags, {env.CHECKPOINTS: "", **os.environ}))
     from tidewater.cli.run import etcd
     from tidewater.cli.run.output import Output
     from tidewater.cli.run.workers import Crew, Orders
@@ -100,6 +102,16 @@ def run(
         elif code == LEFT:
             output.note(f"all workers have left; to continue: {shlex.join(['tidewater', *sys.argv[1:]])}")
     raise typer.Exit(code)
+
+
+def _refuse_relative(places: str) -> None:
+    """Raise UsageError for checkpoints that would lie in the copy of a folder, which is removed at the end."""
+    for place in filter(None, places.split(",")):
+        if "://" not in place and not Path(place).is_absolute():
+            raise UsageError(
+                f"--checkpoints is {place}, and with --code the script runs in a copy that is removed at the end",
+                f"Give an absolute path: --checkpoints {Path.cwd() / place}",
+            )
 
 
 def check(options: Options) -> None:

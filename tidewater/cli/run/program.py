@@ -76,7 +76,9 @@ class Program:
     @property
     def name(self) -> str:
         """Return the last part of the script's name, for a job."""
-        return self.script.rpartition(".")[2] if self.script.startswith("-m ") else Path(self.script).stem
+        if self.script.startswith("-m "):
+            return self.script.removeprefix("-m ").rpartition(".")[2]
+        return Path(self.script).stem
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,7 @@ class Ready:
     @property
     def line(self) -> list[str]:
         """Return the command line of a worker."""
-        return [sys.executable, "-m", RUNNER, *self.arguments]
+        return [sys.executable, "-P", "-m", RUNNER, *self.arguments]
 
     def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
         """Return variables with which Python finds the packages."""

@@ -124,6 +124,11 @@ class Run:
         """Whether the batch is the last one of its step for this worker."""
         return self._index == len(self._prepared.micro) - 1
 
+    @property
+    def has_final_state(self) -> bool:
+        """Whether the job is finished and this worker has its final model. One that came too late has not."""
+        return self._joined and self._session.ending.has_final_state()
+
     def batches(self, *, pauses: bool = False) -> Iterator[Any]:
         """Yield this worker's micro-batches, on its device, until training has ended or this worker leaves.
 

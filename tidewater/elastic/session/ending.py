@@ -71,11 +71,16 @@ class Ending:
             return str(error)
         return ""
 
+    def has_final_state(self) -> bool:
+        """Return whether the job is finished and this worker has its final state. A newcomer of the end has not."""
+        finished, state = self._worker.coordinator.view.finished, self._worker.state
+        return bool(finished) and state.present and state.step == json.loads(finished)["step"]
+
     def finished(self) -> int:
         """End because the job is finished. Return the exit code."""
         record = json.loads(self._worker.coordinator.view.finished)
         state = self._worker.state
-        digest = state.digest() if state.present and state.step == record["step"] else None
+        digest = state.digest() if self.has_final_state() else None
         skipped = len(state.cursor.skipped) or None
         self._log.event("finished", accuracy=record["accuracy"], step=record["step"], state=digest, skipped=skipped)
         return exit_codes.FINISHED

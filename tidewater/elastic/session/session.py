@@ -104,7 +104,7 @@ class Session:
         self.stragglers = Stragglers(log, worker.metrics)
         self._leaving_since: float | None = None
         self._fence = Fence(worker, overdue=self.is_overdue, waits=self._waits_for_etcd)
-        self._ending = Ending(worker, log, self._fence, overdue=self.is_overdue)
+        self.ending = Ending(worker, log, self._fence, overdue=self.is_overdue)
         self._waiting = Waiting(config, log)
         self._contributed = (0, 0)
         """Step and generation of the last step to which this worker has contributed."""
@@ -265,7 +265,7 @@ class Session:
         """Finish the job, or leave that to the next generation. Collective. Raise GroupBroken."""
         self.confirm()
         self._meets = self.worker.group.rank > 0  # as in ``meet``, which follows: they wait for rank 0's checkpoint
-        self._ending.finish(self._current, self.worker.group.rank)
+        self.ending.finish(self._current, self.worker.group.rank)
 
     def end(self) -> int:
         """End after ``meet`` has returned None. Return an exit code of ``contract.exit_codes``.
@@ -273,9 +273,9 @@ class Session:
         If this worker leaves, and no remaining worker has the state, save a checkpoint first.
         """
         if self.worker.coordinator.view.finished:
-            return self._ending.finished()
+            return self.ending.finished()
         last = (self._generation, self._met_in, self._leaving_since)
-        code = self._ending.left(*last, settle=lambda: self._report(rank=-1))
+        code = self.ending.left(*last, settle=lambda: self._report(rank=-1))
         return self.leaves_with if code == exit_codes.LEFT else code
 
     @property

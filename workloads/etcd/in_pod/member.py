@@ -40,7 +40,7 @@ GIVE_UP_SECONDS = 600.0
 """Kubernetes starts the program again then; the pod shows the sentence meanwhile."""
 SAY_AGAIN_SECONDS = 30.0
 STAY_SECONDS = 60.0
-"""So long a member that has decided stays for one that is here and has not."""
+"""So long a member that has decided stays for those that have not, or can't be asked."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,8 @@ class Seen:
 
     uid: str = ""
     decided: bool = False
+    is_away: bool = False
+    """Whether its peer port is closed, or etcd's: it is not here any more."""
     listed: Sequence[Mapping[str, Any]] = ()
     lacks_majority: bool = False
 
@@ -88,6 +90,13 @@ def current(listed: Sequence[Mapping[str, Any]], members: Sequence[Member]) -> s
     """Return ``initial-cluster`` for one that joins: it must have exactly the members that there are now."""
     names = {each.peer: each.name for each in members}
     return ",".join(f"{names.get(url, each.get('name'))}={url}" for each in listed for url in each["peerURLs"])
+
+
+def foreign(listed: Sequence[Mapping[str, Any]], others: Sequence[Member]) -> str:
+    """Return why an etcd that has a majority isn't the one that this member belongs to, or ""."""
+    peers = {url for each in listed for url in each["peerURLs"]}
+    missing = [each.name for each in others if each.peer not in peers]
+    return f"waits for the end of an etcd that {', '.join(missing)} has no part in" if missing else ""
 
 
 def reason_to_wait(seen: Mapping[str, Seen]) -> str:
@@ -142,6 +151,10 @@ def greeting(other: Member) -> Seen:
     try:
         found = _ask(other.peer + HERE)
         return Seen(uid=found["uid"], decided=found["decided"])
+    except urllib.error.HTTPError:
+        return Seen(is_away=True)
+    except urllib.error.URLError as error:
+        return Seen(is_away=isinstance(error.reason, ConnectionRefusedError))
     except (OSError, ValueError, KeyError):
         return Seen()
 
@@ -216,27 +229,39 @@ class Start:
         seen = {each.name: look(each) for each in self._others}
         for other in self._others:
             if listed := seen[other.name].listed:
+                if reason := foreign(listed, self._others):
+                    raise Waits(reason)
                 listed = rejoin(self._own, other, listed)
                 self._say(f"{self._own.name} has no data: the others have it, and it joins them")
                 return {"initial-cluster-state": "existing", "initial-cluster": current(listed, self._members)}
         if reason := reason_to_wait(seen):
             raise Waits(reason)
-        uids = {self._own.name: self._uid, **{name: each.uid for name, each in seen.items()}}
-        self._say("no member has data: a new etcd begins")
+        first = self._members[0].name
+        token = {self._own.name: self._uid, **{name: each.uid for name, each in seen.items()}}[first]
         desk.decided = True
-        self._stay()
+        try:
+            self._stay(first, token)
+        except Waits:
+            desk.decided = False
+            raise
+        self._say("no member has data: a new etcd begins")
         return {
             "initial-cluster-state": "new",
             "initial-cluster": cluster(self._members),
-            "initial-cluster-token": uids[self._members[0].name],
+            "initial-cluster-token": token,
         }
 
-    def _stay(self) -> None:
-        """Stay here until the others have decided as well, or have gone."""
+    def _stay(self, first: str, token: str) -> None:
+        """Stay here until the others have decided as well. Raise Waits if the first member is another one by now.
+
+        One that doesn't answer may be here all the same.
+        """
         until = time.monotonic() + STAY_SECONDS
         while time.monotonic() < until:
-            seen = [greeting(each) for each in self._others]
-            if not any(each.uid and not each.decided for each in seen):
+            seen = {each.name: greeting(each) for each in self._others}
+            if first in seen and seen[first].uid not in ("", token):
+                raise Waits(f"begins anew with {first}, which was replaced")
+            if all(each.decided or each.is_away for each in seen.values()):
                 return
             time.sleep(PAUSE_SECONDS)
 

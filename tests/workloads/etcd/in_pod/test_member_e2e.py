@@ -108,19 +108,20 @@ class Place:
         assert isinstance(found, list)
         return {each["name"]: each["ID"] for each in found}
 
-    def await_ready(self, *numbers: int) -> None:
-        """Wait until these members answer as of the majority."""
+    def await_ready(self, *numbers: int) -> list[str | None]:
+        """Wait until these members answer as of the majority. Return what each says, in an election after a while."""
+        return [self._await_value(number) for number in numbers]
+
+    def _await_value(self, number: int) -> str | None:
         until = time.monotonic() + PATIENCE_SECONDS
-        for number in numbers:
-            while True:
-                try:
-                    self.value(number)
-                    break
-                except OSError as error:
-                    if time.monotonic() > until:
-                        logs = "\n".join(self.log(each).read_text()[-3000:] for each in range(len(self.members)))
-                        raise AssertionError(logs) from error
-                time.sleep(0.1)
+        while True:
+            try:
+                return self.value(number)
+            except OSError as error:
+                if time.monotonic() > until:
+                    logs = "\n".join(self.log(each).read_text()[-3000:] for each in range(len(self.members)))
+                    raise AssertionError(logs) from error
+            time.sleep(0.1)
 
     def await_said(self, number: int, sentence: str) -> None:
         """Wait until a member has said something."""
@@ -159,15 +160,13 @@ def test_a_member_that_has_lost_its_disk_is_replaced_and_gets_what_the_others_kn
     three.kill(2, disk=True)
     three.ask(0, "kv/put", {"key": encoded("k"), "value": encoded("2")})
     three.begin(2)
-    three.await_ready(2)
-    assert three.value(2) == "2"
+    assert three.await_ready(2) == ["2"]
     after = three.ids()
     assert after.keys() == before.keys()
     assert [name for name in before if before[name] != after[name]] == ["etcd-2"]
     # With the new one there is a majority again without one of the old ones.
     three.kill(0, disk=False)
-    three.await_ready(1, 2)
-    assert three.value(2) == three.value(1) == "2"
+    assert three.await_ready(1, 2) == ["2", "2"]
     three.begin(0)
     three.await_ready(0)
     assert three.ids() == after
@@ -181,8 +180,7 @@ def test_one_whose_start_was_cut_off_takes_the_place_that_it_has(three: Place) -
     assert cut_off.returncode
     shutil.rmtree(three.disk(1), ignore_errors=True)
     three.begin(1)
-    three.await_ready(1)
-    assert three.value(1) == "1"
+    assert three.await_ready(1) == ["1"]
     assert len(three.ids()) == 3
 
 
@@ -194,8 +192,55 @@ def test_without_a_majority_it_waits_and_says_so_and_without_any_data_a_new_etcd
     assert [process.poll() for process in waiting] == [None, None]
     three.kill(0, disk=True)
     three.begin(0)
-    three.await_ready(0, 1, 2)
-    assert three.value(0) is None
+    assert three.await_ready(0, 1, 2) == [None, None, None]
+
+
+def test_it_does_not_join_an_etcd_of_another_number_of_members(tmp_path: Path) -> None:
+    made = place(tmp_path, 3)
+    single = Place(tmp_path, made.members[:1])
+    try:
+        single.begin(0)
+        single.await_ready(0)
+        made.begin(1)
+        made.await_said(1, "etcd-1 waits for the end of an etcd that etcd-2 has no part in")
+        assert single.ids().keys() == {"etcd-0"}
+    finally:
+        made.close()
+        single.close()
+
+
+@pytest.mark.parametrize(
+    ("answers", "stays"),
+    [
+        ([Seen(uid="b", decided=True), Seen(is_away=True)], False),
+        ([Seen(uid="b", decided=True), Seen()], True),
+        ([Seen(uid="b"), Seen(is_away=True)], True),
+    ],
+)
+def test_it_stays_until_it_knows_that_the_others_have_decided(
+    answers: list[Seen], stays: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, asked = place(tmp_path, 3), list[Member]()
+    seen = dict(zip(made.members[1:], answers, strict=True))
+
+    def greeting(other: Member) -> Seen:
+        asked.append(other)
+        return seen[other]
+
+    monkeypatch.setattr(member, "STAY_SECONDS", 0.2)
+    monkeypatch.setattr(member, "PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(member, "greeting", greeting)
+    member.Start(made.members[0], made.members, "a", print)._stay("etcd-0", "a")
+    assert (len(asked) > 2) is stays
+
+
+def test_it_begins_anew_if_the_first_member_is_replaced_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = place(tmp_path, 3)
+    monkeypatch.setattr(member, "greeting", lambda other: Seen(uid="another"))
+    with pytest.raises(member.Waits, match="begins anew with etcd-0, which was replaced"):
+        member.Start(made.members[1], made.members, "b", print)._stay("etcd-0", "a")
 
 
 def test_a_single_member_begins_and_goes_on(tmp_path: Path) -> None:
@@ -206,8 +251,7 @@ def test_a_single_member_begins_and_goes_on(tmp_path: Path) -> None:
         made.ask(0, "kv/put", {"key": encoded("k"), "value": encoded("1")})
         made.kill(0, disk=False)
         made.begin(0)
-        made.await_ready(0)
-        assert made.value(0) == "1"
+        assert made.await_ready(0) == ["1"]
         assert "goes on with its data" in made.log(0).read_text()
     finally:
         made.close()
