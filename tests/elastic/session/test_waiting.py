@@ -21,6 +21,6 @@ def test_the_others_wait_for_the_one_that_writes_the_final_checkpoint(
     seen: list[bool] = []
     monkeypatch.setattr(session, "confirm", lambda: None)
     monkeypatch.setattr(session, "_generation", ALONE)
-    monkeypatch.setattr(session._ending, "finish", lambda generation, rank: seen.append(session.waits()))
+    monkeypatch.setattr(session.ending, "finish", lambda generation, rank: seen.append(session.waits()))
     session.finish()
     assert seen == [waits]
