@@ -89,6 +89,11 @@ def _pattern(*types: str) -> str:
     return json.dumps({"source": ["aws.ec2"], "detail-type": list(types)})
 
 
+def _grant(world: World, *operations: str) -> Tree:
+    role = world.role("granted", "ec2.amazonaws.com").outputs["arn"]
+    return {"keyId": world.key.outputs["arn"], "granteePrincipal": role, "operations": list(operations)}
+
+
 def _queue_policy(world: World, effect: str, name: str = "policed") -> Tree:
     queue = world.get("aws:sqs/queue:Queue", name).outputs
     service = {"Service": "events.amazonaws.com"}
@@ -190,6 +195,12 @@ CASES = [
         lambda world: {"targetKeyId": world.key.id},
         lambda world: {"targetKeyId": world.fresh("aws:kms/key:Key").id},
         lambda world: {"targetKeyId": world.key.id, "name": "alias/other"},
+    ),
+    Case(
+        "aws:kms/grant:Grant",
+        lambda world: _grant(world, "Decrypt", "DescribeKey"),
+        None,
+        lambda world: _grant(world, "Decrypt"),
     ),
     Case(
         "aws:cloudwatch/logGroup:LogGroup",

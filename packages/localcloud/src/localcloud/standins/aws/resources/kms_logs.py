@@ -1,4 +1,4 @@
-"""KMS keys and aliases, and CloudWatch log groups."""
+"""KMS keys, aliases and grants, and CloudWatch log groups."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import secrets
 from typing import Final
 
 from localcloud.standins.aws.entry import (
+    ALL,
     Call,
     Entry,
     Naming,
@@ -116,6 +117,38 @@ def _alias_delete(call: Call) -> None:
     ignore_absent(lambda: call.client("kms").delete_alias(AliasName=call.id))
 
 
+def _grant_create(call: Call) -> str:
+    inputs = call.inputs
+    key = inputs["keyId"]
+    grant = call.client("kms").create_grant(
+        KeyId=key,
+        GranteePrincipal=inputs["granteePrincipal"],
+        Operations=sorted(inputs["operations"]),
+        Name=inputs["name"],
+    )
+    return f"{key}:{grant['GrantId']}"
+
+
+def _grant_read(call: Call) -> Tree | None:
+    key, _, grant_id = call.id.rpartition(":")  # the key may be an ARN
+    grants = absent_as_none(lambda: call.client("kms").list_grants(KeyId=key))
+    found = next((each for each in (grants or {}).get("Grants", ()) if each["GrantId"] == grant_id), None)
+    if found is None:
+        return None
+    return {
+        "keyId": key,
+        "grantId": grant_id,
+        "name": found["Name"],
+        "granteePrincipal": found["GranteePrincipal"],
+        "operations": sorted(found["Operations"]),
+    }
+
+
+def _grant_delete(call: Call) -> None:
+    key, _, grant_id = call.id.rpartition(":")
+    ignore_absent(lambda: call.client("kms").revoke_grant(KeyId=key, GrantId=grant_id))
+
+
 def _group_create(call: Call) -> str:
     inputs, logs = call.inputs, call.client("logs")
     name = inputs.get("name") or f"{inputs['namePrefix']}{secrets.token_hex(13)}"
@@ -211,6 +244,16 @@ ENTRIES: Final = [
         read=_alias_read,
         update=_alias_update,
         delete=_alias_delete,
+    ),
+    Entry(
+        token="aws:kms/grant:Grant",
+        covers=words("keyId granteePrincipal name operations"),
+        replace_on=ALL,
+        naming=Naming(longest=256),
+        tags=False,
+        create=_grant_create,
+        read=_grant_read,
+        delete=_grant_delete,
     ),
     Entry(
         token="aws:cloudwatch/logGroup:LogGroup",
