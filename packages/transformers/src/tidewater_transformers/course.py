@@ -85,6 +85,11 @@ class Course:
             self.is_stopped = True
             raise tidewater.Stop("a callback has set control.should_training_stop")
 
+    def end(self, *, writes: bool) -> None:
+        """Note whether this worker writes at the end: the one that did may have been lost after the last step."""
+        self._writes(writes)
+        self._begin()
+
     def state_dict(self) -> dict[str, str]:
         """Return the Trainer's state and that of its callbacks."""
         trainer = self._trainer

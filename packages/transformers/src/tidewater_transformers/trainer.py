@@ -115,9 +115,10 @@ class Trainer(transformers.Trainer):
             for batch in run.batches():
                 course.rank = run.rank
                 run.step(lambda batch=batch: self._weighted_loss(batch))
-        if self.state.global_step < max_steps and not course.is_stopped:
+        if not run.has_final_state:
             print("trainer: the job has finished, and this worker has joined too late to have the model", flush=True)
             raise SystemExit(0)
+        course.end(writes=run.rank == 0)
         return self._finalize_training(None, samples, started)
 
     def _settings(self, epochs: int, max_steps: int) -> tidewater.Config:
@@ -181,7 +182,7 @@ class Trainer(transformers.Trainer):
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         """Write the library's checkpoint in the worker that writes, as a whole or not at all."""
         state, final = self.state, self._get_output_dir(trial)
-        if state.best_global_step:
+        if state.best_global_step == state.global_step:  # an earlier best step that was not saved has no folder
             state.best_model_checkpoint = os.path.join(final, f"checkpoint-{state.best_global_step}")
         if not self.is_world_process_zero():
             return
@@ -204,6 +205,18 @@ class Trainer(transformers.Trainer):
             best_model_checkpoint=best,
             use_mtime=True,
         )
+
+    def _finalize_training(self, trial: Any, num_train_samples: int, start_time: float) -> TrainOutput:
+        """Load the best model and end the callbacks, as the library does. Only the worker that writes deletes."""
+        state, args, limit = self.state, self.args, self.args.save_total_limit
+        if not os.path.isdir(state.best_model_checkpoint or ""):  # the worker that saved it may have been lost
+            state.best_model_checkpoint = None
+        if not self.is_world_process_zero():
+            args.save_total_limit = None
+        try:
+            return super()._finalize_training(trial, num_train_samples, start_time)
+        finally:
+            args.save_total_limit = limit
 
     def _get_output_dir(self, trial: Any) -> str:
         return self._draft or str(super()._get_output_dir(trial))
