@@ -21,8 +21,11 @@ from transformers.trainer_callback import ExportableState
 import tidewater
 
 _OF_THIS_PROCESS = ("is_local_process_zero", "is_world_process_zero", "stateful_callbacks")
+_OF_THE_ARGUMENTS = ("max_steps", "num_train_epochs", "train_batch_size", "logging_steps", "eval_steps", "save_steps")
+"""Fields of the Trainer's state that aren't part of the training's state: a resumed job has those of its arguments."""
 _SPEEDS = ("_runtime", "_per_second", "_preparation_time")
 """Ends of the names of metrics that are measured in each worker. They aren't part of the state."""
+_STOPPED = "a callback has set control.should_training_stop"
 
 
 class Course:
@@ -38,10 +41,12 @@ class Course:
     def __init__(self, trainer: Any, batches: int, ignored: list[str] | None, started: float) -> None:
         self._trainer, self._batches, self._ignored, self._started = trainer, batches, ignored, started
         self._accumulated = trainer.args.gradient_accumulation_steps
-        self._steps = math.ceil(batches / self._accumulated)
+        self._samples = self._accumulated * trainer.args.per_device_train_batch_size
         self.rank = -1
         """Of this worker in the step that it makes."""
-        self._has_begun = self._in_epoch = self.is_stopped = False
+        self._has_begun = self._has_written = self._has_evaluated = self._in_epoch = self.is_stopped = False
+        self._epochs = 0
+        """Finished ones, after the last final step."""
         self._norm: tuple[int, Any] = (0, None)
         """A step, and the norm of its gradients."""
 
@@ -60,19 +65,20 @@ class Course:
         trainer, state = self._trainer, self._trainer.state
         self._writes(report.writes)
         self._begin()
-        if self.is_stopped:  # the others have learnt of it during this step
-            self._count(report.step)
-            return
+        ends_epoch = report.epoch > self._epochs
+        if self.is_stopped:  # the others have learnt of it during this step, unless the job was resumed
+            self._count(report)
+            raise tidewater.Stop(_STOPPED)
         if not self._in_epoch:
             self._in_epoch = True
             self._event("on_epoch_begin")
         self._event("on_step_begin")
         self._event("on_optimizer_step")
-        self._count(report.step)
+        self._count(report)
         trainer._tr_loss += report.loss
         self._event("on_step_end")
         self._due(report)
-        if report.step % self._steps == 0 or trainer.control.should_training_stop:
+        if ends_epoch or trainer.control.should_training_stop:
             self._in_epoch = False
             self._event("on_epoch_end")
             self._due(report)
@@ -83,7 +89,7 @@ class Course:
             )
         if trainer.control.should_training_stop and report.step < state.max_steps:
             self.is_stopped = True
-            raise tidewater.Stop("a callback has set control.should_training_stop")
+            raise tidewater.Stop(_STOPPED)
 
     def end(self, *, writes: bool) -> None:
         """Note whether this worker writes at the end: the one that did may have been lost after the last step."""
@@ -93,28 +99,42 @@ class Course:
     def state_dict(self) -> dict[str, str]:
         """Return the Trainer's state and that of its callbacks."""
         trainer = self._trainer
-        state = {name: value for name, value in vars(trainer.state).items() if name not in _OF_THIS_PROCESS}
+        left_out = (*_OF_THIS_PROCESS, *_OF_THE_ARGUMENTS)
+        state = {name: value for name, value in vars(trainer.state).items() if name not in left_out}
         state["log_history"] = [_without_speeds(each) for each in state["log_history"]]
-        told = {
+        step, norm = self._norm
+        fields = {
             "state": state,
             "losses": [float(trainer._tr_loss), trainer._total_loss_scalar, trainer._globalstep_last_logged],
             "control": dataclasses.asdict(trainer.control),
             "callbacks": [[name, each.state()["attributes"]] for name, each in self._stateful()],
             "is_stopped": self.is_stopped,
+            "has_evaluated": self._has_evaluated,
+            "norm": [step, None if norm is None else float(norm)],
+            "epochs": self._epochs,
+            "samples": self._samples,
         }
-        return {"json": json.dumps(told, sort_keys=True)}
+        return {"json": json.dumps(fields, sort_keys=True)}
 
     def load_state_dict(self, state: Mapping[str, str]) -> None:
-        """Continue with that state."""
-        trainer, told = self._trainer, json.loads(state["json"])
-        vars(trainer.state).update(told["state"])
-        loss, trainer._total_loss_scalar, trainer._globalstep_last_logged = told["losses"]
+        """Continue with that state. Raise ConfigError if its steps have another number of samples."""
+        trainer, fields = self._trainer, json.loads(state["json"])
+        if fields["samples"] != self._samples:
+            raise tidewater.ConfigError(
+                f"the job has steps of {fields['samples']} samples, and per_device_train_batch_size times "
+                f"gradient_accumulation_steps is {self._samples} now: keep the product, or give the job a new name"
+            )
+        vars(trainer.state).update(fields["state"])
+        loss, trainer._total_loss_scalar, trainer._globalstep_last_logged = fields["losses"]
         trainer._tr_loss.fill_(loss)
-        vars(trainer.control).update(told["control"])
-        for (name, callback), (stored, attributes) in zip(self._stateful(), told["callbacks"], strict=False):
+        vars(trainer.control).update(fields["control"])
+        for (name, callback), (stored, attributes) in zip(self._stateful(), fields["callbacks"], strict=False):
             if name == stored:
                 vars(callback).update(attributes)
-        self.is_stopped = told["is_stopped"]
+        self.is_stopped, self._has_evaluated = fields["is_stopped"], fields["has_evaluated"]
+        self._norm, self._epochs = tuple(fields["norm"]), fields["epochs"]
+        # The end of fewer steps than the arguments say now is not the end.
+        trainer.control.should_training_stop &= self.is_stopped or trainer.state.global_step >= trainer.state.max_steps
 
     def _stateful(self) -> Iterator[tuple[str, Any]]:
         for each in self._trainer.callback_handler.callbacks:
@@ -125,6 +145,21 @@ class Course:
         """Note whether this worker logs and saves for the job."""
         state = self._trainer.state
         state.is_local_process_zero = state.is_world_process_zero = writes
+        if writes and self._has_begun and not self._has_written:
+            self._begin_trackers()
+        self._has_written |= writes
+
+    def _begin_trackers(self) -> None:
+        """Let the library's trackers begin once more: where they began without writing, they have no run."""
+        handler = self._trainer.callback_handler
+        everything = handler.callbacks
+        handler.callbacks = [each for each in everything if hasattr(each, "_initialized")]
+        for each in handler.callbacks:
+            each._initialized = False
+        try:
+            handler.call_event("on_train_begin", self._trainer.args, self._trainer.state, self._trainer.control)
+        finally:
+            handler.callbacks = everything
 
     def _begin(self) -> None:
         if self._has_begun:
@@ -134,13 +169,15 @@ class Course:
         stops = trainer.control.should_training_stop
         self._event("on_train_begin")
         trainer.control.should_training_stop |= stops
-        if trainer.args.eval_on_start and trainer.state.global_step == 0:
+        if trainer.args.eval_on_start and trainer.state.global_step == 0 and not self._has_evaluated:
+            self._has_evaluated = True
             trainer._evaluate(None, self._ignored, skip_scheduler=True)
             self._trains()
 
-    def _count(self, step: int) -> None:
-        state = self._trainer.state
+    def _count(self, report: tidewater.Report) -> None:
+        state, step = self._trainer.state, report.step
         state.global_step, state.epoch = step, epoch_after(step, self._batches, self._accumulated)
+        self._epochs = report.epoch
 
     def _event(self, name: str) -> None:
         trainer = self._trainer
