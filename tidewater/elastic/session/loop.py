@@ -229,7 +229,8 @@ class Loop:
             if state.cursor.epoch != self._epoch:
                 self._epoch = state.cursor.epoch
                 yield None
-                continue  # the script may have ended training
+                if state.stopped or session.is_overdue():  # not otherwise: only newcomers would sum again before a step
+                    continue
             yield self._next()
             self._raise_failure()
 
