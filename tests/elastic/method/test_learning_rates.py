@@ -9,7 +9,7 @@ import pytest
 from torch import nn
 from torch.optim import SGD, lr_scheduler
 
-from tests.elastic.method.conftest import Trainee, batches
+from tests.elastic.method.conftest import Trainee, batches, prepared
 from tidewater.elastic.group.group import Group
 
 
@@ -61,6 +61,26 @@ def test_a_learning_rate_that_the_hook_before_a_step_sets_counts_for_that_step_o
     used = [trainee.train([batch], factor)[0] for batch, factor in zip(batches(3), factors, strict=True)]
     assert used == pytest.approx(rates)
     assert [each["lr"] for each in trainee.groups()] == [0.1]
+
+
+@pytest.mark.parametrize("factor", [1.0, 2.0])
+def test_a_scheduler_may_be_stepped_before_another_optimizer_steps(group: Group, factor: float) -> None:
+    def build(model: Any) -> dict[str, Any]:
+        return {"optimizer": [SGD(model[0].parameters(), lr=0.1), SGD(model[2].parameters(), lr=0.3)]}
+
+    trainee = Trainee(group, build)
+    optimizers: Any = trainee.stepper._training.optimizer
+    schedulers = [lr_scheduler.ExponentialLR(each, 0.5) for each in optimizers]
+    used = []
+    for batch in batches(2):
+        outcome = trainee.stepper.gradients(prepared(batch))
+        with trainee.stepper.applying(outcome, factor):
+            for optimizer, scheduler in zip(optimizers, schedulers, strict=True):
+                used.append(optimizer.param_groups[0]["lr"])
+                optimizer.step()
+                scheduler.step()
+    assert used == pytest.approx([0.1 * factor, 0.3 * factor, 0.05 * factor, 0.15 * factor])
+    assert [each["lr"] for each in trainee.groups()] == pytest.approx([0.025, 0.075])
 
 
 def lowered(group: Group) -> Trainee:

@@ -20,7 +20,7 @@ import inspect
 import warnings
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -101,9 +101,23 @@ class Optimizers:
 
     @contextmanager
     def stepping(self, factor: float) -> Iterator[float]:
-        """Do the same for a script that steps the optimizers itself, in this context. Yield the learning rate."""
+        """Do the same for a script that steps the optimizers itself, in this context. Yield the learning rate.
+
+        An optimizer has its rates from before as soon as it has stepped: then the script may step its scheduler.
+        """
         used, given = self._begin(factor)
-        yield used
+
+        def restore(optimizer: Optimizer, *_: object) -> None:
+            own = {id(settings) for settings in optimizer.param_groups}
+            for settings, rate in given:
+                if id(settings) in own:
+                    settings["lr"] = rate
+            given[:] = [each for each in given if id(each[0]) not in own]
+
+        with ExitStack() as hooks:
+            for each in (one for one in self._optimizers if isinstance(one, Optimizer)):  # others have no hooks
+                hooks.callback(each.register_step_post_hook(restore).remove)
+            yield used
         self._end(given)
 
     def _begin(self, factor: float) -> tuple[float, Rates]:
