@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import copy
 import csv
+import json
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from tidewater_lightning.writing import keep_rows
 
 from packages.lightning.tests.conftest import EPOCHS, SAMPLES, STEPS, Net, loader
 from tests.elastic.script.conftest import Alone
+from tidewater.contract import exit_codes
 
 Make = Callable[..., lightning.Trainer]
 
@@ -162,3 +165,63 @@ def test_lightning_does_not_handle_signals(trainer: Make) -> None:
     trainer(callbacks=[Look()]).fit(Net(), loader(), loader())
     assert len(handlers) == 1 + STEPS * EPOCHS
     assert set(handlers) == {before}
+
+
+def finished(alone: Alone, join: Callable[[], None], step: int) -> None:
+    """Let others finish the job with that step while this worker joins."""
+    joined = alone.join
+
+    def finish() -> None:
+        joined()
+        join()
+        alone.etcd.finish(json.dumps({"step": step, "accuracy": None}).encode())
+
+    alone.join = finish  # type: ignore[method-assign]
+
+
+def refused(made: lightning.Trainer, module: Net, path: Path) -> None:
+    """Check that the worker ends as one of a finished job, and doesn't write its model."""
+    with pytest.raises(SystemExit) as ended:
+        made.fit(module, loader())
+    assert ended.value.code == exit_codes.FINISHED
+    made.save_checkpoint(path)
+    assert not path.exists()
+
+
+def test_a_worker_that_came_too_late_does_not_return(trainer: Make, alone: Alone, tmp_path: Path) -> None:
+    module, made = Net(), trainer()
+    finished(alone, lambda: None, STEPS * EPOCHS)
+    refused(made, module, tmp_path / "final.ckpt")
+    assert module.calls == []
+
+
+class Behind(Callback):
+    """Others finish the job while this worker is in the middle of an epoch."""
+
+    def __init__(self, alone: Alone) -> None:
+        self._alone = alone
+
+    def on_train_batch_end(self, trainer: Any, *_: Any) -> None:
+        if trainer.global_step == STEPS + 1:
+            etcd = self._alone.etcd
+            etcd.finish(json.dumps({"step": STEPS * EPOCHS, "accuracy": None}).encode())
+            etcd.view = replace(etcd.view, generation=replace(etcd.generation, number=2))
+
+
+def test_nor_does_one_that_was_left_behind(trainer: Make, alone: Alone, tmp_path: Path) -> None:
+    module = Net()
+    refused(trainer(callbacks=[Behind(alone)]), module, tmp_path / "final.ckpt")
+    assert "end" not in [name for name, *_ in module.calls]
+
+
+def test_a_worker_that_got_only_the_final_model_returns_with_it(trainer: Make, alone: Alone) -> None:
+    whole, late = Net(), Net()
+    trainer().fit(whole, loader())
+    tree = copy.deepcopy(alone.state.whole())
+    made = trainer(enable_progress_bar=True)
+    finished(alone, lambda: alone.state.load(tree), STEPS * EPOCHS)
+    made.fit(late, loader())
+    assert (made.global_step, made.current_epoch) == (STEPS * EPOCHS, EPOCHS)
+    assert [name for name, *_ in late.calls] == ["start", "end"]
+    for mine, theirs in zip(late.parameters(), whole.parameters(), strict=True):
+        assert torch.equal(mine, theirs)

@@ -107,9 +107,9 @@ class Link:
         self._made()
 
     @property
-    def has_left(self) -> bool:
-        """Whether this worker has left, rather than that training has ended."""
-        return self.over and bool(self._run.exit_code)
+    def has_final_state(self) -> bool:
+        """Whether the job is finished and this worker has its final model: it hasn't left, and wasn't left behind."""
+        return self.over and bool(self._run.has_final_state)
 
     def _given(self) -> Any:
         if self._loads() != self._seen:

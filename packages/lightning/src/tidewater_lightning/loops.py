@@ -21,6 +21,7 @@ from lightning.pytorch.trainer.connectors.data_connector import _DataLoaderSourc
 from lightning.pytorch.trainer.connectors.logger_connector.result import _ResultCollection
 
 from tidewater import Config, session
+from tidewater.contract import exit_codes
 from tidewater_lightning.link import Link, Moved, Over
 from tidewater_lightning.place import Position, put
 from tidewater_lightning.refusals import refuse_loader, refuse_model, refuse_own_metrics
@@ -109,7 +110,7 @@ class ElasticFitLoop(_FitLoop):
         super().setup_data()
 
     def run(self) -> None:
-        """Train until the job is finished. Raise SystemExit if this worker leaves."""
+        """Train until the job is finished. Raise SystemExit if this worker leaves, or hasn't got the final model."""
         self.setup_data()
         if 0 in (self.max_epochs, self.max_steps):  # not `skip`: that the job has ended is for all workers to say
             return
@@ -139,6 +140,10 @@ class ElasticFitLoop(_FitLoop):
                 self._train(link, writing)
             finally:
                 strategy.link = None
+        if not link.has_final_state:
+            strategy.rank = lambda: -1  # what it has must not replace what others have written
+            print("trainer: the job has finished, and this worker has joined too late to have the model", flush=True)
+            raise SystemExit(exit_codes.FINISHED)
         writing.end()
         self.done  # noqa: B018 - says why, and completes the counters
         self.on_run_end()
@@ -159,7 +164,7 @@ class ElasticFitLoop(_FitLoop):
     def _train(self, link: Link, writing: Writing) -> None:
         for batch in link.rehearsals():
             self._rehearse(batch, link)
-        if not link.peek():
+        if not link.peek() and not link.has_final_state:
             return
         writing.begin()
         self.on_run_start()
@@ -175,7 +180,7 @@ class ElasticFitLoop(_FitLoop):
                 continue
             except Over:
                 self.trainer.lightning_module._current_fx_name = None
-                if link.has_left:
+                if not link.has_final_state:
                     return
             finally:
                 self.on_iteration_done()
