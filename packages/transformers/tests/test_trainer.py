@@ -69,7 +69,7 @@ def evaluated(*losses: float, writes: bool = True) -> Steps:
         mine.state.is_world_process_zero = writes
         for step, loss in enumerate(losses, 1):
             mine.state.global_step = step
-            mine._determine_best_metric({"eval_loss": loss}, None)  # type: ignore[arg-type]
+            mine._determine_best_metric({"eval_loss": loss}, None)
             if step % 2 == 0:
                 mine._save_checkpoint(mine.model, None)
 
