@@ -120,6 +120,7 @@ def test_epochs_before_this_worker_are_passed_quietly(
         join()
         alone.state.cursor = type(alone.state.cursor)(2, BATCH)
         alone.state.step = 7
+        script.accelerator.job.epochs.ended = 2
 
     alone.join = joined  # type: ignore[method-assign]
     script.run(1)
@@ -148,11 +149,51 @@ def test_a_job_that_was_stopped_after_an_epoch_evaluates_it(alone: Alone, begin:
     def joined() -> None:
         join()
         alone.state.cursor = type(alone.state.cursor)(EPOCHS, 0)
+        script.accelerator.job.epochs.ended = EPOCHS - 1
 
     alone.join = joined  # type: ignore[method-assign]
-    script.run()
+    script.run(each_epoch=True)
     assert script.seen == [(0, BATCH)] * (EPOCHS - 1) + [(0, SAMPLES)]
+    assert script.scheduler.get_last_lr() == pytest.approx([0.1 * 0.9])
     assert script.accelerator.is_main_process
+    script.accelerator.end_training()
+    assert alone.etcd.view.finished
+
+
+def test_the_state_says_which_epochs_of_the_script_have_ended(alone: Alone, begin: Begin) -> None:
+    script, noted = Script(begin()), []
+    for index in range(EPOCHS):
+        for inputs, targets in script.train:
+            script.accelerator.backward(nn.functional.mse_loss(script.model(inputs), targets))
+            script.optimizer.step()
+            noted.append(alone.state.tree()["stateful"]["epochs"]["ended"])
+        assert noted[-1] == index, "what follows the last step of an epoch is to be done by those who get its state"
+
+
+def test_a_worker_that_gets_an_epochs_last_step_from_others_does_not_step_the_scheduler_again(
+    alone: Alone, begin: Begin
+) -> None:
+    script = Script(begin())
+    script.run(1, each_epoch=True)
+    batches = iter(script.train)
+    next(batches)
+    alone.state.cursor = type(alone.state.cursor)(2, 0)
+    script.accelerator.job.epochs.ended = 2
+    script.accelerator.job._pauses = True  # the others' state has come, with what they have done after the epoch
+    assert next(batches, None) is None
+    assert script.accelerator.optimizer_step_was_skipped
+    assert not script.accelerator.job.is_passed
+
+
+def test_a_job_that_max_steps_has_ended_is_saved_by_its_main_process(
+    alone: Alone, begin: Begin, tmp_path: Path
+) -> None:
+    script = Script(begin("--max-steps", str(STEPS + 1)))
+    script.run()
+    assert script.seen == [(SAMPLES, SAMPLES), (BATCH, SAMPLES), (0, SAMPLES)]
+    assert script.accelerator.is_main_process
+    script.accelerator.save_model(script.model, tmp_path / "out")
+    assert (tmp_path / "out").exists()
     script.accelerator.end_training()
     assert alone.etcd.view.finished
 

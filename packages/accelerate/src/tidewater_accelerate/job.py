@@ -1,8 +1,9 @@
 """This worker's part in the job: what is trained, the script's epochs and steps, and the end.
 
 Each iteration over the training loader is an epoch of the script. It ends when the job has finished that epoch. In an
-epoch that the job had finished before this worker came, there is no batch: the script's code for the end of an epoch
-runs quietly (``is_passed``). The runtime has its turn whenever a batch is fetched.
+epoch that the job had finished before this worker came, there is no batch. The script's code for the end of an epoch
+changes the state (a scheduler steps), so the state says after which epochs it has run (``Epochs``): a worker that gets
+the state then runs it quietly (``is_passed``). The runtime has its turn whenever a batch is fetched.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import atexit
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -52,12 +53,27 @@ class Content:
         return trained[0]
 
 
+class Epochs:
+    """A part of the job's state: after how many epochs the script has run its code for the end of an epoch."""
+
+    def __init__(self) -> None:
+        self.ended = 0
+
+    def state_dict(self) -> dict[str, int]:
+        """Return the state."""
+        return {"ended": self.ended}
+
+    def load_state_dict(self, state: Mapping[str, int]) -> None:
+        """Load the state of another worker or of a checkpoint."""
+        self.ended = state["ended"]
+
+
 class Job:
     """The part of this process in the job. One in a process."""
 
     def __init__(self, config: Config, *, accumulates: int, mixed_precision: str) -> None:
         self._config, self._accumulates, self._precision = config, accumulates, mixed_precision
-        self.content = Content()
+        self.content, self.epochs = Content(), Epochs()
         self._run: Run | None = None
         self._stack = ExitStack()
         self._batches: Iterator[Any]
@@ -66,7 +82,7 @@ class Job:
         self._iterates = self._pauses = self._ends = False
         self.is_over = False
         self.is_passed = False
-        """Whether the script's epoch had ended before this worker came."""
+        """Whether the others have ended the script's epoch without this worker."""
         self.skipped = False
         """Whether neither optimizers nor schedulers are to step now."""
         self.syncs = True
@@ -98,6 +114,7 @@ class Job:
         self._refuse_break()
         index, self._begun, self._iterates = self._begun, self._begun + 1, True
         took_part = False
+        self.epochs.ended = max(self.epochs.ended, index)
         while not self.is_over and not (self._pauses and self._run.epoch > index):
             with self._ending():
                 self._applied()
@@ -113,12 +130,10 @@ class Job:
             self.is_passed, self._summed = False, False
             self.syncs, self.skipped = self._run.is_last and self._run.rank >= 0, True
             yield batch
-        # The last epoch of a job that was stopped as a whole has perhaps not been evaluated.
-        ended = self._run.epoch == index + 1 and self._run.is_between_epochs
-        alone = self._run.rank == 0 and ended and not self.is_over
-        self.is_passed = not (took_part or alone)
-        self.skipped = not took_part
-        self.syncs, self._iterates = took_part, False
+        has_ended = index < self.epochs.ended
+        self.is_passed = has_ended and not took_part
+        self.skipped = not took_part if self.is_over else has_ended
+        self.syncs, self._iterates = not self.skipped, False
 
     def backward(self, loss: Any) -> None:
         """Add the gradients of the batch; with the last batch of a step, sum them over the workers."""
@@ -202,6 +217,7 @@ class Job:
                 data_workers=given.data_workers or workers,
                 group_timeout_seconds=max(given.group_timeout_seconds, _GROUP_SECONDS),
             )
+            own = {"epochs": self.epochs}
             named = [("scheduler", content.schedulers), ("object", content.objects)]
             self._run = self._stack.enter_context(
                 session(
@@ -210,7 +226,7 @@ class Job:
                     optimizer=content.optimizers,
                     dataset=loader.dataset,
                     collate=loader.collate_fn,
-                    stateful={f"{name} {n}": each for name, found in named for n, each in enumerate(found)},
+                    stateful=own | {f"{name} {n}": each for name, found in named for n, each in enumerate(found)},
                 )
             )
         self._batches = self._run.batches(pauses=True)
