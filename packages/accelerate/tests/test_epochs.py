@@ -142,6 +142,28 @@ def test_epochs_before_this_worker_are_passed_quietly(
     assert not (tmp_path / "out").exists()
 
 
+def test_what_the_script_does_after_epochs_that_it_has_missed_leaves_registered_objects_as_they_are(
+    alone: Alone, begin: Begin
+) -> None:
+    script = Script(begin())
+    counted = nn.Module()
+    counted.register_buffer("epochs", torch.tensor(0))
+    script.accelerator.register_for_checkpointing(counted)
+    join, epochs = alone.join, counted.epochs
+
+    def joined() -> None:
+        join()
+        alone.state.cursor = type(alone.state.cursor)(2, BATCH)
+        script.accelerator.job.epochs.ended = 2
+        epochs.fill_(2)
+
+    alone.join = joined  # type: ignore[method-assign]
+    for _ in range(EPOCHS):
+        script.run(1)
+        epochs += 1
+    assert epochs == EPOCHS
+
+
 def test_a_job_that_was_stopped_after_an_epoch_evaluates_it(alone: Alone, begin: Begin) -> None:
     script = Script(begin())
     join = alone.join

@@ -13,6 +13,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -77,6 +78,8 @@ class Job:
         self._run: Run | None = None
         self._stack = ExitStack()
         self._batches: Iterator[Any]
+        self._kept: list[tuple[Any, Any]] = []
+        """Registered objects that the end of an epoch must not change, since their states are from after it."""
         self._begun = 0
         """The number of epochs that the script has begun."""
         self._iterates = self._pauses = self._ends = False
@@ -115,6 +118,9 @@ class Job:
         index, self._begun, self._iterates = self._begun, self._begun + 1, True
         took_part = False
         self.epochs.ended = max(self.epochs.ended, index)
+        for each, state in self._kept:
+            each.load_state_dict(state)
+        self._kept = []
         while not self.is_over and not (self._pauses and self._run.epoch > index):
             with self._ending():
                 self._applied()
@@ -131,6 +137,8 @@ class Job:
             self.syncs, self.skipped = self._run.is_last and self._run.rank >= 0, True
             yield batch
         has_ended = index < self.epochs.ended
+        if has_ended:
+            self._kept = [(each, deepcopy(each.state_dict())) for each in self.content.objects]
         self.is_passed = has_ended and not took_part
         self.skipped = not took_part if self.is_over else has_ended
         self.syncs, self._iterates = not self.skipped, False
