@@ -15,6 +15,7 @@ from tidewater_accelerate import Accelerator
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
+from packages.accelerate.tests.script import Counter
 from tests.elastic.script.conftest import Alone
 from tidewater.contract import exit_codes, rehearsal
 
@@ -146,22 +147,21 @@ def test_what_the_script_does_after_epochs_that_it_has_missed_leaves_registered_
     alone: Alone, begin: Begin
 ) -> None:
     script = Script(begin())
-    counted = nn.Module()
-    counted.register_buffer("epochs", torch.tensor(0))
+    counted = Counter()
     script.accelerator.register_for_checkpointing(counted)
-    join, epochs = alone.join, counted.epochs
+    join = alone.join
 
     def joined() -> None:
         join()
         alone.state.cursor = type(alone.state.cursor)(2, BATCH)
         script.accelerator.job.epochs.ended = 2
-        epochs.fill_(2)
+        counted.steps = 2
 
     alone.join = joined  # type: ignore[method-assign]
     for _ in range(EPOCHS):
         script.run(1)
-        epochs += 1
-    assert epochs == EPOCHS
+        counted.steps += 1
+    assert counted.steps == EPOCHS
 
 
 def test_a_job_that_was_stopped_after_an_epoch_evaluates_it(alone: Alone, begin: Begin) -> None:
