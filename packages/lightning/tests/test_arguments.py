@@ -12,7 +12,7 @@ import lightning
 import pytest
 from lightning.pytorch.callbacks import StochasticWeightAveraging
 from lightning.pytorch.plugins import AsyncCheckpointIO
-from tidewater_lightning.arguments import ANY, OF_FIT, RULES, refusals
+from tidewater_lightning.arguments import ANY, OF_FIT, RULES, chosen_devices, refusals
 
 from packages.lightning.tests.conftest import Net, loader
 from tidewater.contract import exit_codes
@@ -68,6 +68,14 @@ def test_each_is_refused_by_name(name: str, value: Any, config: Callable[..., Co
     assert f"({name}={value!r}) can't be used with ElasticStrategy: " in sentence
 
 
+@pytest.mark.parametrize(
+    ("value", "devices"),
+    [(1, 1), ([0], 1), (4, 1), ([0, 1, 2, 3], 1), ([1], [1]), ([0, 1], [0, 1]), (2, 2)],
+)
+def test_a_worker_does_not_choose_among_the_devices_of_a_machine_with_four(value: Any, devices: Any) -> None:
+    assert chosen_devices(value, 4) == devices
+
+
 @pytest.mark.parametrize("flags", [("--batch-policy", "scale"), ("--amp", "bf16"), ("--bad-samples", "skip")])
 def test_so_is_a_flag(flags: tuple[str, str], config: Callable[..., Config]) -> None:
     (sentence,) = refusals(USABLE, config(*flags))
@@ -82,6 +90,7 @@ def test_so_is_a_flag(flags: tuple[str, str], config: Callable[..., Config]) -> 
         ({"callbacks": [StochasticWeightAveraging(1e-2)]}, "StochasticWeightAveraging"),
         ({"plugins": [AsyncCheckpointIO()]}, "Trainer(plugins=['AsyncCheckpointIO'])"),
         ({"fast_dev_run": True}, "Trainer(fast_dev_run=1)"),
+        ({"limit_train_batches": 1}, "Trainer(limit_train_batches=1)"),
         ({"limit_train_batches": 0.5}, "Trainer(limit_train_batches=0.5)"),
         ({"val_check_interval": "00:00:01:00"}, "Trainer(val_check_interval=60.0)"),
         ({"sync_batchnorm": True}, "Trainer(sync_batchnorm=True)"),

@@ -6,17 +6,27 @@ import copy
 import csv
 import json
 import signal
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import lightning
 import pytest
 import torch
-from lightning.pytorch.callbacks import Callback, EarlyStopping, LearningRateMonitor, ModelCheckpoint
+from lightning.pytorch.callbacks import (
+    Callback,
+    EarlyStopping,
+    LearningRateMonitor,
+    ModelCheckpoint,
+    ModelSummary,
+    Timer,
+)
 from lightning.pytorch.loggers import CSVLogger
-from tidewater_lightning.writing import keep_rows
+from lightning.pytorch.trainer.states import RunningStage
+from tidewater_lightning.writing import Callbacks, keep_rows
 
 from packages.lightning.tests.conftest import EPOCHS, SAMPLES, STEPS, Net, loader
 from tests.elastic.script.conftest import Alone
@@ -106,6 +116,35 @@ def test_a_callback_can_stop_within_an_epoch(trainer: Make) -> None:
     made.fit(module, loader())
     assert made.global_step in (STEPS + 2, STEPS + 3)  # all workers learn of it with their next sums
     assert [name for name, *_ in module.calls][-2:] == ["epoch_end", "end"]
+
+
+def test_a_stop_that_one_worker_wants_starts_no_validation(trainer: Make) -> None:
+    steps: list[int] = []
+
+    class Look(Callback):
+        def on_validation_start(self, trainer: Any, *_: Any) -> None:
+            steps.append(trainer.global_step)
+
+    trainer(max_epochs=50, callbacks=[StopAt(), Look()], num_sanity_val_steps=0).fit(Net(), loader(), loader())
+    assert steps in ([STEPS], [STEPS, 2 * STEPS])
+
+
+def test_the_time_of_a_job_counts_once_in_each_worker() -> None:
+    hours = [Timer("00:12:00:00") for _ in range(3)]
+    for timer in hours[:2]:
+        timer._start_time[RunningStage.TRAINING] = time.monotonic() - 7 * 3600
+    for timer in hours[1:]:
+        Callbacks(SimpleNamespace(callbacks=[timer])).load_state_dict(
+            Callbacks(SimpleNamespace(callbacks=[hours[0]])).state_dict()
+        )
+    assert [round(timer.time_elapsed() / 3600) for timer in hours] == [7, 7, 7]
+
+
+def test_the_worker_that_writes_shows_the_summary_of_the_model(trainer: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[Any] = []
+    monkeypatch.setattr(ModelSummary, "summarize", lambda *details, **_: shown.append(details))
+    trainer(callbacks=[ModelSummary()], enable_model_summary=True).fit(Net(), loader())
+    assert len(shown) == 1
 
 
 def test_its_checkpoints_are_readable_by_lightning(trainer: Make, tmp_path: Path) -> None:

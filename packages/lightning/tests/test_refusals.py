@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import lightning
 import pytest
 import torch
+from lightning.pytorch.callbacks import ModelCheckpoint
 from torch.utils.data import DataLoader, IterableDataset, WeightedRandomSampler
 
 from packages.lightning.tests.conftest import SAMPLES, Net, loader
@@ -44,6 +47,13 @@ class ByTraining(Net):
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": plateau, "monitor": "loss"}}
 
 
+class ByValidation(Net):
+    def configure_optimizers(self) -> Any:
+        optimizer = torch.optim.SGD(self.parameters(), lr=0.1)
+        plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": plateau, "monitor": "val_loss"}}
+
+
 class Flow(IterableDataset[int]):
     def __iter__(self) -> Any:
         return iter(range(9))
@@ -56,7 +66,7 @@ class Flow(IterableDataset[int]):
         (Backward, {}, "Backward has a backward()"),
         (Nothing, {}, "training_step has returned None"),
         (Without, {}, "configure_optimizers of Without"),
-        (ByTraining, {}, "ReduceLROnPlateau monitors 'loss'"),
+        (ByTraining, {}, "ReduceLROnPlateau uses 'loss'"),
         (Net, {"drop_last": True}, "drop_last=True"),
         (Net, {"sampler": WeightedRandomSampler([1.0] * SAMPLES, SAMPLES)}, "WeightedRandomSampler"),
         (Net, {"worker_init_fn": print}, "worker_init_fn"),
@@ -70,6 +80,42 @@ def test_each_has_a_sentence(
         trainer().fit(module(), loader(**data))
     assert ended.value.code == exit_codes.USAGE
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("keeper", "said"),
+    [
+        ({"monitor": "loss"}, "ModelCheckpoint uses 'loss'"),
+        ({"monitor": "loss", "every_n_train_steps": 1}, "ModelCheckpoint uses 'loss'"),
+        ({"filename": "{epoch}-{loss:.2f}"}, "ModelCheckpoint uses 'loss'"),
+        ({"train_time_interval": timedelta(minutes=1)}, "ModelCheckpoint has a train_time_interval"),
+    ],
+    ids=str,
+)
+def test_a_checkpoint_does_not_depend_on_what_one_worker_has_measured(
+    keeper: dict[str, Any], said: str, trainer: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = trainer(callbacks=[ModelCheckpoint(tmp_path / "kept", **keeper)], enable_checkpointing=True)
+    with pytest.raises(SystemExit) as ended:
+        made.fit(Net(), loader(), loader())
+    assert ended.value.code == exit_codes.USAGE
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "kept").exists()
+
+
+@pytest.mark.parametrize(
+    "keeper",
+    [
+        {"monitor": "val_loss", "filename": "{epoch}-{val_loss:.2f}"},
+        {"monitor": "step", "mode": "max", "every_n_train_steps": 2},
+    ],
+    ids=str,
+)
+def test_it_may_depend_on_what_all_have(keeper: dict[str, Any], trainer: Make, tmp_path: Path) -> None:
+    saver = ModelCheckpoint(tmp_path / "kept", **keeper)
+    made = trainer(callbacks=[saver], enable_checkpointing=True, num_sanity_val_steps=0)
+    made.fit(ByValidation(), loader(), loader())
+    assert len(list((tmp_path / "kept").iterdir())) == 1
 
 
 @pytest.mark.parametrize(("data", "said"), [(DataLoader(Flow(), 2), "IterableDataset"), ([1, 2], "no DataLoader")])

@@ -50,7 +50,10 @@ RULES: dict[str, Rule] = {
     "max_steps": ANY,
     "min_steps": ANY,
     "max_time": ANY,
-    "limit_train_batches": Rule(_is(1.0), "every sample is used once in an epoch: give a Subset of the dataset"),
+    "limit_train_batches": Rule(
+        lambda value: isinstance(value, float) and value == 1.0,  # 1 is a single batch
+        "every sample is used once in an epoch: give a Subset of the dataset",
+    ),
     "limit_val_batches": ANY,
     "limit_test_batches": ANY,
     "limit_predict_batches": ANY,
@@ -109,6 +112,16 @@ def refusals(values: Mapping[str, Any], config: Config) -> list[str]:
     )
 
 
+def chosen_devices(value: Any, every: int) -> Any:
+    """Return Lightning's value of ``devices``, a number or indices; 1 if it is one device, or all: that is its default.
+
+    Args:
+        value: The value.
+        every: How many devices this process sees.
+    """
+    return 1 if value in (1, [0], every, list(range(every))) else value
+
+
 def given(trainer: Any, arguments: Sequence[Any]) -> dict[str, Any]:
     """Return the values of the restricted arguments. Lightning keeps them in several places.
 
@@ -118,14 +131,12 @@ def given(trainer: Any, arguments: Sequence[Any]) -> dict[str, Any]:
     """
     connector = trainer._accelerator_connector
     accelerator = trainer.accelerator
-    devices = connector._devices_flag
-    count = devices if isinstance(devices, int) else len(devices)
     plugins = (connector._precision_plugin_flag, connector._cluster_environment_flag, connector.checkpoint_io)
     return {
         "accelerator": {"CPUAccelerator": "cpu", "CUDAAccelerator": "cuda"}.get(
             type(accelerator).__name__, type(accelerator).__name__
         ),
-        "devices": 1 if count == accelerator.auto_device_count() else count,
+        "devices": chosen_devices(connector._devices_flag, accelerator.auto_device_count()),
         "num_nodes": connector._num_nodes_flag,
         "precision": connector._precision_flag,
         "callbacks": sorted({kind.__name__ for each in trainer.callbacks for kind in type(each).__mro__}),

@@ -24,7 +24,7 @@ from tidewater import Config, session
 from tidewater.contract import exit_codes
 from tidewater_lightning.link import Link, Moved, Over
 from tidewater_lightning.place import Position, put
-from tidewater_lightning.refusals import refuse_loader, refuse_model, refuse_own_metrics
+from tidewater_lightning.refusals import refuse_clocks, refuse_loader, refuse_model, refuse_own_metrics
 from tidewater_lightning.writing import Callbacks, Writing
 
 ENDLESS = 10**9
@@ -75,8 +75,20 @@ class ElasticEpochLoop(_TrainingEpochLoop):
     def update_lr_schedulers(self, interval: str, update_plateau_schedulers: bool) -> None:
         """Step the schedulers. Raise ConfigError if one depends on a metric that differs between the workers."""
         if update_plateau_schedulers:
-            refuse_own_metrics(self.trainer.strategy.lr_scheduler_configs, self.val_loop._results)
+            configs = self.trainer.strategy.lr_scheduler_configs
+            monitors = [config.monitor for config in configs if config.reduce_on_plateau]
+            if monitors:
+                refuse_own_metrics("ReduceLROnPlateau", self.trainer, monitors)
         super().update_lr_schedulers(interval, update_plateau_schedulers)
+
+    def _should_check_val_fx(self, data_fetcher: Any) -> bool:
+        """Return whether to validate. ``should_stop`` is no reason: perhaps only this worker has it."""
+        trainer = self.trainer
+        stops, trainer.should_stop = trainer.should_stop, False
+        try:
+            return bool(super()._should_check_val_fx(data_fetcher))
+        finally:
+            trainer.should_stop = stops
 
     @property
     def done(self) -> bool:
@@ -117,6 +129,7 @@ class ElasticFitLoop(_FitLoop):
         trainer, strategy = self.trainer, self.trainer.strategy
         self.reset()
         refuse_model(trainer.lightning_module, strategy.optimizers)
+        refuse_clocks(trainer.callbacks)
         writing = Writing(trainer)
         position = Position(trainer, Callbacks(trainer), self._put)
         with session(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.core.optimizer import _MockOptimizer
 from lightning.pytorch.utilities.model_helpers import is_overridden
 from lightning.pytorch.utilities.signature_utils import is_param_in_hook_signature
@@ -57,19 +58,27 @@ def refuse_loader(loader: Any) -> None:
         raise ConfigError(f"{what} has a worker_init_fn: the runtime starts the processes; do it in the dataset")
 
 
-def refuse_own_metrics(configs: Sequence[Any], validated: Iterable[str]) -> None:
-    """Raise ConfigError if a scheduler is stepped with a metric that validation doesn't log.
+def refuse_clocks(callbacks: Iterable[Any]) -> None:
+    """Raise ConfigError if a ModelCheckpoint saves by the time of its worker."""
+    if any(isinstance(each, ModelCheckpoint) and each._train_time_interval is not None for each in callbacks):
+        raise ConfigError(
+            "ModelCheckpoint has a train_time_interval, and the workers' clocks differ: give it every_n_train_steps or "
+            "every_n_epochs"
+        )
 
-    Args:
-        configs: Of the schedulers.
-        validated: Names of what the hooks of validation have logged, after the hook's name and a dot.
-    """
-    known = {name.split(".", 1)[1] for name in validated}
-    for config in configs:
-        monitor = config.monitor if config.reduce_on_plateau else None
-        if monitor and monitor.removesuffix("_epoch").split("/dataloader_idx")[0] not in known:
+
+def refuse_own_metrics(user: str, trainer: Any, monitors: Iterable[str | None]) -> None:
+    """Raise ConfigError if one of the metrics that ``user`` decides with has a value that validation hasn't logged."""
+    present = trainer.callback_metrics
+    validated = {each.meta.name for each in trainer.fit_loop.epoch_loop.val_loop._results.values()}
+    for monitor in monitors:
+        if (
+            monitor
+            and monitor in present
+            and monitor.removesuffix("_epoch").split("/dataloader_idx")[0] not in validated
+        ):
             raise ConfigError(
-                f"ReduceLROnPlateau monitors {monitor!r}, which validation_step has not logged: another metric is that "
-                "of one worker's samples, and the workers' learning rates would differ; log it in validation_step, and "
-                "step the scheduler after validation"
+                f"{user} uses {monitor!r}, which validation_step has not logged: another metric is that of one "
+                "worker's samples, and the workers would decide differently; use a metric that validation_step logs, "
+                "after validation"
             )

@@ -7,19 +7,21 @@ no step has two rows when a worker is lost, and a step that was discarded has no
 from __future__ import annotations
 
 import csv
+import re
 from collections import deque
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.callbacks import ModelCheckpoint, ModelSummary, Timer
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from lightning.pytorch.loggers.utilities import _log_hyperparams
 from lightning.pytorch.trainer import call
 from lightning.pytorch.utilities.rank_zero import rank_zero_only
 
 from tidewater import Report
+from tidewater_lightning.refusals import refuse_own_metrics
 
 
 def name_versions(loggers: list[Any], job: str) -> None:
@@ -40,8 +42,12 @@ class Callbacks:
         return dict(call._call_callbacks_state_dict(self._trainer))
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Load the states."""
+        """Load the states. Lightning's Timer adds the time that it loads to the time since it was started here."""
+        timers = [each for each in self._trainer.callbacks if isinstance(each, Timer)]
+        running = [each.time_elapsed() - each._offset for each in timers]
         call._call_callbacks_load_state_dict(self._trainer, {"callbacks": state})
+        for timer, seconds in zip(timers, running, strict=True):
+            timer._offset -= seconds
 
 
 class Writing:
@@ -59,13 +65,19 @@ class Writing:
             if isinstance(callback, ModelCheckpoint):
                 # It numbers a file that is there already: one that another worker has written for the same step.
                 callback._enable_version_counter = False
+                callback._save_topk_checkpoint = partial(_keep, callback, callback._save_topk_checkpoint)
         self.follow()
 
     def begin(self) -> None:
-        """Show the progress bar in the worker that writes: Lightning has turned it off in all, before they joined."""
-        bar = self._trainer.progress_bar_callback
-        if bar is not None and self._trainer.is_global_zero:
-            bar.enable()
+        """Show the summary and the progress bar in the worker that writes: Lightning asked before they joined."""
+        trainer = self._trainer
+        if not trainer.is_global_zero:
+            return
+        for callback in trainer.callbacks:
+            if isinstance(callback, ModelSummary):
+                callback.on_fit_start(trainer, trainer.lightning_module)
+        if trainer.progress_bar_callback is not None:
+            trainer.progress_bar_callback.enable()
 
     def follow(self) -> None:
         """Let Lightning know whether this worker writes."""
@@ -80,6 +92,9 @@ class Writing:
         self._settle(None, self._trainer.is_global_zero)
         for logger in self._trainer.loggers:
             del logger.log_metrics, logger.save
+        for callback in self._trainer.checkpoint_callbacks:
+            if isinstance(callback, ModelCheckpoint):
+                del callback._save_topk_checkpoint
 
     def _log(self, logger: Any, write: Callable[..., None], metrics: Any, step: int | None = None) -> None:
         made = self._trainer.global_step
@@ -115,6 +130,14 @@ class Writing:
                 logger._kwargs.setdefault("purge_step", first)
         if self._trainer.enable_autolog_hparams:
             _log_hyperparams(self._trainer)
+
+
+def _keep(callback: ModelCheckpoint, save: Callable[..., None], trainer: Any, metrics: Any) -> None:
+    """Save a file if its metric is a good one. Raise ConfigError if the metric, or one in the file's name, differs
+    between the workers: each decides, and knows the names of the files that are to be removed."""
+    named = re.findall(r"\{(.*?)[:}]", callback.filename or "")
+    refuse_own_metrics("ModelCheckpoint", trainer, [callback.monitor, *named])
+    save(trainer, metrics)
 
 
 def keep_rows(logger: Any, first: int) -> None:
