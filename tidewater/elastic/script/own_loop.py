@@ -110,11 +110,6 @@ class Run:
         return self._session.worker.state.cursor.epoch
 
     @property
-    def is_between_epochs(self) -> bool:
-        """Whether the job has made no step of the next epoch."""
-        return self._session.worker.state.cursor.offset == 0
-
-    @property
     def steps(self) -> int:
         """The number of steps that the job has made."""
         return self._session.worker.state.step
