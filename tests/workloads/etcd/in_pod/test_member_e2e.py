@@ -91,10 +91,20 @@ class Place:
                 self.kill(number, disk=False)
 
     def ask(self, number: int, path: str, body: object) -> dict[str, object]:
+        """Ask one member as of the majority, in an election again and again."""
         url = f"{self.members[number].client}/v3/{path}"
-        with urllib.request.urlopen(urllib.request.Request(url, json.dumps(body).encode()), timeout=10) as answer:
-            found: dict[str, object] = json.load(answer)
-            return found
+        until = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            try:
+                request = urllib.request.Request(url, json.dumps(body).encode())
+                with urllib.request.urlopen(request, timeout=10) as answer:
+                    found: dict[str, object] = json.load(answer)
+                    return found
+            except OSError as error:
+                if time.monotonic() > until:
+                    logs = "\n".join(self.log(each).read_text()[-3000:] for each in range(len(self.members)))
+                    raise AssertionError(logs) from error
+            time.sleep(0.1)
 
     def value(self, number: int) -> str | None:
         """Return the value of the key `k` as one member has it, or None."""
@@ -109,19 +119,8 @@ class Place:
         return {each["name"]: each["ID"] for each in found}
 
     def await_ready(self, *numbers: int) -> list[str | None]:
-        """Wait until these members answer as of the majority. Return what each says, in an election after a while."""
-        return [self._await_value(number) for number in numbers]
-
-    def _await_value(self, number: int) -> str | None:
-        until = time.monotonic() + PATIENCE_SECONDS
-        while True:
-            try:
-                return self.value(number)
-            except OSError as error:
-                if time.monotonic() > until:
-                    logs = "\n".join(self.log(each).read_text()[-3000:] for each in range(len(self.members)))
-                    raise AssertionError(logs) from error
-            time.sleep(0.1)
+        """Wait until these members answer. Return what each says of the key."""
+        return [self.value(number) for number in numbers]
 
     def await_said(self, number: int, sentence: str) -> None:
         """Wait until a member has said something."""
