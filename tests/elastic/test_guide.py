@@ -55,5 +55,6 @@ def test_a_users_script_continues_when_a_worker_is_killed_and_finishes(
     b.signal(signal.SIGKILL)
     a.wait_for(lambda worker: worker.events("recovered"))
     assert a.wait() == exit_codes.FINISHED
-    assert len(a.events("evaluated")) == 3
+    # On a busy machine b may have made the first epoch alone.
+    assert {line["epoch"] for worker in (a, b) for line in worker.events("evaluated")} == {"1", "2", "3"}
     assert float(a.events("finished")[0]["accuracy"]) > 0.5
