@@ -38,7 +38,7 @@ class Etcd(pulumi.ComponentResource):
         objects.register(manifests.disruption_budget_manifest(namespace), opts=child)
         members = args.training.etcd_members
         # Members of the old number must have ended before those of the new one begin: new ones would join them.
-        renewed = pulumi.ResourceOptions(replace_on_changes=["spec.replicas"])
+        own = pulumi.ResourceOptions(parent=self, depends_on=[peers, program], replace_on_changes=["spec.replicas"])
         # Three mount no volume: with another one they stay as they are.
         mounts = args.mounts if members == 1 else pulumi.ResourceOptions()
         stateful_set = objects.register(
@@ -49,7 +49,7 @@ class Etcd(pulumi.ComponentResource):
                 python_image=args.training.images.controller,
                 priority_class=args.priority_class,
             ),
-            opts=pulumi.ResourceOptions.merge(pulumi.ResourceOptions.merge(mounts, renewed), after(peers, program)),
+            opts=pulumi.ResourceOptions.merge(mounts, own),
         )
         # Pulumi waits until a Service has a ready pod.
         objects.register(manifests.client_service_manifest(namespace), opts=after(stateful_set))

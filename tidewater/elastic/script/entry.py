@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import NoReturn
 
 from tidewater.contract import exit_codes
 from tidewater.elastic.config import AddFlags, Config
@@ -53,6 +54,12 @@ def exit_code(error: TrainerError) -> int:
     """Print what is wrong. Return a code of ``contract.exit_codes``."""
     print(f"trainer: {error}", file=sys.stderr)
     return exit_codes.USAGE if isinstance(error, ConfigError | RecordError | Diverged | Drifted) else exit_codes.FAILED
+
+
+def end_without_model() -> NoReturn:
+    """End a worker, of a library's trainer, that has not got the final model of the job: nothing is left to do."""
+    print("trainer: the job has finished, and this worker has joined too late to have the model", flush=True)
+    raise SystemExit(exit_codes.FINISHED)
 
 
 @contextmanager

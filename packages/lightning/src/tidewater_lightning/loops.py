@@ -21,7 +21,7 @@ from lightning.pytorch.trainer.connectors.data_connector import _DataLoaderSourc
 from lightning.pytorch.trainer.connectors.logger_connector.result import _ResultCollection
 
 from tidewater import Config, session
-from tidewater.contract import exit_codes
+from tidewater.elastic.script.entry import end_without_model
 from tidewater_lightning.link import Link, Moved, Over
 from tidewater_lightning.place import Position, put
 from tidewater_lightning.refusals import refuse_clocks, refuse_loader, refuse_model, refuse_own_metrics
@@ -155,8 +155,7 @@ class ElasticFitLoop(_FitLoop):
                 strategy.link = None
         if not link.has_final_state:
             strategy.rank = lambda: -1  # what it has must not replace what others have written
-            print("trainer: the job has finished, and this worker has joined too late to have the model", flush=True)
-            raise SystemExit(exit_codes.FINISHED)
+            end_without_model()
         writing.end()
         self.done  # noqa: B018 - says why, and completes the counters
         self.on_run_end()

@@ -21,7 +21,7 @@ from transformers.trainer_callback import ProgressCallback
 from transformers.trainer_utils import TrainOutput, rotate_checkpoints
 
 import tidewater
-from tidewater.elastic.script.entry import exit_code
+from tidewater.elastic.script.entry import end_without_model, exit_code
 from tidewater_transformers import arguments
 from tidewater_transformers.bar import Bar
 from tidewater_transformers.course import Course
@@ -103,7 +103,7 @@ class Trainer(transformers.Trainer):
         if isinstance(loader.dataset, torch.utils.data.IterableDataset):
             _refuse(
                 f"train_dataset is a {type(loader.dataset).__name__}, an IterableDataset: give one with a length and "
-                "an index, by which the runtime uses every sample once per epoch at any number of workers"
+                "an index: with these the runtime uses every sample once per epoch at any number of workers"
             )
         epochs, steps_in_epoch, _, samples, _, _, max_steps = self.set_initial_training_values(self.args, loader)
         config = self._settings(epochs, max_steps)
@@ -116,8 +116,7 @@ class Trainer(transformers.Trainer):
                 course.rank = run.rank
                 run.step(lambda batch=batch: self._weighted_loss(batch))
         if not run.has_final_state:
-            print("trainer: the job has finished, and this worker has joined too late to have the model", flush=True)
-            raise SystemExit(0)
+            end_without_model()
         course.end(writes=run.rank == 0)
         return self._finalize_training(None, samples, started)
 
