@@ -119,9 +119,7 @@ def stateful_set_manifest(
     namespace: str, *, members: int, image: str, python_image: str, priority_class: str
 ) -> Manifest:
     """Return the members. `python_image` runs what comes before etcd."""
-    # Of three members, two have what is on the disk of a lost node. On the shared file system, a member of another node
-    # would wait until NFS takes the lock on the data from the lost one.
-    data = data_volume(CLAIM) if members == 1 else empty_volume("data")
+    data = _data(members)
     return {
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",
@@ -144,13 +142,26 @@ def stateful_set_manifest(
                         {**_spread_over("kubernetes.io/hostname"), "minDomains": members},
                         _spread_over("topology.kubernetes.io/zone"),
                     ],
-                    "initContainers": [_before(namespace, members, python_image)],
-                    "containers": [_container(image)],
+                    "initContainers": [_before(namespace, members, python_image, data["name"])],
+                    "containers": [_container(image, data["name"])],
                     "volumes": [data, empty_volume("scratch"), {"name": "program", "configMap": {"name": NAME}}],
                 },
             },
         },
     }
+
+
+def _data(members: int) -> Manifest:
+    """Return the volume of a member's data.
+
+    The two have different names: the preview of a replacement applies the new set to the old one, and one volume can't
+    be a claim and a directory.
+    """
+    if members == 1:
+        return data_volume(CLAIM)
+    # Of three members, two have what is on the disk of a lost node. On the shared file system, a member of another node
+    # would wait until NFS takes the lock on the data from the lost one.
+    return empty_volume("member")
 
 
 def _spread_over(topology_key: str) -> Manifest:
@@ -167,7 +178,7 @@ def _spread_over(topology_key: str) -> Manifest:
     }
 
 
-def _before(namespace: str, members: int, image: str) -> Manifest:
+def _before(namespace: str, members: int, image: str, volume: str) -> Manifest:
     """Return the container that decides how the member starts."""
     others = [member_of(namespace, number) for number in range(members)]
     return {
@@ -184,14 +195,14 @@ def _before(namespace: str, members: int, image: str) -> Manifest:
         "resources": {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"memory": "128Mi"}},
         "securityContext": CONFINED,
         "volumeMounts": [
-            DATA_MOUNT,
+            {**DATA_MOUNT, "name": volume},
             SCRATCH_MOUNT,
             {"name": "program", "mountPath": PROGRAM_DIRECTORY, "readOnly": True},
         ],
     }
 
 
-def _container(image: str) -> Manifest:
+def _container(image: str, volume: str) -> Manifest:
     def probe(path: str, **times: int) -> Manifest:
         return {"httpGet": {"path": path, "port": "client"}, **times}
 
@@ -210,7 +221,7 @@ def _container(image: str) -> Manifest:
         ),
         "resources": {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"memory": "1Gi"}},
         "securityContext": CONFINED,
-        "volumeMounts": [DATA_MOUNT, SCRATCH_MOUNT],
+        "volumeMounts": [{**DATA_MOUNT, "name": volume}, SCRATCH_MOUNT],
     }
 
 

@@ -235,6 +235,13 @@ def test_after_a_change_of_address_eks_gets_it_first_and_the_state_follows(check
     checkout.run("pulumi preview --expect-no-changes")
 
 
+def test_another_number_of_etcds_members_is_previewed_as_a_replacement_of_etcd(checkout: Checkout) -> None:
+    with checkout.config("systemNodes", "3"), checkout.config("etcdMembers", "3"):
+        plan = checkout.run("pulumi preview").text
+    assert "+- kubernetes:apps/v1:StatefulSet statefulset-etcd replace" in plan
+    assert "+-1 to replace" in plan
+
+
 def test_resize_to_one_leaves_one_worker_training(checkout: Checkout) -> None:
     before, step = identities(checkout), latest_step(checkout)
     checkout.run(f"pulumi config set workers 1 && {UP}")

@@ -21,6 +21,16 @@ def pod(members: int) -> Manifest:
     return spec
 
 
+def volume_of_the_data(members: int) -> Manifest:
+    """Return the volume that the program before etcd and etcd itself have at the directory of the data."""
+    containers = pod(members)["initContainers"] + pod(members)["containers"]
+    mounts = [mount for container in containers for mount in container["volumeMounts"]]
+    (name, other) = [mount["name"] for mount in mounts if mount["mountPath"] == DATA_MOUNT["mountPath"]]
+    assert name == other
+    volume: Manifest = next(each for each in pod(members)["volumes"] if each["name"] == name)
+    return volume
+
+
 def test_each_of_three_members_has_the_others_addresses() -> None:
     command = pod(3)["initContainers"][0]["command"]
     assert [each for each in command if each.startswith("--member=")] == [
@@ -34,10 +44,16 @@ def test_another_number_of_members_uses_another_data_directory() -> None:
 
 
 def test_one_member_has_its_data_on_the_shared_file_system_and_three_on_the_disks_of_their_nodes() -> None:
-    data = {members: next(each for each in pod(members)["volumes"] if each["name"] == "data") for members in (1, 3)}
+    data = {members: volume_of_the_data(members) for members in (1, 3)}
     assert data[1]["persistentVolumeClaim"]["claimName"] == CLAIM
-    assert data[3] == {"name": "data", "emptyDir": {}}
-    assert all(set(map(str, pod(members)["containers"][0]["volumeMounts"])) >= {str(DATA_MOUNT)} for members in (1, 3))
+    assert data[3]["emptyDir"] == {}
+
+
+def test_one_member_and_three_have_no_volume_of_the_same_name_and_another_kind() -> None:
+    # In the preview of a replacement, the API server merges the volumes of both by their names.
+    assert volume_of_the_data(1)["name"] != volume_of_the_data(3)["name"]
+    one, three = ({each["name"]: each for each in pod(members)["volumes"]} for members in (1, 3))
+    assert all(one[name].keys() == three[name].keys() for name in one.keys() & three.keys())
 
 
 def test_etcd_starts_with_what_the_program_before_it_has_written() -> None:
