@@ -108,7 +108,7 @@ def worker_group(
         nodes=stack.workers.nodes,
         disk=stack.machines.disk,
         disk_key=stack.node_disk_key,
-        interfaces=interfaces(stack.efa, cluster.security_group_id),
+        interfaces=interfaces(stack.efa_cards, cluster.security_group_id),
         instance_store=stack.machines.instance_store,
         placement_group=network.placement_group,
         update_strategy=stack.machines.update_strategy,
@@ -124,17 +124,20 @@ def most_unavailable(nodes: int) -> int:
     return min(MOST_UNAVAILABLE, max(1, -(-nodes // rounds)))
 
 
-def interfaces(efa: int, security_group_id: pulumi.Input[str]) -> list[aws.ec2.LaunchTemplateNetworkInterfaceArgs]:
-    """Return a node's network interfaces if it has EFAs: an ordinary one for pods, and one EFA on each network card.
+def interfaces(
+    efa_cards: Sequence[int], security_group_id: pulumi.Input[str]
+) -> list[aws.ec2.LaunchTemplateNetworkInterfaceArgs]:
+    """Return a node's network interfaces if it has EFAs: an ordinary one for pods, and one EFA on each of `efa_cards`.
 
-    The EFAs take no address. All are in the cluster's security group: EKS does not add it to interfaces that a template
-    lists, and it has the rules that EFA needs, all traffic from and to itself.
+    The EFAs take no address. On card 0 the ordinary one is device 0, so an EFA there is device 1. All are in the
+    cluster's security group: EKS does not add it to interfaces that a template lists, and it has the rules that EFA
+    needs, all traffic from and to itself.
     https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa-acc-inst-types.html
     https://docs.aws.amazon.com/eks/latest/userguide/sec-group-reqs.html
     """
-    if not efa:
+    if not efa_cards:
         return []
-    places = [(0, 0, "interface"), (0, 1, "efa-only"), *((card, 0, "efa-only") for card in range(1, efa))]
+    places = [(0, 0, "interface"), *((card, int(card == 0), "efa-only") for card in efa_cards)]
     return [
         aws.ec2.LaunchTemplateNetworkInterfaceArgs(
             network_card_index=card,

@@ -19,6 +19,18 @@ class Size:
     gpus: int = 0
     efa: int = 0
     """Elastic Fabric Adapters that it can have, at most."""
+    network_cards: int = 0
+    """0 if AWS did not say."""
+
+    @property
+    def efa_cards(self) -> range:
+        """Return the network cards that have an EFA: all of them, or the last ones if a type has fewer EFAs than cards.
+
+        Only the first cards may be without, card 0 of a p6-b300.48xlarge for example.
+        https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa-acc-inst-types.html
+        """
+        first = max(0, self.network_cards - self.efa)
+        return range(first, first + self.efa)
 
     @property
     def schedulable_cpu_millis(self) -> int:
@@ -60,6 +72,7 @@ def smallest(types: Sequence[Size]) -> Size:
         memory_mib=min(each.memory_mib for each in types),
         gpus=min(each.gpus for each in types),
         efa=min(each.efa for each in types),
+        network_cards=min(each.network_cards for each in types),
     )
 
 

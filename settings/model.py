@@ -300,9 +300,9 @@ class Settings:
         return f"{PROJECT}-{self.stack}"
 
     @property
-    def efa(self) -> int:
-        """Return the Elastic Fabric Adapters of each worker node. AWS must have been asked."""
-        return self.workers.nodes.smallest.efa if self.machines.efa else 0
+    def efa_cards(self) -> range:
+        """Return the network cards of a worker node that have an Elastic Fabric Adapter. AWS must have been asked."""
+        return self.workers.nodes.smallest.efa_cards if self.machines.efa else range(0)
 
     @property
     def surge_vcpus(self) -> int:

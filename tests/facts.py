@@ -30,6 +30,7 @@ def instance_type(name: str) -> InstanceType:
         gpus=sum(gpu["Count"] for gpu in gpus),
         gpu=gpus[0]["Name"] if gpus else "",
         efa=found["NetworkInfo"].get("EfaInfo", {}).get("MaximumEfaInterfaces", 0),
+        network_cards=found["NetworkInfo"]["MaximumNetworkCards"],
         has_instance_store=found["InstanceStorageSupported"],
         interface_addresses=found["NetworkInfo"]["Ipv4AddressesPerInterface"],
         architectures=tuple(found["ProcessorInfo"]["SupportedArchitectures"]),

@@ -110,7 +110,7 @@ def job_spec(stack: settings.Settings, code_uri: Text, checkpoints: Text, priori
         name=wanted.job,
         workers=stack.workers,
         prefers_core=stack.surge is not None,
-        efa=stack.efa,
+        efa=len(stack.efa_cards),
         images=wanted.images,
         code_uri=code_uri,
         service_account=TRAINER_SERVICE_ACCOUNT,

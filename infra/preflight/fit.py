@@ -199,6 +199,9 @@ def _adapters(stack: settings.Settings, region: Region) -> list[str]:
     if len(set(counts.values())) > 1:
         told = ", ".join(f"{name} has {count}" for name, count in counts.items())
         return [f"efa = true: all types must have the same number of EFAs; {told}"]
+    if len({kind.efa_cards for _, kind in kinds}) > 1:
+        told = ", ".join(f"{name} from card {region.types[name].efa_cards.start} on" for name in counts)
+        return [f"efa = true: all types must have their EFAs on the same network cards; {told}"]
     each, per_node = next(iter(counts.values())), stack.workers.per_node
     return [f"workersPerNode = {per_node}: does not divide the {each} EFAs of each node"] if each % per_node else []
 

@@ -180,6 +180,7 @@ def instance_type(found: aws.ec2.GetInstanceTypeResult) -> InstanceType:
         # Terraform's sets this one only for types with EFA: https://github.com/pulumi/pulumi-terraform-bridge/pull/1528
         # https://github.com/hashicorp/terraform-provider-aws (internal/service/ec2/ec2_instance_type_data_source.go)
         efa=found.efa_maximum_interfaces or 0,
+        network_cards=found.maximum_network_cards or 0,
         has_instance_store=found.instance_storage_supported,
         interface_addresses=found.maximum_ipv4_addresses_per_interface or 0,
         architectures=tuple(found.supported_architectures),

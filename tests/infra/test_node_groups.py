@@ -149,6 +149,13 @@ def test_workers_have_an_efa_on_each_network_card_if_the_settings_say_so(product
     assert "networkInterfaces" not in fast.one(TEMPLATE, "system").inputs
 
 
+def test_no_efa_is_on_a_network_card_that_can_have_none() -> None:
+    fast = graph.production(efa=True, instanceTypes=["p6-b300.48xlarge"], gpusPerWorker=8, capacityType="ON_DEMAND")
+    interfaces = fast.one(TEMPLATE, "workers").inputs["networkInterfaces"]
+    places = [(each["networkCardIndex"], each["deviceIndex"], each["interfaceType"]) for each in interfaces]
+    assert places == [(0, 0, "interface"), *((card, 0, "efa-only") for card in range(1, 17))]
+
+
 def test_without_efa_there_is_nothing_of_it(production: graph.Graph) -> None:
     assert "networkInterfaces" not in production.one(TEMPLATE, "workers").inputs
     assert not [each for each in production.all("kubernetes:apps/v1:DaemonSet") if "efa" in each.name]

@@ -78,6 +78,11 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
         {"efa": True, "instanceTypes": ["g6e.12xlarge", "g6e.48xlarge"]},
         "efa = true: all types must have the same number of EFAs; g6e.12xlarge has 1, g6e.48xlarge has 4",
     ),
+    "types with EFAs on different network cards": (
+        {"efa": True, "instanceTypes": ["p5en.48xlarge", "p6-b300.48xlarge"], "mixedGpuModels": True},
+        "efa = true: all types must have their EFAs on the same network cards; p5en.48xlarge from card 0 on, "
+        "p6-b300.48xlarge from card 1 on",
+    ),
     "EFAs that the workers of a node can't share": (
         {"efa": True, "workersPerNode": 3, "instanceTypes": ["g6e.48xlarge"]},
         "workersPerNode = 3: does not divide the 4 EFAs of each node",
