@@ -30,7 +30,7 @@ from benchmarks.harness.command import Benchmark, Make, Say, main
 from benchmarks.harness.plan import Series, Turn
 from scripts.toolchain.paths import lock
 
-PINNED = {"trainer": ("torch",), "bench": ("torchft",)}
+PINNED = {"trainer": ("torch",), "bench": ("torchft",), "libraries": ("transformers",)}
 """Of the lists of required packages: the records name the versions of these."""
 
 DEVICE = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import shutil
@@ -13,10 +14,11 @@ from argparse import Namespace
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.elastic import faults, goodput, paced, plan, results
+from benchmarks.elastic import faults, goodput, loops, paced, plan, results
 from benchmarks.elastic.faults import Capped, Cycle, Fault
 from benchmarks.elastic.jobs import Job
 from benchmarks.elastic.systems import CODE, ROOT, SYSTEMS, Site, System
@@ -82,6 +84,7 @@ class Bench:
         self.end_campaigns()
         made: dict[str, Callable[[], Iterator[Found]]] = {
             "step": lambda: self._step(systems[0]),
+            **{name: partial(self._loops, name) for name in loops.LOOPS},
             "checkpoint": lambda: self._checkpoint(systems),
             "transfer": self._transfer,
             "goodput": lambda: self._goodput(systems[0], turn.number),
@@ -137,6 +140,23 @@ class Bench:
             share = paced.idle_share(job, IDLE_SECONDS, time.sleep)
             self._say(f"{system.name}: held at its gate it takes {100 * share:.1f} % of a core")
             return job.pairs()[paced.WARM_STEPS :][: size.steps]
+
+    def _loops(self, name: str) -> Iterator[Found]:
+        """Compare two ways to write the same loop, in one start of both."""
+        compared = loops.LOOPS[name]
+        nodes = min(compared.nodes, len(os.sched_getaffinity(0)))
+        more = {"python": compared.python} if compared.python else {}
+        both = [compared.own, compared.other]
+        with self._opened(both, checkpoint_every=NEVER, nodes=nodes, **more) as jobs:
+            for job in jobs:
+                job.start()
+                job.steady(world=nodes)
+                job.park()
+            spent = paced.take_turns(jobs, loops.TURNS, steps=loops.STEPS, offset=0, say=self._say)
+        seconds, ratio = results.LOOPS[name]
+        for system, turns in zip(both, spent, strict=True):
+            yield Found(seconds, system.name, (1000 * statistics.median(itertools.chain(*turns)),), "ms")
+        yield Found(ratio, compared.own.name, (loops.ratio(*spent),), "ratio")
 
     def _checkpoint(self, systems: Sequence[System]) -> Iterator[Found]:
         """Measure one checkpoint per turn, in its middle, and compare with the steps before and after it."""

@@ -8,16 +8,18 @@ from benchmarks.elastic import faults, paced, results
 from benchmarks.harness.plan import Series
 
 FAULTS = {**faults.FAULTS, **{f"{name}-large": fault for name, fault in faults.FAULTS.items()}}
-MEASURES = (*FAULTS, "step", "goodput", "checkpoint", "transfer")
+MEASURES = (*FAULTS, "step", *results.LOOPS, "goodput", "checkpoint", "transfer")
 ONCE = ("checkpoint", "transfer")
 """Measured in one go, with all systems in turns and many values."""
 WITHOUT = {
     "step": ("torchrun", "torchrun tuned", "torchft 1 s"),
     "checkpoint": ("torchrun tuned", "torchft", "torchft 1 s", "tidewater restarted"),
-    "transfer": ("torchrun", "torchrun tuned", "torchft", "torchft 1 s", "tidewater restarted"),
+    **dict.fromkeys(
+        ("transfer", *results.LOOPS), ("torchrun", "torchrun tuned", "torchft", "torchft 1 s", "tidewater restarted")
+    ),
 }
 """Systems for which a measure would say nothing: torchrun's workers are plain DistributedDataParallel; settings that
-matter only after a failure; systems without checkpoints; the transfer is Tidewater's."""
+matter only after a failure; systems without checkpoints; the transfer and the loops are Tidewater's."""
 
 _SECONDS: dict[str, dict[str, float]] = {
     "kill": {"torchft": 15, "torchft 1 s": 12, "torchrun tuned": 24, "torchrun": 75},
@@ -30,6 +32,8 @@ _SECONDS: dict[str, dict[str, float]] = {
 _OTHERWISE = {
     **{name: 40.0 if name.endswith("-large") else 9.0 for name in FAULTS},
     "step": 55.0,
+    "own-loop": 60.0,
+    "trainer": 60.0,
     "checkpoint": 900.0,
     "transfer": 30.0,
     "goodput": 60.0,
@@ -43,6 +47,7 @@ def headline(measure: str) -> str:
         return results.named(FAULTS[measure].headline, large=measure.endswith("-large"))
     return {
         "step": results.STEPS[list(paced.SIZES)[-1]][1],
+        **{name: ratio for name, (_, ratio) in results.LOOPS.items()},
         "checkpoint": results.CHECKPOINT,
         "transfer": results.TRANSFER,
         "goodput": results.GOODPUT,

@@ -6,6 +6,11 @@ from benchmarks.elastic import faults, paced
 
 STEPS = {name: (f"{name} step", f"{name} step / plain DDP's") for name in paced.SIZES}
 """How long a step takes, and how many times as long as plain DDP's."""
+LOOPS = {
+    "own-loop": ("own loop's step", "own loop's step / tidewater.run's"),
+    "trainer": ("Trainer's step", "Trainer's step / plain Trainer's"),
+}
+"""The same, of two ways to write the loop."""
 CHECKPOINT = "checkpoint every 100 steps: time lost"
 TRANSFER = "a state of 512 MB, to a newcomer"
 TRANSFER_MEMORY = "a newcomer's memory / a state of 512 MB"
@@ -13,6 +18,8 @@ GOODPUT = "goodput: work done by the workers present"
 UNDISTURBED = "goodput: work done, of an undisturbed run's"
 PLAIN_DDP = "plain DDP"
 """In addition to the systems, for the time of a step."""
+RUN, PLAIN_TRAINER = "tidewater.run", "plain Trainer"
+"""In addition to the systems, for the time of a loop's step."""
 PLAIN_BROADCAST = "torch's broadcast"
 """In addition to the systems, for the transfer."""
 _LARGE = "large model, "
@@ -34,7 +41,7 @@ MEASURES = (
     *_of_faults(large=True),
     GOODPUT,
     UNDISTURBED,
-    *(measure for pair in STEPS.values() for measure in pair),
+    *(measure for pair in (*STEPS.values(), *LOOPS.values()) for measure in pair),
     CHECKPOINT,
     TRANSFER,
     TRANSFER_MEMORY,

@@ -18,7 +18,7 @@ from tidewater.elastic import flags
 from tidewater.elastic.config import no_flags
 
 ROOT = Path(__file__).resolve().parents[2]
-CODE = ("benchmarks", "tidewater", "trainer")
+CODE = ("benchmarks", "packages/transformers/src", "tidewater", "trainer")
 """What the workers import of ours."""
 RESTARTED = "with_tidewater_restarted.py"
 """The trainer as on a torch before 2.15, where a group can't be given new peers: see `tidewater.elastic.group`."""

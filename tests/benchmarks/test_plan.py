@@ -34,4 +34,4 @@ def test_every_measure_has_a_place_in_the_table() -> None:
 
 
 def test_the_records_name_the_compared_versions() -> None:
-    assert set(Elastic().versions()) == {"torch", "torchft"}
+    assert set(Elastic().versions()) == {"torch", "torchft", "transformers"}
