@@ -8,11 +8,11 @@ trainingPackages: lock.txt       # see `tidewater.project.lock`
 from __future__ import annotations
 
 import re
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from settings.reader import Reader
 from tidewater.project import folder as folders
-from tidewater.project import lock
+from tidewater.project import imports, lock
 
 KEY, SCRIPT, PACKAGES = "trainingCode", "trainingScript", "trainingPackages"
 _FROM = "give its path from the directory of Pulumi.yaml"
@@ -61,6 +61,24 @@ def packages(read: Reader) -> lock.Packages | None:
     for mistake in mistakes:
         read.wrong(PACKAGES, text, f"{mistake}; {_FROM}" if mistake == lock.UNREADABLE else mistake)
     return found
+
+
+def check_imports(
+    read: Reader, script: Path | None, code: folders.Code | None, packages: lock.Packages | None, image: str
+) -> None:
+    """Add a mistake for each import that workers would surely lack: nothing is known of an image of another kind."""
+    if not imports.OFFICIAL_IMAGE.fullmatch(image) or not read.are_right(SCRIPT, KEY, PACKAGES):
+        return
+    if code is None and script is not None:  # it goes alone
+        code = folders.Code(script.parent, (script.name,), {}, script.name)
+    if code is None or code.script in code.links:
+        return
+    names = {*code.files, *code.links}
+    there = {*names, *(str(parent) for name in names for parent in PurePosixPath(name).parents)}
+    first = code.folder if code.script.startswith("-m ") else (code.folder / code.script).parent
+    for each in imports.outside(code.folder, code.script, there.__contains__):
+        if imports.lacking(each, first, packages):
+            read.wrong(SCRIPT, code.script, imports.sentence(each, PACKAGES, KEY))
 
 
 def _folder(read: Reader) -> str:

@@ -246,15 +246,17 @@ def _training(read: Reader) -> Training:
     if job in TAKEN_JOB_NAMES:
         read.wrong("jobName", job, "the stack's etcd has a service of this name; choose another name")
     dataset = _dataset(read)
+    script, folder, packages, image = code.script(read), code.folder(read), code.packages(read), read.image("image")
+    code.check_imports(read, script, folder, packages, image)
     return Training(
         namespace=namespace,
         job=job,
         etcd_members=read.choice_of_integers("etcdMembers", (1, 3)),
         dataset=dataset,
         dataset_minutes=read.integer("datasetMinutes", 5, 1440),
-        script=code.script(read),
-        code=code.folder(read),
-        packages=code.packages(read),
+        script=script,
+        code=folder,
+        packages=packages,
         trainer_args=_trainer_args(read),
         secret_args="trainerArgs" in read.secrets,
         policy_arns=read.texts("trainerPolicyArns", _POLICY_ARN, "the ARN of an IAM policy"),
@@ -262,7 +264,7 @@ def _training(read: Reader) -> Training:
             read.choice("checkpoints", ("efs", "s3", "both")), keep=read.integer("keepCheckpoints", 1, 1000)
         ),
         images=Images(
-            trainer=read.image("image"),
+            trainer=image,
             fetch=read.image("fetchImage"),
             etcd=read.image("etcdImage"),
             controller=read.image("controllerImage"),

@@ -20,7 +20,7 @@ from tidewater.elastic.errors import ConfigError
 from tidewater.elastic.launch import project as launch
 from tidewater.elastic.observe.log import Log
 from tidewater.elastic.packages.install import install
-from tidewater.project import folder, lock
+from tidewater.project import folder, imports, lock
 from tidewater.project.pack import lock_files
 
 MIB = 1 << 20
@@ -88,6 +88,12 @@ def an_absent_module(place: Path) -> str:
     return ran.stderr.strip().removeprefix("trainer: ").replace(f"{place}/", "")
 
 
+def an_import_that_is_known_to_fail(place: Path) -> str:
+    (place / "train.py").write_text("import json\nimport timm\n")
+    (found,) = imports.outside(place, "train.py", lambda name: (place / name).exists())
+    return imports.sentence(found, "--requirements", "--code")
+
+
 @pytest.mark.parametrize(
     "cause",
     [
@@ -97,6 +103,7 @@ def an_absent_module(place: Path) -> str:
         a_source_distribution,
         two_gigabytes,
         an_ignored_script,
+        an_import_that_is_known_to_fail,
         an_absent_module,
     ],
 )

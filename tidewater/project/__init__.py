@@ -2,6 +2,7 @@
 
 folder   what of a folder goes to the workers
 lock     which packages a lock names
+imports  what a script imports that workers would lack
 pack     both as archives
 
 Mistakes are sentences, which the stack and the command line print the same.

@@ -82,16 +82,28 @@ def test_a_script_without_a_folder_has_the_modules_next_to_it(
     assert run("-m", "net.model").returncode == 0
 
 
-def test_a_file_that_is_ignored_is_missing_as_in_a_worker(
+def test_a_file_that_is_ignored_is_missing_before_workers_start_or_else_in_a_worker(
     project: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (project / "train.py").write_text("import secret\n")
     monkeypatch.chdir(project)
+    with pytest.raises(
+        UsageError, match=r"^train\.py, line 1, imports secret, and the workers would have no such module"
+    ):
+        run("train.py", code=".")
+    (project / "train.py").write_text("if True:\n    import secret\n")
     ran = run("train.py", code=".")
     assert ran.returncode == 2
     (line,) = ran.stderr.splitlines()
-    assert "train.py, line 1, imports secret, and the worker has no such module" in line
+    assert "train.py, line 2, imports secret, and the worker has no such module" in line
     assert "set --code to the folder that has it, and check that the ignore file there doesn't name it" in line
+
+
+def test_a_module_of_this_python_or_of_the_lock_is_no_mistake(project: Path, run: Run) -> None:
+    (project / "train.py").write_text("import alpha, yaml, net.model\n")
+    assert run("train.py", code="project", requirements="lock.txt").returncode == 0
+    with pytest.raises(UsageError, match=r"^train\.py, line 1, imports alpha, and the workers would have"):
+        run("project/train.py")
 
 
 def test_an_import_error_of_the_scripts_own_is_not_hidden(project: Path, run: Run) -> None:

@@ -9,12 +9,14 @@ A folder is copied without what its ignore file names, so that nothing else is t
 
 from __future__ import annotations
 
+import importlib.util
 import io
 import os
 import sys
 import tarfile
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Annotated
 
@@ -27,6 +29,7 @@ from tidewater.elastic.errors import TrainerError
 from tidewater.elastic.launch import project as launch
 from tidewater.elastic.observe.log import Log
 from tidewater.elastic.packages import install
+from tidewater.project import imports
 from tidewater.project.folder import Code
 from tidewater.project.lock import Packages
 from tidewater.project.pack import lock_files, to_tar
@@ -132,6 +135,7 @@ def prepared(program: Program, new: Path, say: Callable[[str], None]) -> Ready:
 
     Raises:
         CliError: they can't be installed.
+        UsageError: the script imports what is neither there nor in this Python.
     """
     folder = Path.cwd()
     if program.code:
@@ -139,7 +143,19 @@ def prepared(program: Program, new: Path, say: Callable[[str], None]) -> Ready:
         with tarfile.open(fileobj=io.BytesIO(to_tar(program.code, _COPY)), encoding="utf-8") as tar:
             tar.extractall(new, filter="data")
     installed = _installed(program.packages, new, say) if program.packages else None
+    _check_imports(folder, program.script, installed)
     return Ready([str(folder), program.script, *program.flags], installed)
+
+
+def _check_imports(folder: Path, script: str, installed: Path | None) -> None:
+    """Raise UsageError if a script surely imports what no worker would find."""
+    if not script.startswith("-m "):
+        path = (folder / script).resolve()  # as the worker does: imports are looked for next to it
+        folder, script = path.parent, path.name
+    places = [str(folder), *([str(installed)] if installed else [])]
+    for each in imports.outside(folder, script, lambda name: (folder / name).exists()):
+        if not PathFinder.find_spec(each.module, places) and not importlib.util.find_spec(each.module):
+            raise UsageError(imports.sentence(each, launch.LOCK, launch.CODE))
 
 
 def _installed(packages: Packages, new: Path, say: Callable[[str], None]) -> Path:
