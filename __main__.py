@@ -18,7 +18,7 @@ from infra.karpenter import SERVICE_ACCOUNT as KARPENTER_ACCOUNT
 from infra.karpenter import KarpenterAccess, KarpenterAccessArgs
 from infra.managed_prometheus import ManagedPrometheus, ManagedPrometheusArgs
 from infra.network import Network, NetworkArgs
-from infra.node_groups import ROOT_DEVICE, NodeGroup, system_group, worker_group
+from infra.node_groups import ROOT_DEVICE, NodeGroup, failed_groups, system_group, worker_group
 from infra.outputs import Platform, kubernetes_platform
 from infra.preflight import place
 from infra.shared_storage import SharedStorage, SharedStorageArgs
@@ -60,9 +60,9 @@ def main() -> None:
         name, SharedStorageArgs(network, cluster.security_group_id, key.arn, protect=stack.protect), account.options()
     )
     # What a node needs must stay until the node is gone: its network interfaces would keep the VPC from being deleted.
-    node_needs = (network, identity, cluster)
+    node_needs, failed = (network, identity, cluster), failed_groups(stack, account)
     system_nodes = NodeGroup(
-        f"{name}-system", system_group(stack, account, network, identity), account.options(*node_needs)
+        f"{name}-system", system_group(stack, account, network, identity, failed), account.options(*node_needs)
     )
     addons = Addons(
         name,
@@ -108,7 +108,9 @@ def main() -> None:
         prometheus = managed(stack, account, network, cluster) if stack.monitoring.managed else server.address()
     # Nodes with GPUs cost money, so they come when there is something to train on.
     worker_nodes: list[pulumi.Resource] = [
-        NodeGroup(f"{name}-workers", worker_group(stack, account, *node_needs), account.options(*node_needs, *filled))
+        NodeGroup(
+            f"{name}-workers", worker_group(stack, account, *node_needs, failed), account.options(*node_needs, *filled)
+        )
     ]
     if stack.surge is not None:
         worker_nodes.append(surge_nodes(stack, stack.surge, account, node_needs, platform))

@@ -1,6 +1,6 @@
 """Managed node groups: one for the system's pods, one for the workers or for their core.
 
-    group = system_group(stack, account, network, identity)
+    group = system_group(stack, account, network, identity, failed_groups(stack, account))
     NodeGroup(f"{name}-system", group, account.options(network, identity, cluster))
 
 They are `aws.eks.NodeGroup`s with a launch template of our own: `pulumi_eks.ManagedNodeGroup` has neither
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import pulumi
@@ -42,6 +42,7 @@ https://docs.aws.amazon.com/eks/latest/userguide/managed-node-update-behavior.ht
 MOST_UNAVAILABLE = 100
 """EKS's limit. https://docs.aws.amazon.com/eks/latest/APIReference/API_NodegroupUpdateConfig.html"""
 PARAMETER = "aws:ssm/getParameter:getParameter"
+CREATE_FAILED = "CREATE_FAILED"
 
 AMI_TYPES = {"standard": "AL2023_x86_64_STANDARD", "nvidia": "AL2023_x86_64_NVIDIA"}
 """EKS' image types for node groups, by the variant of the image."""
@@ -67,9 +68,36 @@ class NodeGroupArgs:
     labels: Mapping[str, str]
     taint: str | None
     tags: Mapping[str, str]
+    failed: Collection[str]
+    """Names of the cluster's groups that EKS could not make."""
 
 
-def system_group(stack: settings.Settings, account: Account, network: Network, identity: Identity) -> NodeGroupArgs:
+def failed_groups(stack: settings.Settings, account: Account) -> list[str]:
+    """Return the names of the cluster's groups that EKS could not make, for want of capacity for example.
+
+    A warning says how to have one made again that Pulumi takes for made: a refresh forgets the error.
+    """
+
+    def options() -> pulumi.InvokeOptions:  # of its own for each call: the SDK changes them
+        return pulumi.InvokeOptions(provider=account.provider)
+
+    try:
+        names = aws.eks.get_node_groups(cluster_name=stack.name, opts=options()).names
+        groups = [aws.eks.get_node_group(stack.name, name, opts=options()) for name in names]
+    except Exception:  # there is no cluster yet, or the right is missing; the SDK has no other type for it
+        return []
+    failed = [each.node_group_name for each in groups if each.status == CREATE_FAILED]
+    for name in failed:
+        pulumi.log.warn(
+            f"EKS could not make the node group {name}, so it is deleted and made again; if the plan doesn't say that, "
+            f"run pulumi up --replace '**::aws:eks/nodeGroup:NodeGroup::{name.rpartition('-')[0]}'"
+        )
+    return failed
+
+
+def system_group(
+    stack: settings.Settings, account: Account, network: Network, identity: Identity, failed: Collection[str]
+) -> NodeGroupArgs:
     """Return the group of the nodes for etcd, the ElasticJob controller, the dataset job and the addons."""
     return NodeGroupArgs(
         cluster_name=stack.name,
@@ -87,11 +115,17 @@ def system_group(stack: settings.Settings, account: Account, network: Network, i
         labels={labels.NODE_ROLE: labels.NODE_ROLE_SYSTEM},
         taint=None,
         tags=stack.all_tags,
+        failed=failed,
     )
 
 
 def worker_group(
-    stack: settings.Settings, account: Account, network: Network, identity: Identity, cluster: Cluster
+    stack: settings.Settings,
+    account: Account,
+    network: Network,
+    identity: Identity,
+    cluster: Cluster,
+    failed: Collection[str],
 ) -> NodeGroupArgs:
     """Return the group of the workers' nodes: all of them, or the core if Karpenter brings the others.
 
@@ -115,6 +149,7 @@ def worker_group(
         labels={labels.NODE_ROLE: labels.NODE_ROLE_WORKER, **core},
         taint=labels.TAINT_WORKER,
         tags=stack.all_tags,
+        failed=failed,
     )
 
 
@@ -174,11 +209,18 @@ def user_data() -> str:
 
 
 class NodeGroup(pulumi.ComponentResource):
-    """A launch template and the node group that uses it."""
+    """A launch template and the node group that uses it.
+
+    A group that EKS could not make accepts no update, so any difference replaces it, as does the error that Pulumi has
+    recorded, which "*" matches too. It is deleted first: it still asks EC2 for the instances that the next one needs.
+    https://github.com/aws/containers-roadmap/issues/764
+    https://github.com/pulumi/pulumi (applyReplaceOnChanges in pkg/resource/deploy/step_generator.go)
+    """
 
     def __init__(self, name: str, args: NodeGroupArgs, opts: pulumi.ResourceOptions) -> None:
         super().__init__("tidewater:infra:NodeGroup", name, None, opts)
         template = self._launch_template(name, args)
+        again = any(each.startswith(f"{name}-") for each in args.failed)
         aws.eks.NodeGroup(
             name,  # Pulumi adds random digits to the group's own name, so a replacement can be made before it goes
             cluster_name=args.cluster_name,
@@ -207,6 +249,8 @@ class NodeGroup(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(
                 parent=self,
                 custom_timeouts=pulumi.CustomTimeouts(create="30m", update=f"{UPDATE_MINUTES}m", delete="30m"),
+                replace_on_changes=["*"] if again else None,
+                delete_before_replace=True if again else None,
             ),
         )
         self.register_outputs({})

@@ -235,6 +235,8 @@ def answer(token: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         (version,) = arguments["clusterVersionsOnlies"]
         support = {"versionStatus": "STANDARD_SUPPORT", "endOfStandardSupportDate": "2999-12-31T00:00:00Z"}
         return {"clusterVersions": [{"clusterVersion": version, **support}]}
+    if token == "aws:eks/getNodeGroups:getNodeGroups":
+        return {"names": []}
     if token == "aws:ssm/getParameter:getParameter":
         day = arguments["name"].removesuffix("/release_version").rpartition("-v")[2]
         release = f"{arguments['name'].split('/')[5]}.4-{day}"

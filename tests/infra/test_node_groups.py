@@ -224,3 +224,47 @@ def test_the_release_is_no_secret_though_the_plug_in_answers_with_one_too() -> N
     made = graph.run(graph.program, graph.defaults(), ask=ask)
     for group in made.all(GROUP):
         assert group.inputs["releaseVersion"] == "1.35.4-20260903"
+
+
+def made_again(*names: str, status: str = "CREATE_FAILED") -> graph.Graph:
+    """Run the program in an account in which the cluster has these groups."""
+
+    def ask(token: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        if token == "aws:eks/getNodeGroups:getNodeGroups":
+            return {"names": list(names)}
+        if token == "aws:eks/getNodeGroup:getNodeGroup":
+            return {**arguments, "status": status}
+        return graph.answer(token, arguments)
+
+    return graph.run(graph.program, graph.stack_config("Pulumi.local.yaml"), ask=ask)
+
+
+def test_a_group_that_eks_could_not_make_is_deleted_and_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(pulumi.log, "warn", said.append)
+    made = made_again("tidewater-local-workers-0a1b2c3", "tidewater-local-system-0a1b2c3")
+    for kind in ("workers", "system"):
+        group = made.one(GROUP, kind)
+        assert (group.replaced_on, group.deleted_first) == (("*",), True)
+    (workers,) = [each for each in said if "could not make the node group tidewater-local-workers-0a1b2c3" in each]
+    assert workers.endswith("run pulumi up --replace '**::aws:eks/nodeGroup:NodeGroup::tidewater-local-workers'")
+
+
+def test_a_group_that_runs_is_updated_in_place_and_its_replacement_comes_first() -> None:
+    for made in (
+        made_again("tidewater-local-workers-0a1b2c3", status="DEGRADED"),
+        made_again("tidewater-local-system-0a1b2c3"),
+        made_again(),
+    ):
+        group = made.one(GROUP, "workers")
+        assert (group.replaced_on, group.deleted_first) == ((), False)
+
+
+def test_before_there_is_a_cluster_no_group_has_failed() -> None:
+    def ask(token: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        if token == "aws:eks/getNodeGroups:getNodeGroups":
+            raise graph.Refused("ResourceNotFoundException: No cluster found for name: tidewater-local")
+        return graph.answer(token, arguments)
+
+    made = graph.run(graph.program, graph.stack_config("Pulumi.local.yaml"), ask=ask)
+    assert made.one(GROUP, "workers").replaced_on == ()

@@ -14,7 +14,7 @@ from packages.localcloud.tests.standins.aws.cases_ec2 import EC2_CASES
 from packages.localcloud.tests.standins.aws.world import Case, Tree, World, cluster_inputs, policy
 
 
-def _group(world: World, size: int = 0) -> Tree:
+def group_inputs(world: World, size: int = 0) -> Tree:
     return {
         "clusterName": world.cluster,
         "nodeRoleArn": world.role("node-role", "ec2.amazonaws.com").outputs["arn"],
@@ -286,9 +286,9 @@ CASES = [
     ),
     Case(
         "aws:eks/nodeGroup:NodeGroup",
-        _group,
-        lambda world: {**_group(world, 1), "labels": {"role": "other"}, "taints": []},
-        lambda world: {**_group(world), "instanceTypes": ["t3.medium"]},
+        group_inputs,
+        lambda world: {**group_inputs(world, 1), "labels": {"role": "other"}, "taints": []},
+        lambda world: {**group_inputs(world), "instanceTypes": ["t3.medium"]},
     ),
     Case(
         "aws:eks/addon:Addon",

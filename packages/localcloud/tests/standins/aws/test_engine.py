@@ -6,9 +6,13 @@ import time
 from pathlib import Path
 
 import pytest
+from localcloud.aws.compute import shortages
+from localcloud.aws.eks import reconcile
 from localcloud.standins.aws.clients import Clients
 from localcloud.standins.aws.entry import absent_as_none
+from moto.ec2.models import ec2_backends
 
+from packages.localcloud.tests.aws.fakes import ACCOUNT, REGION
 from packages.localcloud.tests.standins.engine_stack import EngineStack
 
 pytestmark = pytest.mark.e2e
@@ -76,6 +80,55 @@ def test_a_stack_is_created_updated_refreshed_and_destroyed(stack: EngineStack, 
     stack.pulumi("destroy", "--yes", "--skip-preview")
     assert absent_as_none(lambda: s3.head_bucket(Bucket=made["bucket"])) is None
     assert absent_as_none(lambda: ec2.describe_vpcs(VpcIds=[made["vpc"]])) is None
+
+
+GROUP = """
+import json, pulumi, pulumi_aws as aws
+def role(name, service):
+    trust = {"Effect": "Allow", "Action": ["sts:AssumeRole", "sts:TagSession"], "Principal": {"Service": service}}
+    return aws.iam.Role(name, assume_role_policy=json.dumps({"Version": "2012-10-17", "Statement": [trust]})).arn
+vpc = aws.ec2.Vpc("net", cidr_block="10.0.0.0/16")
+subnets = [
+    aws.ec2.Subnet(zone, vpc_id=vpc.id, cidr_block=f"10.0.{n}.0/24", availability_zone=f"us-west-2{zone}").id
+    for n, zone in enumerate("ab")
+]
+cluster = aws.eks.Cluster(
+    "c", name="c", role_arn=role("c", "eks.amazonaws.com"), vpc_config={"subnet_ids": subnets},
+    access_config={"authentication_mode": "API"},
+)
+size = {"desired_size": 1, "min_size": 0, "max_size": 1}
+node_role = role("n", "ec2.amazonaws.com")
+once_more = pulumi.Config().get_bool("failed")
+opts = pulumi.ResourceOptions(replace_on_changes=["*"], delete_before_replace=True) if once_more else None
+group = aws.eks.NodeGroup(
+    "g", cluster_name=cluster.name, node_role_arn=node_role, subnet_ids=subnets, scaling_config=size,
+    instance_types=["m5.large"], opts=opts,
+)
+pulumi.export("status", group.status)
+"""
+
+
+def test_a_node_group_that_found_no_capacity_is_deleted_and_made_again(
+    stack: EngineStack, clients: Clients, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # `infra.node_groups` registers a group so. What is tested here is what the engine makes of it.
+    backend = ec2_backends[ACCOUNT][REGION]
+    stack.program(GROUP)
+    shortages.add(backend, {"types": ["m5.large"]})
+    with monkeypatch.context() as impatient:
+        impatient.setattr(reconcile, "JOIN_SECONDS", 0.0)
+        assert "AsgInstanceLaunchFailures" in stack.up(fails=True)
+    (first,) = clients.get("eks").list_nodegroups(clusterName="c")["nodegroups"]
+    shortages.restore(backend)
+    stack.pulumi("config", "set", "failed", "true")
+    assert "+-1 replaced" in stack.up()
+    (second,) = clients.get("eks").list_nodegroups(clusterName="c")["nodegroups"]
+    assert second != first
+    assert stack.outputs()["status"] == "ACTIVE"
+    stack.pulumi("config", "rm", "failed")
+    assert "unchanged" in (after := stack.up())
+    assert "replaced" not in after
+    stack.pulumi("destroy", "--yes", "--skip-preview")
 
 
 def test_an_existing_resource_is_imported(stack: EngineStack, clients: Clients) -> None:

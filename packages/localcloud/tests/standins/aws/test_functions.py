@@ -15,7 +15,10 @@ from localcloud.standins.aws.functions import FUNCTIONS
 from localcloud.standins.aws.schema_from_sdk import module_of
 
 from packages.localcloud.tests.aws.fakes import ACCOUNT, REGION
+from packages.localcloud.tests.standins.aws.cases import group_inputs
+from packages.localcloud.tests.standins.aws.conftest import make_engine
 from packages.localcloud.tests.standins.aws.harness import CheckFailed, Engine
+from packages.localcloud.tests.standins.aws.world import World, cluster_inputs
 
 
 def test_region_account_and_partition(engine: Engine) -> None:
@@ -74,6 +77,11 @@ def test_the_versions_of_kubernetes_with_the_end_of_their_support(engine: Engine
     assert engine.invoke(token, versionStatus="EXTENDED_SUPPORT")["clusterVersions"] == []
 
 
+def test_a_group_that_is_not_there_is_not_found(engine: Engine) -> None:
+    with pytest.raises(Exception, match=r"reading EKS Node Group \(no:such\): couldn't find resource"):
+        engine.invoke("aws:eks/getNodeGroup:getNodeGroup", clusterName="no", nodeGroupName="such")
+
+
 def test_a_quota_has_its_default_and_the_value_that_the_account_has(engine: Engine) -> None:
     token = "aws:servicequotas/getServiceQuota:getServiceQuota"
     by_code = engine.invoke(token, serviceCode="ec2", quotaCode="L-DB2E81BA")
@@ -106,6 +114,8 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "aws:servicequotas/getServiceQuota:getServiceQuota": {"serviceCode": "ec2", "quotaCode": "L-DB2E81BA"},
     "aws:eks/getAddonVersion:getAddonVersion": {"addonName": "vpc-cni", "kubernetesVersion": "1.34"},
     "aws:eks/getClusterVersions:getClusterVersions": {"clusterVersionsOnlies": ["1.35"]},
+    "aws:eks/getNodeGroups:getNodeGroups": {"clusterName": "described"},
+    "aws:eks/getNodeGroup:getNodeGroup": {"clusterName": "described", "nodeGroupName": "described"},
     "aws:ssm/getParameter:getParameter": {
         "name": f"{PARAMETERS}/{NEWEST}/amazon-linux-2023/x86_64/standard/recommended/image_id"
     },
@@ -157,6 +167,16 @@ def test_a_role_that_is_not_there_is_not_found(engine: Engine) -> None:
         engine.invoke("aws:iam/getRole:getRole", name="no-such")
 
 
+@pytest.fixture(scope="module")
+def _described(endpoint: str) -> None:
+    """A cluster with a node group."""
+    engine = make_engine(endpoint)
+    world, names = World(engine), {"clusterName": "described", "nodeGroupName": "described"}
+    engine.create("aws:eks/cluster:Cluster", "described", {**cluster_inputs(world), "name": "described"})
+    engine.create("aws:eks/nodeGroup:NodeGroup", "described", {**group_inputs(world), **names})
+
+
+@pytest.mark.usefixtures("_described")
 @pytest.mark.parametrize("token", FUNCTIONS)
 def test_a_function_has_the_sdks_token_arguments_and_outputs(engine: Engine, token: str) -> None:
     name = token.rpartition(":")[2]

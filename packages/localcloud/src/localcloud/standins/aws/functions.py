@@ -9,6 +9,7 @@ from typing import Final
 
 from localcloud.standins.aws import instance_types
 from localcloud.standins.aws.entry import Call, Tree, absent_as_none, words
+from localcloud.standins.aws.resources.eks import read_node_group
 from localcloud.standins.serve import PluginError
 
 
@@ -278,6 +279,24 @@ def _addon_version(call: Call) -> Tree:
     raise PluginError(f"no version of EKS addon {inputs['addonName']} fits Kubernetes {inputs['kubernetesVersion']}")
 
 
+def _node_groups(call: Call) -> Tree:
+    cluster = call.inputs["clusterName"]
+    pages = call.client("eks").get_paginator("list_nodegroups").paginate(clusterName=cluster)
+    names = [name for page in pages for name in page["nodegroups"]]
+    return {"id": cluster, "clusterName": cluster, "names": names, "region": call.region}
+
+
+def _node_group(call: Call) -> Tree:
+    call.id = f"{call.inputs['clusterName']}:{call.inputs['nodeGroupName']}"
+    found = read_node_group(call)
+    if found is None:
+        raise PluginError(f"reading EKS Node Group ({call.id}): couldn't find resource")
+    found.pop("nodeRepairConfig", None)
+    blocks = {name: found.pop(name, None) for name in ("launchTemplate", "scalingConfig", "updateConfig")}
+    lists = {f"{name}s": [block] if block else [] for name, block in blocks.items()}
+    return {**found, **lists, "id": call.id, "remoteAccesses": [], "warmPoolConfigs": [], "region": call.region}
+
+
 def _cluster_versions(call: Call) -> Tree:
     given = {name: value for name, value in call.inputs.items() if value is not None}
     same = {"versionStatus", "clusterType", "defaultOnly", "includeAll"}
@@ -349,5 +368,7 @@ FUNCTIONS: Final = {
     "aws:eks/getClusterVersions:getClusterVersions": Function(
         words("clusterType clusterVersionsOnlies defaultOnly includeAll versionStatus"), _cluster_versions
     ),
+    "aws:eks/getNodeGroups:getNodeGroups": Function(words("clusterName"), _node_groups),
+    "aws:eks/getNodeGroup:getNodeGroup": Function(words("clusterName nodeGroupName tags"), _node_group),
     "aws:ssm/getParameter:getParameter": Function(words("name withDecryption"), _parameter),
 }

@@ -247,7 +247,8 @@ def _group_ready(call: Call) -> None:
     wait_for_status(call, lambda: _group(call), f"EKS node group {call.id}")
 
 
-def _group_read(call: Call) -> Tree | None:
+def read_node_group(call: Call) -> Tree | None:
+    """Return a node group's outputs."""
     group = _group(call)
     if group is None:
         return None
@@ -371,7 +372,7 @@ ENTRIES: Final = [
         naming=Naming(property="nodeGroupName", longest=63, prefix_property="nodeGroupNamePrefix"),
         create=_group_create,
         ready=_group_ready,
-        read=_group_read,
+        read=read_node_group,
         update=_group_update,
         delete=_group_delete,
     ),
