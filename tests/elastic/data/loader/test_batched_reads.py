@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import Any
 
+import datasets
 import pytest
 import torch
 from torch.utils.data import Dataset, Subset
@@ -95,6 +96,15 @@ def test_a_batch_is_one_call() -> None:
     assert batch["y"].tolist() == [3, 1, 2]
     assert batch["text"] == ["row 3", "row 1", "row 2"]
     assert table.calls == [[3, 1, 2]]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_every_row_of_a_table_of_the_library_is_read_once(workers: int) -> None:
+    given = {"y": list(range(TOTAL)), "x": [index / 2 for index in range(TOTAL)]}
+    table: Any = datasets.Dataset.from_dict(given).with_format("torch")
+    batches = epoch(table, workers=workers, size=2)
+    assert rows(batches) == dict(zip(*given.values(), strict=True))
+    assert batches[0]["y"].dtype == torch.int64
 
 
 def test_a_part_of_it_is_one_call_too() -> None:
