@@ -155,7 +155,8 @@ def _add_operation(group: argparse._ArgumentGroup) -> None:
         "--heartbeat-seconds",
         type=float,
         default=1.5,
-        help="while a step is late, a peer that answers no ping for this time is given up: it is frozen or cut off",
+        help="while a step is late, a peer that answers no ping for this time is given up: it is frozen or cut off; "
+        "half of it, where nothing has been late in the last minute",
     )
     group.add_argument(
         "--peer-timeout-seconds",

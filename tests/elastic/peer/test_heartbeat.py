@@ -17,6 +17,7 @@ from tests.elastic.workers import CHECKOUT, SECRET, free_port
 from tidewater.elastic.membership.rules import Member
 from tidewater.elastic.peer.handshake import HELLO, Identity, Responder
 from tidewater.elastic.peer.heartbeat import LATE_SECONDS, Heartbeat
+from tidewater.elastic.peer.patience import LEAST
 from tidewater.elastic.peer.server import PONG, PeerServer
 
 TIMEOUT = 3.0
@@ -117,7 +118,7 @@ def test_a_stopped_process_is_silent_until_it_continues(
     heartbeat.tense(True)
     stays(lambda: not heartbeat.silent())
     os.kill(process.pid, signal.SIGSTOP)
-    assert until(lambda: heartbeat.silent() == {"b"}) > TIMEOUT / 2
+    assert until(lambda: heartbeat.silent() == {"b"}) > LEAST * TIMEOUT / 2
     until(lambda: accused == ["b"])
     heartbeat.tense(False)
     stays(lambda: heartbeat.silent() == {"b"})
@@ -138,7 +139,7 @@ def test_an_unreachable_peer_is_silent_since_the_first_attempt(start: Start) -> 
         heartbeat = start(timeout=SHORT)
         heartbeat.watch([member("b", port)])
         heartbeat.tense(True)
-        assert until(lambda: heartbeat.silent() == {"b"}) > SHORT / 2
+        assert until(lambda: heartbeat.silent() == {"b"}) > LEAST * SHORT / 2
         for each in waiting:
             each.close()
 

@@ -11,14 +11,16 @@ cable) sends nothing. So while a step is late, or a generation is being formed, 
 peers, each over a persistent connection, which begins with a handshake (see ``handshake``). A thread of the peer's
 ``PeerServer`` answers, so a peer also answers during a long step. While steps are on time, no pings are sent.
 
-A silent peer stays silent, and is pinged again, until it answers or other members are watched. A process that was
-stopped itself does not blame its peers: after such a gap each peer gets the full time again.
+A silent peer stays silent, and is pinged again, until it answers or other members are watched. How long a peer may
+leave a ping unanswered depends on the answers before, and on how late this thread itself was (see ``patience``). A
+process that was stopped itself does not blame its peers: after such a gap each peer gets the full time again.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import math
 import selectors
 import socket
 import threading
@@ -28,12 +30,13 @@ from dataclasses import dataclass, field
 
 from tidewater.elastic.addresses import resolve
 from tidewater.elastic.membership.rules import Member
-from tidewater.elastic.peer import server
+from tidewater.elastic.peer import patience, server
 from tidewater.elastic.peer.handshake import Identity, Initiator
 
-LATE_SECONDS = 0.5
-"""A step that takes longer is late, so peers are pinged."""
-
+LATE_SECONDS = 0.25
+"""A step that waits longer for its peers is late, so they are pinged."""
+_TICK_SECONDS = 0.1
+"""Nothing wakes the thread when a step begins to wait."""
 _MOST_READ = 4096
 
 
@@ -69,7 +72,7 @@ class Heartbeat:
         Args:
             me: This worker, which is not pinged.
             interval: The time between two pings of the same peer.
-            timeout: A peer that leaves a ping unanswered for this time is silent.
+            timeout: A peer that leaves a ping unanswered for this time, or a part of it (see ``patience``), is silent.
             since: Returns the monotonic time since which a step waits for peers; None while nothing waits.
             on_silent: Called once when a peer becomes silent. It runs in the pinging thread, so it must be quick.
         """
@@ -80,6 +83,7 @@ class Heartbeat:
         self._retired: list[_Peer] = []
         self._tense = False
         self._stopping = False
+        self._delay = patience.Delay()
         self._ticked_at = 0.0
         self._round_at = 0.0
         self._selector = selectors.DefaultSelector()
@@ -142,8 +146,9 @@ class Heartbeat:
     def _rest(self, peers: list[_Peer]) -> float | None:
         if not peers:
             return None
-        # At most a fraction of LATE_SECONDS, because nothing wakes this thread when a step becomes late.
-        return min(max(self._round_at - time.monotonic(), 0.0) if self._due(peers) else 0.1, 0.1)
+        began = self._since()
+        late_at = math.inf if began is None else began + LATE_SECONDS
+        return min(max((self._round_at if self._due(peers) else late_at) - time.monotonic(), 0.0), _TICK_SECONDS)
 
     def _due(self, peers: list[_Peer]) -> list[_Peer]:
         """Return the peers to ping in this round."""
@@ -168,14 +173,16 @@ class Heartbeat:
 
     def _judge(self, peers: list[_Peer]) -> None:
         now = time.monotonic()
-        stood_still = now - self._ticked_at > self._timeout / 2
-        self._ticked_at = now
+        gap, self._ticked_at = now - self._ticked_at, now
+        self._delay = patience.noted(self._delay, gap - _TICK_SECONDS, now)
+        limit = patience.limit(self._timeout, self._delay)
+        stood_still = gap > limit / 2
         for peer in peers:
             if peer.asked_at is None:
                 continue
             if stood_still:
                 peer.asked_at = now
-            elif now - peer.asked_at >= self._timeout:
+            elif now - peer.asked_at >= limit:
                 self._accuse(peer)
 
     def _accuse(self, peer: _Peer) -> None:
@@ -226,6 +233,9 @@ class Heartbeat:
             self._authenticate(peer, connection, peer.handshake)
         elif server.PONG in peer.received:
             peer.received.clear()
+            if peer.asked_at is not None:
+                now = time.monotonic()
+                self._delay = patience.noted(self._delay, now - peer.asked_at, now)
             peer.asked_at, peer.answered = None, True
             with self._lock:
                 peer.silent = False
