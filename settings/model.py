@@ -152,6 +152,8 @@ class Surge:
     """The nodes above the core, which Karpenter starts for pending workers and ends when they are empty."""
 
     capacity_type: str
+    spot_fallback: bool
+    """Whether On-Demand nodes come where there is no Spot capacity."""
     instance_types: tuple[str, ...]
     """Empty: any type like the smallest of the core's."""
     max_vcpus: int

@@ -73,6 +73,7 @@ def surge(read: Reader, workers: Workers) -> Surge | None:
     core, most = workers.nodes.minimum, nodes_for(workers.maximum, workers.per_node)
     found = Surge(
         capacity_type=_capacity_type(read),
+        spot_fallback=read.boolean("spotFallback"),
         instance_types=_instance_types(read, "surgeInstanceTypes", at_least_one=False),
         max_vcpus=read.integer("surgeMaxVcpus", 0, MAX_VCPUS),
         maximum=most - core,
@@ -145,6 +146,8 @@ def _check_surge(read: Reader, found: Surge) -> None:
             "is for the nodes above minWorkers, and maxWorkers leaves none; the nodes for minWorkers are On-Demand. "
             "Lower minWorkers, raise maxWorkers, set ON_DEMAND, or set surgeNodes to nodegroup",
         )
+    if found.spot_fallback and found.capacity_type != SPOT:
+        read.wrong("spotFallback", "true", "is for Spot nodes; remove it, or set capacityType to SPOT")
     if found.max_vcpus and found.instance_types:
         read.wrong(
             "surgeMaxVcpus", found.max_vcpus, "has no effect with surgeInstanceTypes, which name the types; remove it"
@@ -153,6 +156,8 @@ def _check_surge(read: Reader, found: Surge) -> None:
 
 def _refuse_without_karpenter(read: Reader, found: Surge) -> None:
     remedy = "has an effect only with surgeNodes karpenter; remove it, or set surgeNodes to karpenter"
+    if found.spot_fallback:
+        read.wrong("spotFallback", "true", remedy)
     if found.instance_types:
         read.wrong("surgeInstanceTypes", ", ".join(found.instance_types), remedy)
     if found.max_vcpus:

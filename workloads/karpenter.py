@@ -241,11 +241,14 @@ def requirements(stack: settings.Settings, surge: settings.Surge) -> list[Manife
     The latter have no room for a worker more than `workersPerNode`, even if nothing else ran there. A node with workers
     of two nodes would stay, half empty, when only some of them leave. With the same GPU and many more vCPUs a
     node costs several times as much: a g5.16xlarge four times what a g5.xlarge does.
+
+    Of both markets, Karpenter takes Spot while EC2 has some: https://karpenter.sh/docs/concepts/nodepools/#capacity-type
     """
+    markets = [surge.capacity_type, *(["ON_DEMAND"] if surge.spot_fallback else [])]
     found = [
         _one_of("kubernetes.io/arch", "amd64"),
         _one_of("kubernetes.io/os", "linux"),
-        _one_of("karpenter.sh/capacity-type", CAPACITY_TYPES[surge.capacity_type]),
+        _one_of("karpenter.sh/capacity-type", *(CAPACITY_TYPES[each] for each in markets)),
     ]
     if surge.instance_types:
         return [*found, _one_of("node.kubernetes.io/instance-type", *surge.instance_types)]

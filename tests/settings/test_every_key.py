@@ -101,6 +101,16 @@ CONFLICTS: dict[str, tuple[dict[str, Any], str, str]] = {
         "capacityType",
         "raise maxWorkers, set ON_DEMAND, or set surgeNodes to nodegroup",
     ),
+    "a way out for nodes that are no Spot nodes": (
+        {"spotFallback": True},
+        "spotFallback",
+        "set capacityType to SPOT",
+    ),
+    "a way out for a node group, which has one market": (
+        {"spotFallback": True, "capacityType": "SPOT", "surgeNodes": "nodegroup"},
+        "spotFallback",
+        "set surgeNodes to karpenter",
+    ),
     "types of a surge that there is not": (
         {"surgeInstanceTypes": ["g5.xlarge"], "surgeNodes": "nodegroup"},
         "surgeInstanceTypes",

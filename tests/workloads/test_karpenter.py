@@ -138,8 +138,9 @@ def test_only_workers_run_on_the_nodes() -> None:
 
 
 @pytest.mark.parametrize(("setting", "value"), [("SPOT", "spot"), ("ON_DEMAND", "on-demand")])
-def test_the_capacity_type_is_the_one_that_was_set_and_no_other(setting: str, value: str) -> None:
+def test_the_capacity_type_is_the_one_that_was_set_and_no_other_unless_asked(setting: str, value: str) -> None:
     assert ("capacity-type", "In", [value]) in requirements(capacityType=setting)
+    assert ("capacity-type", "In", ["spot", "on-demand"]) in requirements(capacityType="SPOT", spotFallback=True)
 
 
 def test_a_list_of_instance_types_is_taken_as_it_is() -> None:
