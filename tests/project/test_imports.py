@@ -41,6 +41,8 @@ def wanted(place: Path, files: Mapping[str, str], script: str = "train.py") -> l
         pytest.param("import timm\nsubprocess.run(['pip', 'install', 'timm'])", [], id="pip"),
         pytest.param("from . import timm", [], id="relative"),
         pytest.param("import timm\ndef", [], id="syntax"),
+        pytest.param(f"import timm\nx = {'1 + ' * 3000}1", [], id="deep"),
+        pytest.param("import __main__", [], id="main"),
     ],
 )
 def test_only_imports_that_always_run_count(tmp_path: Path, text: str, modules: list[str]) -> None:
@@ -88,11 +90,13 @@ def test_a_module_imports_from_the_folder_and_a_script_from_its_own(tmp_path: Pa
         pytest.param("yaml", None, False, id="the-image-may-have-it"),
         pytest.param("mine", None, True, id="a-module-that-does-not-go"),
         pytest.param("mine", "alpha==1.0", False, id="a-package-may-bring-it"),
+        pytest.param("tidewater", None, False, id="the-runtime"),
         pytest.param("wandb_runs", None, False, id="a-folder-without-modules"),
     ],
 )
 def test_what_no_official_image_has_is_lacking(tmp_path: Path, module: str, lock: str | None, is_lacking: bool) -> None:
     (tmp_path / "mine.py").touch()
+    (tmp_path / "tidewater.py").touch()  # as in a checkout of Tidewater, where trainingScript may be
     (tmp_path / "wandb_runs").mkdir()
     packages = None if lock is None else Packages(lock, ())
     assert lacking(Import("train.py", 1, module), tmp_path, packages) is is_lacking
@@ -102,6 +106,8 @@ def test_what_a_wheel_of_another_name_brings_is_there(tmp_path: Path) -> None:
     line = wheel(tmp_path, "alpha", files={"timm/__init__.py": ""})
     packages = Packages(line, (tmp_path / "alpha-1.0-py3-none-any.whl",))
     assert not lacking(Import("train.py", 1, "timm"), tmp_path, packages)
+    assert lacking(Import("train.py", 1, "peft"), tmp_path, packages)
+    packages.wheels[0].write_bytes(b"no archive")
     assert lacking(Import("train.py", 1, "peft"), tmp_path, packages)
 
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from tidewater.project.lock import Packages
+from tidewater.project.lock import OF_THE_IMAGE, Packages
 
 OFFICIAL_IMAGE = re.compile(r"(docker\.io/)?pytorch/pytorch(:|@).+")
 """PyTorch's own images, the stack's default among them. They have all that torch needs, and none of `_LIBRARIES`."""
@@ -69,7 +69,7 @@ class _Search:
             return
         self.seen.add(file)
         tree = _parsed(self.folder / file)
-        if tree is None or _CHANGES.search(ast.unparse(tree)):
+        if tree is None:
             self.is_known = False
             return
         for statement in tree.body:
@@ -90,7 +90,7 @@ class _Search:
 
     def _import(self, each: Import, name: str, names: list[str]) -> None:
         if not self.goes(self._path(each.module, ".py")) and not self.goes(self._path(each.module)):
-            if each.module not in sys.stdlib_module_names and each not in self.found:
+            if each.module not in (*sys.stdlib_module_names, "__main__") and each not in self.found:
                 self.found.append(each)
             return
         self._packages(name)
@@ -140,7 +140,8 @@ def lacking(each: Import, folder: Path, packages: Packages | None) -> bool:
         folder: where a module of this name that doesn't go to the workers would be.
         packages: those of the lock; what those of an index other than PyPI bring is not known.
     """
-    is_own = (folder / f"{each.module}.py").is_file() or (folder / each.module / "__init__.py").is_file()
+    files = (folder / f"{each.module}.py", folder / each.module / "__init__.py")
+    is_own = any(map(Path.is_file, files)) and not re.fullmatch(rf"{OF_THE_IMAGE}|torchvision", each.module)
     if packages is None:
         return is_own or each.module in _LIBRARIES
     if is_own or each.module not in _LIBRARIES or "-index-url " in packages.lock:
@@ -160,10 +161,14 @@ def sentence(each: Import, lock: str, code: str) -> str:
 
 
 def _parsed(path: Path) -> ast.Module | None:
-    """Return the code of a file, None if Python can't read it: running it shows the mistake better."""
+    """Return the code of a file, None if it changes what can be imported.
+
+    Also None if Python can't read it: running it shows the mistake better.
+    """
     try:
         with warnings.catch_warnings(action="ignore"):
-            return ast.parse(path.read_bytes())
+            tree = ast.parse(path.read_bytes())
+        return None if _CHANGES.search(ast.unparse(tree)) else tree
     except (OSError, SyntaxError, ValueError, RecursionError):
         return None
 
@@ -191,6 +196,6 @@ def _imported(statement: ast.stmt, package: str) -> Iterator[tuple[str, list[str
 
 def _brought(packages: Packages) -> Iterator[str]:
     """Yield the modules that are in the wheels which travel with the job."""
-    for path in packages.wheels:
+    for path in filter(zipfile.is_zipfile, packages.wheels):
         with zipfile.ZipFile(path) as wheel:
             yield from (re.split(r"[/.]", name)[0] for name in wheel.namelist())
