@@ -1,20 +1,11 @@
-"""Data as people have it: rows of a table with a collator that pads and masks, and torchdata's loader."""
+"""Data as people have it: `datasets.Dataset` with a collator that pads and masks, and torchdata's loader."""
 
 from __future__ import annotations
 
 SCRIPTS: dict[str, str] = {}
 
 SCRIPTS["masked_text"] = """
-class Rows(torch.utils.data.Dataset):
-    # as a datasets.Dataset: rows are dictionaries, and many are read at once
-    def __len__(self):
-        return 109
-
-    def __getitem__(self, index):
-        return self.__getitems__([index])[0]
-
-    def __getitems__(self, indices):
-        return [{"input_ids": [1 + (index * word) % 15 for word in range(2, 4 + index % 9)]} for index in indices]
+import datasets
 
 
 class Encoding(collections.UserDict):
@@ -34,7 +25,7 @@ class Collator:
         self.share = share
 
     def __call__(self, rows):
-        words = [torch.tensor(row["input_ids"]) for row in rows]
+        words = [row["input_ids"] for row in rows]
         words = nn.utils.rnn.pad_sequence(words, batch_first=True, padding_value=0)
         hidden = (torch.rand(words.shape) < self.share) & (words > 0)
         return Encoding(input_ids=words.masked_fill(hidden, 16), labels=words.masked_fill(~hidden, -100))
@@ -49,9 +40,9 @@ def loss(model, batch):
 def training(config):
     model = nn.Sequential(nn.Embedding(17, 8), nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 17))
     optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
-    return tidewater.Training(
-        model=model, optimizer=optimizer, dataset=Rows(), collate=Collator(0.3), loss=loss
-    )
+    texts = [[1 + (index * word) % 15 for word in range(2, 4 + index % 9)] for index in range(109)]
+    rows = datasets.Dataset.from_dict({"input_ids": texts}).with_format("torch")
+    return tidewater.Training(model=model, optimizer=optimizer, dataset=rows, collate=Collator(0.3), loss=loss)
 """
 
 SCRIPTS["torchdata"] = """
