@@ -330,13 +330,14 @@ class Checkout:
 
     @contextmanager
     def config(self, key: str, value: str) -> Iterator[None]:
-        """Set a config key, or an item of a list (`KEY[0]`), within the block.
+        """Set a config key, an item of a list (`KEY[0]`) or one of a map (`KEY.NAME`), within the block.
 
         The stack's file is restored afterwards.
         """
         file = self.path / f"Pulumi.{STACK}.yaml"
         before = file.read_text()
-        self.run(f"pulumi config set {'--path ' if '[' in key else ''}'{key}' -- '{value}'")
+        path, name = ("--path ", f"tidewater:{key}") if set("[.") & set(key) else ("", key)
+        self.run(f"pulumi config set {path}'{name}' -- '{value}'")
         try:
             yield
         finally:

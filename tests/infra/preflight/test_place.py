@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pulumi
 import pytest
 
 import settings
 from infra.preflight import place
 from tests import graph
+from tests.infra.preflight.refusals import REFUSED
 
 HERE = {"region": "us-west-2", "stack": "local", "namespace": "training"}
 NETWORK = {"cidr": "10.0.0.0/16", "zones": "2"}
@@ -112,3 +114,14 @@ def test_the_place_is_recorded_once_and_forgotten_last() -> None:
         record = records[name]
         assert (record.inputs["input"], record.ignored) == (value, ("input",))
         assert all(deployed.needs(each, record) for each in others)
+
+
+@pytest.mark.parametrize(("key", "value", "named"), REFUSED.values(), ids=REFUSED.keys())
+def test_a_mistake_in_a_setting_of_a_stack_that_exists_is_refused_with_its_sentence(
+    monkeypatch: pytest.MonkeyPatch, key: str, value: str, named: str
+) -> None:
+    item, (whole, _, name) = key.removesuffix("[0]"), key.partition(".")
+    given: Any = [value] if item != key else {name: int(value) if value.isdigit() else value} if name else value
+    with pytest.raises((settings.ConfigurationError, pulumi.RunError)) as refused:
+        update(monkeypatch, {"place": HERE, "place-network": NETWORK}, **{whole if name else item: given})
+    assert named in str(refused.value)
