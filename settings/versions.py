@@ -7,7 +7,9 @@ takes the newest kube-proxy and vpc-cni at every update, and a fix to a training
 nodes. docs/upgrades.md says how a row is changed, and how a running stack goes from one to the next.
 
 Looked up on 2026-11-24, the node monitoring agent on 2026-11-28. The addons of 1.35 are EKS's defaults of October 2026;
-those of 1.34 the newest that are used with it. To look them up again, with an AWS account:
+those of 1.34 and 1.36 are in use with these versions. For 1.36 the EFS driver and the node monitoring agent are those
+of 1.35: they were not looked up. The one-machine cloud has no 1.36, so the default is 1.35. To look them up again, with
+an AWS account:
 
     aws eks describe-addon-versions --kubernetes-version 1.35 --query \\
         'addons[].[addonName, addonVersions[?compatibilities[0].defaultVersion].addonVersion | [0]]' --output text
@@ -54,6 +56,11 @@ KUBERNETES: Mapping[str, Release] = MappingProxyType(
             node_image="v20260903",  # 1.35.7-20260903
             addons=_ANY_KUBERNETES | {"coredns": "v1.13.2-eksbuild.31", "kube-proxy": "v1.35.3-eksbuild.29"},
             standard_support_until="2027-03-27",
+        ),
+        "1.36": Release(
+            node_image="v20260903",  # 1.36.3-20260903
+            addons=_ANY_KUBERNETES | {"coredns": "v1.14.3-eksbuild.16", "kube-proxy": "v1.36.0-eksbuild.25"},
+            standard_support_until="2027-08-02",
         ),
     }
 )

@@ -40,6 +40,10 @@ from workloads.training import cpu_millis
 VERSION = "1.14.0"
 """Release of the charts in a registry; `karpenterImage` is of the same one. A folder has the charts that it has."""
 
+PUBLIC_REPOSITORY = "public.ecr.aws/karpenter/controller"
+PUBLIC_IMAGE = f"{PUBLIC_REPOSITORY}:{VERSION}"
+"""The image that the published charts name, with its digest."""
+
 NAME = "workers"
 """Name of the NodePool and of its EC2NodeClass. Another kind of node would be another pair."""
 
@@ -115,11 +119,14 @@ def chart_version(charts: str) -> str | None:
     return VERSION if charts.startswith("oci://") else None
 
 
-def image_values(image: str) -> Manifest:
+def image_values(image: str, charts: str) -> Manifest:
     """Return an image in the form of the chart's values.
 
-    An empty digest replaces that of the chart's values, which is the digest of the public image.
+    A published chart has the digest of the public image of its version. A folder may be of another version, and another
+    image has a digest of its own: an empty one then replaces the chart's.
     """
+    if image == PUBLIC_IMAGE and chart_version(charts) == VERSION:
+        return {"repository": PUBLIC_REPOSITORY, "tag": VERSION}
     named, _, digest = image.partition("@")
     folder, slash, last = named.rpartition("/")  # a colon before the last slash belongs to the registry's port
     name, _, tag = last.partition(":")
@@ -136,7 +143,7 @@ def controller_values(args: KarpenterArgs) -> Manifest:
         "nodeSelector": SYSTEM_NODES,
         "serviceAccount": {"name": args.service_account},
         "controller": {
-            "image": image_values(args.surge.image),
+            "image": image_values(args.surge.image, args.surge.charts),
             # Without it Karpenter asks the metadata service of its node, which the hop limit keeps pods from.
             "env": [{"name": "AWS_REGION", "value": args.stack.region}],
             # Of memory it takes about 300 MiB with all of EC2's instance types, and little for each node.

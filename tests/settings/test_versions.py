@@ -7,6 +7,7 @@ import re
 
 import pytest
 from localcloud.aws import eks_images
+from localcloud.aws.eks.model import VERSIONS
 from localcloud.kube.addons import Addons
 
 import settings
@@ -39,7 +40,7 @@ def number(version: str) -> tuple[int, ...]:
     return tuple(map(int, re.findall(r"\d+", version)))
 
 
-@pytest.mark.parametrize("kubernetes", list(TABLE))
+@pytest.mark.parametrize("kubernetes", VERSIONS)
 def test_the_one_machine_cloud_has_what_the_table_names(kubernetes: str) -> None:
     release = TABLE[kubernetes]
     offered = Addons.VERSIONS
@@ -54,9 +55,10 @@ def test_the_node_monitoring_agent_knows_the_types_of_this_year(version: str) ->
     assert tuple(int(each) for each in agent.removeprefix("v").partition("-")[0].split(".")) >= (1, 7, 0)
 
 
-def test_the_default_is_the_newest_version() -> None:
+def test_the_default_is_the_newest_version_that_is_tried_on_one_machine() -> None:
     stack = settings.parse(graph.stack_config("Pulumi.local.yaml"), stack="local")
-    assert stack.cluster.version == list(TABLE)[-1]
+    assert stack.cluster.version == VERSIONS[-1]
+    assert set(VERSIONS) <= set(TABLE)
 
 
 def test_the_documentation_says_until_when_each_version_is_supported() -> None:
@@ -64,8 +66,8 @@ def test_the_documentation_says_until_when_each_version_is_supported() -> None:
         r"^\| (\d\.\d+) \| (\d{4}-\d\d-\d\d) \|", (graph.ROOT / "docs/upgrades.md").read_text(), re.MULTILINE
     )
     assert dict(rows) == {version: release.standard_support_until for version, release in TABLE.items()}
-    newest = list(TABLE)[-1]
-    assert f"({newest}: {TABLE[newest].standard_support_until})" in (graph.ROOT / "docs/deploy-aws.md").read_text()
+    default = VERSIONS[-1]
+    assert f"({default}: {TABLE[default].standard_support_until})" in (graph.ROOT / "docs/deploy-aws.md").read_text()
 
 
 def test_the_image_goes_with_the_version_unless_it_is_configured() -> None:

@@ -276,7 +276,18 @@ def test_what_karpenter_makes_carries_the_stacks_tags() -> None:
     ],
 )
 def test_the_controllers_image_is_the_one_that_was_set(image: str, repository: str, tag: str, digest: str) -> None:
-    assert karpenter.image_values(image) == {"repository": repository, "tag": tag, "digest": digest}
+    assert karpenter.image_values(image, "oci://hub/karpenter") == {
+        "repository": repository,
+        "tag": tag,
+        "digest": digest,
+    }
+
+
+def test_the_public_image_has_the_digest_of_its_published_chart() -> None:
+    image = {"repository": "public.ecr.aws/karpenter/controller", "tag": karpenter.VERSION}
+    stack = graph.defaults()
+    assert karpenter.image_values(stack["karpenterImage"], stack["karpenterCharts"]) == image
+    assert karpenter.image_values(stack["karpenterImage"], "charts") == {**image, "digest": ""}
 
 
 def controller(**changes: Any) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 
 import pytest
+from localcloud.aws.eks.model import VERSIONS
 
 from settings import versions
 from tests.e2e.checkout import LONG_TRAINING, Checkout, CommandFailedError, wait_until
@@ -28,7 +29,7 @@ from tests.e2e.training import (
 
 pytestmark = [pytest.mark.e2e, pytest.mark.soak, pytest.mark.incremental, pytest.mark.timeout(2400)]
 
-OLD, NEW = list(versions.KUBERNETES)[-2:]
+OLD, NEW = VERSIONS[-2:]
 WORKERS = 3
 SETTINGS = {
     "kubernetesVersion": OLD,
