@@ -4,9 +4,9 @@
 
 An image with PyTorch and torchvision has the compiled packages that the trainer imports: torchvision needs numpy and
 pillow. The others are pure Python, so they run in every image. They come from the environment that this program runs
-in, which `pip install --require-hashes -r requirements/stack.txt` made. Each must have the version that
+in, which `pip install --require-hashes -r requirements/program.txt` made. Each must have the version that
 trainer/requirements.txt locks, which the tests run with, and each file the hash in the record of its wheel. pip, which
-no worker gets, has that of requirements/stack.txt.
+no worker gets, has that of requirements/program.txt.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ GROUPS = {
 
 _OF_THE_INSTALLER = ("INSTALLER", "REQUESTED", "direct_url.json", "uv_cache.json")
 """Files that pip or uv writes in addition to those of the wheel. They differ between machines."""
-_REMEDY = "run `pip install --require-hashes -r requirements/stack.txt` in the environment that runs Pulumi"
+_REMEDY = "run `pip install --require-hashes -r requirements/program.txt` in the environment that runs Pulumi"
 
 
 def contents(module: str) -> dict[str, bytes]:
@@ -40,7 +40,7 @@ def contents(module: str) -> dict[str, bytes]:
     Raises:
         pulumi.RunError: a package is absent, changed, or of another version than the lock's.
     """
-    versions = locked((ROOT / "requirements" / "stack.txt").read_text()) | locked(LOCK.read_text())
+    versions = locked((ROOT / "requirements" / "program.txt").read_text()) | locked(LOCK.read_text())
     found: dict[str, bytes] = {}
     for name in GROUPS[module]:
         found |= _files(_installed(name, versions[name]))

@@ -35,8 +35,17 @@ def test_the_licences_travel_too_and_nothing_that_differs_between_machines(modul
     assert not [path for path in found if path.endswith((".pyc", "INSTALLER", "RECORD", ".so")) or ".." in path]
 
 
+def test_the_lock_of_the_one_machine_cloud_has_the_programs_versions_and_only_it_has_an_aws() -> None:
+    program, cloud = (
+        packages.locked((graph.ROOT / "requirements" / name).read_text()) for name in ("program.txt", "stack.txt")
+    )
+    assert {name: cloud.get(name) for name in program} == program
+    assert "awscli" in cloud
+    assert not {"awscli", "moto"} & set(program)
+
+
 def test_the_lock_of_the_program_has_the_workers_versions() -> None:
-    program = packages.locked((graph.ROOT / "requirements" / "stack.txt").read_text())
+    program = packages.locked((graph.ROOT / "requirements" / "program.txt").read_text())
     workers = packages.locked(packages.LOCK.read_text())
     names = [name for module, group in packages.GROUPS.items() if module != packages.PIP for name in group]
     assert {name: program[name] for name in names} == {name: workers[name] for name in names}
