@@ -266,30 +266,6 @@ def test_what_karpenter_makes_carries_the_stacks_tags() -> None:
     assert {"Stack": "dev", "ManagedBy": "pulumi", "CostCentre": "research"}.items() <= tags.items()
 
 
-@pytest.mark.parametrize(
-    ("image", "repository", "tag", "digest"),
-    [
-        pytest.param("public.ecr.aws/k/controller:1.14.0", "public.ecr.aws/k/controller", "1.14.0", "", id="tag"),
-        pytest.param("localcloud/karpenter:1.14.0", "localcloud/karpenter", "1.14.0", "", id="no-registry"),
-        pytest.param("hub:5000/karpenter", "hub:5000/karpenter", "", "", id="port"),
-        pytest.param("hub:5000/k:1@sha256:ab", "hub:5000/k", "1", "sha256:ab", id="digest"),
-    ],
-)
-def test_the_controllers_image_is_the_one_that_was_set(image: str, repository: str, tag: str, digest: str) -> None:
-    assert karpenter.image_values(image, "oci://hub/karpenter") == {
-        "repository": repository,
-        "tag": tag,
-        "digest": digest,
-    }
-
-
-def test_the_public_image_has_the_digest_of_its_published_chart() -> None:
-    image = {"repository": "public.ecr.aws/karpenter/controller", "tag": karpenter.VERSION}
-    stack = graph.defaults()
-    assert karpenter.image_values(stack["karpenterImage"], stack["karpenterCharts"]) == image
-    assert karpenter.image_values(stack["karpenterImage"], "charts") == {**image, "digest": ""}
-
-
 def controller(**changes: Any) -> dict[str, Any]:
     """The values for the controller's chart."""
     return karpenter.controller_values(karpenter.KarpenterArgs(*parsed(**changes), "queue", "kube-system", "karpenter"))
