@@ -92,5 +92,5 @@ def test_a_package_that_would_not_run_there_is_refused(
 def test_an_absent_package_is_refused_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packages, "GROUPS", {"x": ("no-such-package",)})
     monkeypatch.setattr(packages, "locked", lambda lock: {"no-such-package": "1"})
-    with pytest.raises(pulumi.RunError, match=r"no-such-package is not installed.*requirements/stack\.txt"):
+    with pytest.raises(pulumi.RunError, match=r"no-such-package is not installed.*requirements/program\.txt"):
         packages.contents("x")
