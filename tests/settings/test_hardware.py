@@ -29,7 +29,7 @@ def with_efa(name: str) -> bool:
     return bool(facts.instance_type(name).efa and facts.instance_type(name).gpus)
 
 
-@pytest.mark.parametrize("name", filter(with_efa, INSTANCE_TYPES))
+@pytest.mark.parametrize("name", [name for name in INSTANCE_TYPES if with_efa(name)])
 def test_efas_are_on_the_network_cards_that_aws_lists_them_for(name: str) -> None:
     cards = INSTANCE_TYPES[name]["NetworkInfo"]["NetworkCards"]
     listed = [card["NetworkCardIndex"] for card in cards if "efa-only" in card["InterfaceTypes"]]
