@@ -38,6 +38,7 @@ _RETRY_SECONDS = 0.3
 _RENEWALS_IN_A_LEASE = 5
 _LEAST_GRACE_SECONDS = 1.0
 _LOOK_SECONDS = 0.5
+_LEAST_POLL_SECONDS, _LONGEST_POLL_SECONDS = 0.01, 0.1
 _TOUCH_LEASES = 3
 _TAKEOVER_LEASES = 4
 
@@ -325,7 +326,13 @@ class Coordinator:
             with self._condition:
                 if self._view is view and not self._stopping:
                     # Silent and missing members are checked again before any deadline.
-                    self._condition.wait(0.1 if action.wake_at or self._missing.since else 60)
+                    self._condition.wait(self._poll(changed_at) if action.wake_at or self._missing.since else 60)
+
+    @staticmethod
+    def _poll(changed_at: tuple[int, float] | None) -> float:
+        """Return how long to wait for news: less at first, as the port of a killed process closes after its sums."""
+        waited = time.monotonic() - changed_at[1] if changed_at else _LONGEST_POLL_SECONDS
+        return min(max(waited, _LEAST_POLL_SECONDS), _LONGEST_POLL_SECONDS)
 
     def _look(self) -> None:
         """Ping members that are missing or silent, and remove lost ones from the view."""
