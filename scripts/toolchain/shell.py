@@ -90,9 +90,10 @@ def prepare(state: Path, standins: str | None = None) -> Place:
     commands, home = folder / "bin", folder / "pulumi-home"
     plugins.install(commands, home, python, ours)
     write_no_automatic_log(home)
-    plugins.link_all(commands, links(python))
+    plugins.link_all(commands, links())
     plugins.link(paths.CHECKOUT / CHARTS, charts())
     _write_command(commands / "localcloud", _localcloud_command(state, tools, python))
+    _write_command(commands / "aws", _aws_command(python))
     for name, module in _OURS.items():
         _write_command(commands / name, _own_command(module, python))
     for name, text in _torchx_commands(register_schedulers(folder / "registered")).items():
@@ -130,10 +131,10 @@ def standins_of(value: str | None) -> tuple[str, ...]:
     return names
 
 
-def links(python: Path) -> dict[str, Path]:
+def links() -> dict[str, Path]:
     """The links in the folder of commands: name to target."""
     tools = {name: binary(name) for name in ("kubectl", "etcd", "etcdctl", "helm")}
-    return {**tools, "aws": python.with_name("aws"), plugins.LANGUAGE_HOST.name: plugins.LANGUAGE_HOST}
+    return {**tools, plugins.LANGUAGE_HOST.name: plugins.LANGUAGE_HOST}
 
 
 def environment(environ: Mapping[str, str], place: Place) -> Change:
@@ -190,6 +191,8 @@ def _exports(values: Mapping[str, str]) -> list[str]:
 
 
 def _write_command(path: Path, text: str) -> None:
+    if path.is_symlink():  # what an earlier checkout has linked is not ours to write
+        path.unlink()
     _write(path, text)
     path.chmod(0o755)
 
@@ -208,6 +211,23 @@ def _localcloud_command(state: Path, tools: Path, python: Path) -> str:
         f"{TOOLS_VARIABLE}={shlex.quote(str(tools))}\n"
         f"export {STATE_VARIABLE} {TOOLS_VARIABLE}\n"
         f'exec {shlex.quote(str(python))} -m localcloud "$@"\n'
+    )
+
+
+def _aws_command(python: Path) -> str:
+    """Return the command `aws`. Version 1 asks AWS for some services, whatever AWS_ENDPOINT_URL says; an option holds.
+
+    https://github.com/aws/aws-cli (awscli/customizations/overridesslcommonname.py)
+    """
+    asked = "the one-machine cloud does not run; start it with make up"
+    return (
+        "#!/bin/sh\n"
+        'for word in "$@"; do\n'
+        "  case $word in sqs|emr|rds|docdb|neptune|health) ;; *) continue ;; esac\n"
+        f'  set -- "$@" --endpoint-url "${{AWS_ENDPOINT_URL:?{asked}}}"\n'
+        "  break\n"
+        "done\n"
+        f'exec {shlex.quote(str(python.with_name("aws")))} "$@"\n'
     )
 
 

@@ -213,7 +213,7 @@ def test_workers_share_nodes_and_the_last_node_may_be_partly_used() -> None:
 
 def test_a_mixed_group_has_at_least_the_smallest_of_each() -> None:
     config = {**graph.defaults(), "instanceTypes": ["g5.2xlarge", "c6i.4xlarge", "g6e.xlarge"]}
-    assert facts.parsed(config).workers.nodes.smallest == Size(vcpus=4, memory_mib=32 * 1024, gpus=0)
+    assert facts.parsed(config).workers.nodes.smallest == Size(vcpus=4, memory_mib=32 * 1024, gpus=0, network_cards=1)
 
 
 def test_trainer_arguments_are_split_as_a_shell_would() -> None:

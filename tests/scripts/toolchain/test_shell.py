@@ -7,11 +7,15 @@ import os
 import shutil
 import stat
 import subprocess
+import threading
 from dataclasses import replace
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
 import yaml
+from awscli.customizations.overridesslcommonname import SSL_COMMON_NAMES
 from localcloud import cli
 from localcloud.instance import Instance
 
@@ -210,6 +214,51 @@ def test_the_command_localcloud_needs_no_variable_of_the_activated_shell(state: 
 
     assert f"no localcloud runs for {state}" in said()
     assert f"no localcloud in {tmp_path / 'another'}" in said(LOCALCLOUD_STATE=str(tmp_path / "another"))
+
+
+@pytest.mark.parametrize(
+    ("service", "asked"),
+    [
+        ("sqs", "list-queues"),
+        ("emr", "list-clusters"),
+        ("rds", "describe-db-instances"),
+        ("docdb", "describe-db-clusters"),
+        ("neptune", "describe-db-clusters"),
+        ("health", "describe-events"),
+    ],
+)
+def test_no_request_of_aws_leaves_the_machine(state: Path, service: str, asked: str) -> None:
+    """Where a request would go to AWS, it is seen as one to a proxy."""
+    requests: list[str] = []
+
+    class Recorder(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            requests.append(self.command)
+            self.send_error(HTTPStatus.FORBIDDEN)
+
+        do_CONNECT = do_POST  # noqa: N815 - http.server calls it
+
+    command = shell.prepare(state).commands / "aws"
+    with HTTPServer(("127.0.0.1", 0), Recorder) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_port}"
+        environ = {
+            "AWS_ENDPOINT_URL": address,
+            "HTTPS_PROXY": address,
+            "NO_PROXY": "127.0.0.1",
+            "AWS_DEFAULT_REGION": next(iter(SSL_COMMON_NAMES[service])),
+            "AWS_ACCESS_KEY_ID": "AKIA",
+            "AWS_SECRET_ACCESS_KEY": "random",
+            "AWS_MAX_ATTEMPTS": "1",
+        }
+        subprocess.run([command, service, asked], env=environ, capture_output=True, check=False, timeout=60)
+        server.shutdown()
+    assert requests == ["POST"]
+
+
+def test_all_services_of_aws_with_addresses_of_their_own_are_tried() -> None:
+    (tried,) = [mark for mark in test_no_request_of_aws_leaves_the_machine.pytestmark if mark.name == "parametrize"]
+    assert {service for service, _ in tried.args[1]} == set(SSL_COMMON_NAMES)
 
 
 def test_the_commands_of_a_deleted_checkout_are_deleted(state: Path, tmp_path: Path) -> None:
