@@ -5,6 +5,7 @@ python -m packages.transformers.tests.zygote < requests > reports       # see ``
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 from tests.elastic.schedules import zygote
@@ -14,6 +15,8 @@ from tidewater.elastic.launch.zygote import Request, Run, serve
 def load() -> Run:
     """Import all that a worker may import."""
     zygote.load()
+    # The Trainer imports it where it is, and its pyarrow starts threads, which a fork would lose. No script uses it.
+    sys.modules["datasets"] = None  # type: ignore[assignment] # as Python marks a module that is not there
 
     from packages.transformers.tests import script
 
