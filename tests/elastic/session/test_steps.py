@@ -159,14 +159,6 @@ def test_a_step_in_which_a_peer_is_lost_is_given_again_in_the_next_generation() 
     assert told == ["meets", "step 0", *lost, "step 1", "step 2", "step 3", "finished"]
 
 
-def test_the_first_step_of_a_generation_is_final_before_the_next_one_is_made() -> None:
-    session = Session(None, GroupBroken("lost b"))
-    session.confirm = lambda: session.told.append("final")  # type: ignore[method-assign]
-    lost = ["gives up: lost b", "meets", "step 1", "final"]
-    evaluates = "final"
-    assert trained(session) == ["meets", "step 0", "final", *lost, "step 2", "step 3", evaluates, "finished"]
-
-
 def test_states_that_differ_after_the_last_step_are_repaired_before_the_job_is_finished() -> None:
     session = Session(differs=True)
     differ = ["gives up: the states of the workers differ", "meets"]

@@ -206,7 +206,7 @@ class Loop:
         Raise GroupBroken.
         """
         session, state, config = self._session, self._state, self._config
-        self._meeting, self._everyone_knows, begun = meeting, False, False
+        self._meeting, self._everyone_knows = meeting, False
         session.reports.save_after = 0  # not all members know of it
         self.rank = rank = meeting.rank
         size = meeting.size
@@ -233,9 +233,6 @@ class Loop:
                     continue
             yield self._next()
             self._raise_failure()
-            if not begun:  # a pause ends with a final step: this one doesn't wait for the sums of the next
-                begun = True
-                session.confirm()
 
     def _leave_out(self) -> None:
         """Leave out the samples that any worker could not read. Collective. Raise GroupBroken or, on all, ConfigError.
