@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -21,10 +22,15 @@ SLOW = ("--min-step-seconds", "1")
 
 
 @pytest.mark.parametrize("library", EXAMPLES)
-def test_each_process_of_a_worker_runs_the_script_and_all_leave(start: Callable[..., Worker], library: str) -> None:
+def test_each_process_of_a_worker_runs_the_script_and_all_leave(
+    start: Callable[..., Worker], library: str, tmp_path: Path
+) -> None:
     script, *arguments = EXAMPLES[library]
     path = CHECKOUT / "packages" / library / "examples" / script
-    pod = start("pod", "--processes", "2", *SLOW, *arguments, python=(str(path),))
+    elsewhere = tmp_path / "elsewhere.py"  # loggers write into the working directory
+    run = f"runpy.run_path({str(path)!r}, None, '__main__')"
+    elsewhere.write_text(f"import os, runpy\nos.chdir({str(tmp_path)!r})\n{run}\n")
+    pod = start("pod", "--processes", "2", *SLOW, *arguments, python=(str(elsewhere),))
     pod.wait_for_world(2)
     pod.signal(signal.SIGTERM)
     assert pod.wait() == exit_codes.LEFT, pod.text()
