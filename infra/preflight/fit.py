@@ -197,11 +197,11 @@ def _adapters(stack: settings.Settings, region: Region) -> list[str]:
         return [f"efa = true: {', '.join(lacking)} can have no EFA; choose larger types, or set it to false"]
     counts = {kind.name: kind.efa for _, kind in kinds}
     if len(set(counts.values())) > 1:
-        told = ", ".join(f"{name} has {count}" for name, count in counts.items())
-        return [f"efa = true: all types must have the same number of EFAs; {told}"]
+        listed = ", ".join(f"{name} has {count}" for name, count in counts.items())
+        return [f"efa = true: all types must have the same number of EFAs; {listed}"]
     if len({kind.efa_cards for _, kind in kinds}) > 1:
-        told = ", ".join(f"{name} from card {region.types[name].efa_cards.start} on" for name in counts)
-        return [f"efa = true: all types must have their EFAs on the same network cards; {told}"]
+        listed = ", ".join(f"{name} from card {region.types[name].efa_cards.start} on" for name in counts)
+        return [f"efa = true: all types must have their EFAs on the same network cards; {listed}"]
     each, per_node = next(iter(counts.values())), stack.workers.per_node
     return [f"workersPerNode = {per_node}: does not divide the {each} EFAs of each node"] if each % per_node else []
 

@@ -5,6 +5,7 @@ Each test uses the stack as the one before left it.
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -218,6 +219,7 @@ def test_an_invalid_config_is_refused_before_anything_changes(
     before, state = identities(checkout), _state(checkout)
     with checkout.config(key, value):
         refused = checkout.fails("pulumi up --yes")
+    assert re.split(r"[\[.]", key)[0] in refused.text
     assert named in refused.text
     assert "Traceback" not in refused.text
     assert _state(checkout) == state

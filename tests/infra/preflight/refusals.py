@@ -8,7 +8,7 @@ The end-to-end tests set them on a stack that trains.
 from __future__ import annotations
 
 REFUSED = {
-    "out of range": ("workers", "99", "must be from 1 to"),
+    "out of range": ("workers", "99", "maxWorkers"),
     "another region": ("region", "eu-west-1", "region = eu-west-1: the stack is in us-west-2; set it back"),
     "another VPC": ("vpcCidr", "10.1.0.0/16", "vpcCidr = 10.1.0.0/16: the stack's VPC has 10.0.0.0/16; set it back"),
     "other zones": (

@@ -124,4 +124,5 @@ def test_a_mistake_in_a_setting_of_a_stack_that_exists_is_refused_with_its_sente
     given: Any = [value] if item != key else {name: int(value) if value.isdigit() else value} if name else value
     with pytest.raises((settings.ConfigurationError, pulumi.RunError)) as refused:
         update(monkeypatch, {"place": HERE, "place-network": NETWORK}, **{whole if name else item: given})
+    assert (item if item != key else whole) in str(refused.value)
     assert named in str(refused.value)

@@ -5,7 +5,7 @@
 
 A fixed limit must be long enough for a busy machine, so that a frozen peer costs the others this time everywhere. The
 rule follows the detectors of T. D. Chandra and S. Toueg, "Unreliable failure detectors for reliable distributed
-systems" (1996), section 6.3, which extend a limit when it has turned out to be too short, and of N. Hayashibara et al.,
+systems" (1996), which extend a limit when it has turned out to be too short, and of N. Hayashibara et al.,
 "The phi accrual failure detector" (2004), which derive it from the answers before. While steps are on time there are no
 pings and so too few answers for a distribution. So the slowest answer counts.
 """
