@@ -20,7 +20,7 @@ from infra.managed_prometheus import ManagedPrometheus, ManagedPrometheusArgs
 from infra.network import Network, NetworkArgs
 from infra.node_groups import ROOT_DEVICE, NodeGroup, failed_groups, system_group, worker_group
 from infra.outputs import Platform, kubernetes_platform
-from infra.preflight import place
+from infra.preflight import login, place
 from infra.shared_storage import SharedStorage, SharedStorageArgs
 from workloads.access import TrainerAccess, TrainerAccessArgs
 from workloads.bundle import Code, CodeArgs, bundle_for, installer
@@ -41,11 +41,11 @@ from workloads.storage import Storage, StorageArgs
 from workloads.training import Training, TrainingArgs
 
 
-def main() -> None:
+def main(run: login.Run = login.run) -> None:
     """Read the settings, check them against what AWS has, make the AWS side and what runs on it, export the outputs."""
     wanted = settings.load()
     account = connect(wanted, kept := place.keep(wanted))
-    stack = image_cache.through(preflight.check(wanted, account), account)
+    stack = image_cache.through(preflight.check(wanted, account, run), account)
     name, training, space, caches = stack.name, stack.training, stack.training.namespace, stack.image_cache is not None
 
     site = NetworkArgs(account.region, stack.network, stack.instance_types, stack.machines, kept.first_zones)

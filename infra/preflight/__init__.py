@@ -1,6 +1,6 @@
 """What only AWS knows is checked before anything is made: zones, instance types, offerings and quotas.
 
-    stack = preflight.check(wanted, account)      # in previews too; the first thing that the program does
+    stack = preflight.check(wanted, account, login.run)      # in previews too; the first thing that the program does
 
 All mistakes are reported at once, in the form of those that `settings` finds. The settings that come back have the
 sizes of their instance types. There is no table of them here, so a type works on the day on which it comes out.
@@ -12,6 +12,7 @@ fit       whether zones and instance types fit the settings; pure
 counts    whether the quotas of VPCs, addresses and NAT gateways leave enough for the stack; pure
 disks     whether the KMS key of the nodes' disks can be used; pure
 dataset   whether there is something at the dataset's address; pure, but for a request to a web server
+login     whether the `aws` of the kubeconfig is in the provider's account; pure, but for one run of it
 support   whether EKS supports the Kubernetes version, and for how long; pure
 quotas    which quota counts which instance type, and whether it is enough; pure
 """
@@ -24,20 +25,24 @@ import pulumi
 
 import settings
 from infra.account import Account
-from infra.preflight import counts, dataset, disks, fit, quotas, support
+from infra.preflight import counts, dataset, disks, fit, login, quotas, support
 from infra.preflight.lookup import look_up
 from settings import versions
 
 
-def check(wanted: settings.Settings, account: Account) -> settings.Settings:
+def check(wanted: settings.Settings, account: Account, run: login.Run) -> settings.Settings:
     """Return the settings with what AWS says of their instance types.
+
+    Args:
+        run: runs the `aws` of this machine.
 
     Raises:
         settings.ConfigurationError: with everything that the region or the account doesn't have.
     """
-    region = look_up(wanted, account)
+    region = look_up(wanted, account, run)
     needs = quotas.needs(wanted, region)
     mistakes = fit.mistakes(wanted, region) + quotas.mistakes(wanted, region, needs)
+    mistakes += login.mistakes(wanted, region.login)
     warnings = quotas.warnings(wanted, region, needs)
     for each in (counts, disks):
         mistakes += each.mistakes(wanted, region)

@@ -1,6 +1,6 @@
 """Asks AWS what the checks need to know: a few calls at the same time, by the provider's data sources.
 
-    region = look_up(stack, account)
+    region = look_up(stack, account, login.run)
 
 The program waits for the answers, as it does for every data source of the SDK that is not in its `_output` form:
 no resource must be registered before the checks, and what they return decides which ones there are.
@@ -23,13 +23,14 @@ from pulumi.runtime.sync_await import _sync_await
 import settings
 from infra.account import Account
 from infra.identity import AUTO_SCALING_ROLE
-from infra.preflight import counts, disks, quotas
+from infra.preflight import counts, disks, login, quotas
 from infra.preflight.dataset import Found, head, place
 from infra.preflight.region import Count, Key, Region
 from infra.preflight.support import Support
 from settings import hardware
 from settings.hardware import InstanceType
 
+CALLER = "aws:index/getCallerIdentity:getCallerIdentity"
 ZONES = "aws:index/getAvailabilityZones:getAvailabilityZones"
 OFFERINGS = "aws:ec2/getInstanceTypeOfferings:getInstanceTypeOfferings"
 TYPE = "aws:ec2/getInstanceType:getInstanceType"
@@ -57,16 +58,16 @@ _STATES = {counts.GATEWAYS.code: {"filters": [{"name": "state", "values": ["pend
 """A NAT gateway that is deleted is listed for about an hour, and doesn't count."""
 
 
-def look_up(stack: settings.Settings, account: Account) -> Region:
-    """Return what AWS says of the stack's region.
+def look_up(stack: settings.Settings, account: Account, run: login.Run) -> Region:
+    """Return what AWS says of the stack's region; `run` runs the `aws` of this machine.
 
     Raises:
         Exception: AWS refused a question without which nothing can be checked.
     """
-    return _sync_await(_look_up(stack, account.provider))
+    return _sync_await(_look_up(stack, account.provider, run))
 
 
-async def _look_up(stack: settings.Settings, provider: aws.Provider) -> Region:
+async def _look_up(stack: settings.Settings, provider: aws.Provider, run: login.Run) -> Region:
     def ask(token: str, arguments: Mapping[str, Any], kind: type) -> Any:
         # Options of its own for each call: the SDK changes them.
         return pulumi.runtime.invoke_async(token, dict(arguments), pulumi.InvokeOptions(provider=provider), kind)
@@ -78,6 +79,7 @@ async def _look_up(stack: settings.Settings, provider: aws.Provider) -> Region:
         "versions": ask(VERSIONS, {"clusterVersionsOnlies": [stack.cluster.version]}, aws.eks.GetClusterVersionsResult),
         "vpcs": ask(VPCS, {"tags": stack.own_tags}, aws.ec2.GetVpcsResult),
         "disks": _disks(stack, ask),
+        "login": _login(stack, ask, run),
         "dataset": _dataset(stack.training.dataset, ask),
         **{name: ask(TYPE, {"instanceType": name}, aws.ec2.GetInstanceTypeResult) for name in names},
         **{code: _quota(ask, "ec2", code) for code in quotas.codes(stack)},
@@ -104,6 +106,7 @@ async def _look_up(stack: settings.Settings, provider: aws.Provider) -> Region:
         counts={code: each for code, each in read.items() if isinstance(each, Count)},
         dataset=_answer(found["dataset"]),
         disk_key=disk_key,
+        login=_answer(found["login"]),
         auto_scaling_role=role,
     )
 
@@ -136,6 +139,12 @@ async def _dataset(dataset: settings.Dataset, ask: Ask) -> Found | None:
         return Found(region=region, keys=tuple((await ask(OBJECTS, asked, aws.s3.GetObjectsResult)).keys))
     except Exception as error:  # the SDK has no other type for it
         return Found(error=str(error))
+
+
+async def _login(stack: settings.Settings, ask: Ask, run: login.Run) -> login.Login:
+    """Ask who the provider is, and who `aws` is, at the same time as for the rest."""
+    caller = await ask(CALLER, {}, aws.GetCallerIdentityResult)
+    return await asyncio.to_thread(login.look, stack, caller.account_id, run)
 
 
 async def _disks(stack: settings.Settings, ask: Ask) -> tuple[Key | None, bool]:

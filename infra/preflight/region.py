@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from infra.preflight.dataset import Found
+from infra.preflight.login import Login
 from infra.preflight.support import Support
 from settings.hardware import InstanceType
 
@@ -36,6 +37,7 @@ class Region:
         zones: the zones in which EKS can place a control plane, sorted, also those in which AWS has trouble now.
         offered: pairs of an instance type and a zone that has it: the types that the settings name, and others of
             their families.
+        login: of the `aws` that the kubeconfig starts.
         types: what AWS says of the types that the settings name, by name; only those that the region has.
         quotas: vCPUs by the quota's code.
         vpcs: the VPCs of the stack.
@@ -51,6 +53,7 @@ class Region:
     zones: tuple[str, ...]
     offered: frozenset[tuple[str, str]]
     types: Mapping[str, InstanceType]
+    login: Login
     quotas: Mapping[str, float] = field(default_factory=dict)
     unread: Mapping[str, str] = field(default_factory=dict)
     vpcs: tuple[str, ...] = ()

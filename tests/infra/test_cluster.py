@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import runpy
 from typing import Any
 
 import pulumi
@@ -125,7 +124,7 @@ def test_without_public_addresses_the_api_is_private() -> None:
 def warnings_of(caplog: pytest.LogCaptureFixture, *cidrs: str) -> list[str]:
     """Return what the program warns of with these addresses."""
     config = {**graph.stack_config("Pulumi.local.yaml"), "publicAccessCidrs": list(cidrs)}
-    graph.run(lambda: runpy.run_path(str(graph.ROOT / "__main__.py"), run_name="__main__"), config)
+    graph.run(graph.program, config)
     return [record.message for record in caplog.records if record.levelno == logging.WARNING]
 
 

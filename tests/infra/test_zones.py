@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import runpy
 from collections.abc import Mapping
 from typing import Any
 
@@ -57,8 +56,7 @@ def test_an_update_after_aws_offers_the_types_elsewhere_leaves_the_nodes_where_t
 ) -> None:
     config = graph.stack_config("Pulumi.local.yaml")
     monkeypatch.setattr(graph, "STASHED", {"tidewater-local-worker-zones-1": ["us-west-2b"]})
-    program = lambda: runpy.run_path(str(graph.ROOT / "__main__.py"), run_name="__main__")  # noqa: E731
-    deployed = graph.run(program, config)
+    deployed = graph.run(graph.program, config)
     group = deployed.one("aws:eks/nodeGroup:NodeGroup", "workers")
     assert group.inputs["subnetIds"] == ["tidewater-local-private-1-id"]
     stash = next(each for each in deployed.all("pulumi:index:Stash") if "worker-zones" in each.name)

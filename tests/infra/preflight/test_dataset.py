@@ -93,7 +93,7 @@ def test_the_program_asks_s3_and_the_web_server_and_a_stack_that_exists_is_only_
 
     def program() -> None:
         wanted = settings.load()
-        preflight.check(wanted, connect(wanted))
+        preflight.check(wanted, connect(wanted), graph.aws)
 
     for uri in (ARCHIVE, WEB):
         config = {**graph.defaults(), "publicAccessCidrs": [graph.ADDRESS], "dataset": uri}

@@ -34,7 +34,7 @@ def checked(answers: Mapping[str, Any], **changes: Any) -> list[str]:
 
     def program() -> None:
         wanted = settings.load()
-        preflight.check(wanted, connect(wanted))
+        preflight.check(wanted, connect(wanted), graph.aws)
 
     try:
         graph.run(program, {**graph.defaults(), "publicAccessCidrs": [graph.ADDRESS], **changes}, ask=ask)

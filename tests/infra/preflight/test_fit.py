@@ -131,7 +131,7 @@ def test_what_fits_is_no_mistake(changes: dict[str, Any]) -> None:
 def test_more_zones_than_the_region_has_are_refused() -> None:
     wanted = stack(availabilityZones="4", region="us-west-1")
     there = region(wanted)
-    two = type(there)(there.name, ("us-west-1a", "us-west-1c"), there.offered, there.types)
+    two = replace(there, zones=("us-west-1a", "us-west-1c"))
     (found,) = (each for each in fit.mistakes(wanted, two) if each.startswith("availabilityZones"))
     has = "us-west-1 has only 2 that EKS can use: us-west-1a, us-west-1c"
     assert found == f"availabilityZones = 4: {has}; lower it, or choose another region"

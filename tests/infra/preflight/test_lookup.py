@@ -30,7 +30,7 @@ def test_what_the_plug_in_leaves_out_of_its_answer_a_type_does_not_have() -> Non
 
     def program() -> None:
         wanted = settings.load()
-        found.append(preflight.check(wanted, connect(wanted)))
+        found.append(preflight.check(wanted, connect(wanted), graph.aws))
 
     names = ["m6i.xlarge", "m6i.2xlarge"]
     config = {**graph.defaults(), "gpusPerWorker": 0, "instanceTypes": names}

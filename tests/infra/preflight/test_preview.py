@@ -213,7 +213,7 @@ def test_the_facts_about_a_type_are_those_of_aws(account: str) -> None:
 
     def program() -> None:
         wanted = settings.load()
-        found.append(preflight.check(wanted, connect(wanted)))
+        found.append(preflight.check(wanted, connect(wanted), graph.aws))
 
     names = ["p4d.24xlarge", "p5.48xlarge"]
     config = {**graph.defaults(), **REACHED, "instanceTypes": names, "mixedGpuModels": True, "maxWorkers": 2}
@@ -238,6 +238,6 @@ def test_the_questions_are_asked_at_the_same_time() -> None:
 
     def program() -> None:
         wanted = settings.load()
-        preflight.check(wanted, connect(wanted))
+        preflight.check(wanted, connect(wanted), graph.aws)
 
     graph.run(program, {**graph.defaults(), **REACHED}, ask=ask)

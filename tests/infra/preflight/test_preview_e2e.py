@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -36,6 +37,7 @@ def test_a_new_account_is_told_all_that_it_lacks_before_anything_is_made(tmp_pat
     stack = EngineStack(tmp_path, {"AWS_ENDPOINT_URL": endpoint, **keys})
     (tmp_path / "Pulumi.yaml").write_text((graph.ROOT / "Pulumi.yaml").read_text())
     stack.program(PROGRAM)
+    (tmp_path / "bin" / "aws").symlink_to(Path(sys.executable).with_name("aws"))
     stack.pulumi("stack", "init", "new")
     stack.pulumi("config", "set", "--path", "tidewater:instanceTypes[0]", "g5.xlarge")
     stack.pulumi("config", "set", "--path", "tidewater:systemInstanceTypes[0]", "m5.xlrge")
@@ -62,3 +64,12 @@ def test_a_new_account_is_told_all_that_it_lacks_before_anything_is_made(tmp_pat
     stack.pulumi("config", "set", "tidewater:namespace", "other")
     moved = stack.pulumi("preview", fails=True)
     assert "namespace = other: the stack's etcd, data and job are in training; set it back" in moved
+    stack.pulumi("config", "set", "tidewater:namespace", "training")
+
+    state = stack.pulumi("stack", "export")
+    stack.pulumi("stack", "rename", "another")
+    renamed, kept = stack.pulumi("preview", fails=True), stack.pulumi("stack", "export")
+    assert "the stack's name 'another': its cluster has its name from 'new'; name the stack so again" in renamed
+    stack.pulumi("stack", "rename", "new")
+    assert kept.replace("another", "new") == state == stack.pulumi("stack", "export")
+    assert "aws:ec2:Vpc" in stack.pulumi("preview")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -115,7 +116,7 @@ def test_all_quotas_that_are_too_small_are_told_together() -> None:
 def test_a_quota_that_cannot_be_read_is_a_warning_that_names_the_right() -> None:
     wanted = stack()
     there = region(wanted)
-    blind = type(there)(there.name, there.zones, there.offered, there.types, {STANDARD: ENOUGH}, {G: "AccessDenied"})
+    blind = replace(there, quotas={STANDARD: ENOUGH}, unread={G: "AccessDenied"})
     needs = quotas.needs(wanted, blind)
     assert quotas.mistakes(wanted, blind, needs) == []
     (warning,) = quotas.warnings(wanted, blind, needs)

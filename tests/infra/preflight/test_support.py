@@ -53,7 +53,7 @@ def checked(answer: Any) -> None:
 
     def program() -> None:
         wanted = settings.load()
-        preflight.check(wanted, connect(wanted))
+        preflight.check(wanted, connect(wanted), graph.aws)
 
     graph.run(program, {**graph.defaults(), "publicAccessCidrs": [graph.ADDRESS]}, ask=ask)
 

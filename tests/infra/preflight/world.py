@@ -7,6 +7,7 @@ from typing import Any
 
 import settings
 from infra.preflight import quotas
+from infra.preflight.login import Login
 from infra.preflight.region import Region
 from tests import facts, graph
 
@@ -28,6 +29,7 @@ def region(wanted: settings.Settings, limits: Mapping[str, float] | None = None)
         zones=tuple(f"{wanted.region}{letter}" for letter in "abcd"),
         offered=offered,
         types={name: facts.instance_type(name) for name in names & there},
+        login=Login(graph.ACCOUNT, aws=graph.ACCOUNT),
         quotas=dict.fromkeys(quotas.codes(wanted), ENOUGH) | dict(limits or {}),
         vpcs=("vpc-of-the-stack",),
     )
