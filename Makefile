@@ -11,7 +11,7 @@ TWO_AT_A_TIME = -n 2 --dist loadfile --no-loadscope-reorder
 # A fresh clone's type check would otherwise read torch's and boto3's sources again.
 export MYPY_CACHE_DIR ?= $(or $(TIDEWATER_CACHE),$(HOME)/.cache/tidewater)/mypy
 .DEFAULT_GOAL := help
-.PHONY: help machine install install-tests monitoring torchx up down test check unit e2e test-localcloud test-elasticdl test-torchx soak soak-v2 lint format bench bench-elastic bench-controller bench-nodes bench-elasticdl gpu
+.PHONY: help machine install install-tests monitoring torchx up down test check unit e2e test-localcloud test-elasticdl test-torchx soak soak-v2 lint format bench bench-elastic bench-controller bench-nodes bench-elasticdl bench-membership gpu
 
 help: ## this list
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /  make \1\t/' | expand -t 24
@@ -97,6 +97,9 @@ bench-nodes: install ## how long a worker waits for its node, from Karpenter and
 
 bench-elasticdl: install ## records per second of workers and parameter servers, compared with one process and all-reduce (ARGS="--plan")
 	@$(STACK) -m benchmarks.elasticdl $(ARGS)
+
+bench-membership: install ## what a change of the membership costs as a job grows, with simulated members (ARGS="--plan")
+	@$(STACK) -m benchmarks.membership $(ARGS)
 
 gpu: ## every check that one GPU allows, in ten minutes; installs nothing (PYTHON=python3 ARGS="--etcd FILE")
 	@$(PYTHON) -m benchmarks.gpu $(ARGS)

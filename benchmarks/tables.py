@@ -21,6 +21,7 @@ from benchmarks.elastic import faults, results
 from benchmarks.elastic.systems import SYSTEMS
 from benchmarks.elasticdl import systems as elasticdl_systems
 from benchmarks.harness.records import RESULTS, ROOT, Record, Row, origin, ratios, read, rows
+from benchmarks.membership import results as membership_results
 from tidewater.elastic.observe import report
 
 RECORDED = ROOT / "tests" / "elastic" / "observe" / "recorded.log"
@@ -63,7 +64,7 @@ GROWTH = (
 )
 """The measures that are shown for every number of jobs."""
 MEDIAN = "median (least to most)"
-_UNITS = {"ratio": " times", "steps": "", "%": " %"}
+_UNITS = {"ratio": " times", "steps": "", "%": " %", "generations": "", "writes": "", "load": ""}
 
 
 @dataclass(frozen=True)
@@ -204,6 +205,21 @@ def elasticdl(records: Sequence[Record]) -> str:
     return f"{_grid(heading, lines)}\n\n{_listed([*seconds, *shared])}\n\n{origin(records)}"
 
 
+def membership(records: Sequence[Record]) -> str:
+    """Return how the cost of each change grows with the members, a line for each system."""
+    found = _by_name(records)
+    sizes = sorted({membership_results.size(record.measure) for record in records})
+    systems = list(dict.fromkeys(record.system for record in records))
+    lines = []
+    for label, name in membership_results.LINES:
+        for system in systems:
+            each = [found.get((name(size), system)) for size in sizes]
+            if any(each):
+                lines.append([label, system, *(cell(row) for row in each)])
+    heading = [MEDIAN, "", *(f"{size:,} members" for size in sizes)]
+    return f"{_grid(heading, lines)}\n\n{origin(records)}"
+
+
 def _counts(found: Iterable[Row]) -> str:
     counts = sorted({row.n for row in found})
     return " to ".join(str(count) for count in dict.fromkeys([*counts[:1], *counts[-1:]]))
@@ -230,6 +246,7 @@ TABLES = (
     Table("others", "docs/benchmarks.md", "elastic*.jsonl", others),
     Table("gpu", "docs/benchmarks.md", "gpu-*.jsonl", listed),
     Table("nodes", "docs/benchmarks.md", "nodes*.jsonl", listed),
+    Table("membership", "docs/benchmarks.md", "membership*.jsonl", membership),
     Table("elasticdl", "docs/benchmarks.md", "parameter-servers*.jsonl", elasticdl),
     Table("controllers", "docs/benchmarks.md", "controller*.jsonl", controllers),
     Table("controllers-growth", "docs/benchmarks.md", "controller*.jsonl", growth),

@@ -10,6 +10,7 @@ from benchmarks import tables
 from benchmarks.elastic import faults, results
 from benchmarks.elasticdl import systems
 from benchmarks.harness.records import Found, Records, Row
+from benchmarks.membership import results as membership
 
 KILL = faults.KILL.headline
 MACHINE = {"processor": "a processor", "cores": "2 cores"}
@@ -85,3 +86,17 @@ def test_a_table_replaces_what_is_between_its_marks() -> None:
 def test_the_documents_have_the_tables_of_the_committed_records() -> None:
     stale = [path.name for path, text in tables.rendered().items() if path.read_text() != text]
     assert not stale, f"run `python -m benchmarks.tables --write` for {', '.join(stale)}"
+
+
+def test_the_cost_of_a_change_has_a_column_for_each_number_of_members_and_a_line_for_each_system(
+    tmp_path: Path,
+) -> None:
+    found = records(tmp_path)
+    for size, system, value in ((64, "before", 21), (4, "tidewater", 2), (64, "tidewater", 3)):
+        name = membership.named(size, membership.FORM, membership.GENERATIONS)
+        found.add(Found(name, system, (float(value),), "generations"))
+    lines = tables.membership(found.all).splitlines()
+    assert lines[0] == "| median (least to most) |  | 4 members | 64 members |"
+    label = f"{membership.FORM}: {membership.GENERATIONS}"
+    assert f"| {label} | before | not measured | 21.0 |" in lines
+    assert f"| {label} | tidewater | 2.00 | 3.00 |" in lines

@@ -1,0 +1,151 @@
+"""Processes with many simulated members each, so that the members use all cores of the machine.
+
+with Hosts(url) as hosts:
+    hosts.start(["m-0", "m-1"])
+    hosts.announce()
+    number, at = hosts.together(2, deadline)        # when the last of them knew of their generation
+    hosts.lose(["m-1"])
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import resource
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import cycle
+from multiprocessing.connection import Connection
+from typing import Any
+
+from benchmarks.harness.command import TurnFailed
+from benchmarks.membership.member import Member
+
+_LOOK_SECONDS = 0.01
+
+
+@dataclass
+class _Host:
+    """What one process does; the methods that don't begin with `_` are what the benchmark asks it."""
+
+    url: str
+    members: dict[str, Member] = field(default_factory=dict)
+    dead: set[str] = field(default_factory=set)
+    _waiting: list[Member] = field(default_factory=list)
+
+    def start(self, names: Sequence[str]) -> None:
+        self._waiting = [Member(name, self.url, self.dead) for name in names]
+        self.members |= {member.name: member for member in self._waiting}
+        _each(self._waiting, Member.start)
+
+    def announce(self) -> None:
+        _each(self._waiting, Member.announce)
+
+    def lose(self, names: Sequence[str]) -> None:
+        self.dead |= set(names)
+        gone = [self.members.pop(name) for name in names if name in self.members]
+        _each(gone, Member.lose)
+        _each(list(self.members.values()), Member.break_off)
+
+    def together(self, size: int, deadline: float) -> tuple[int, float] | None:
+        """Return number and time of the generation of `size` members that all know; None at the deadline."""
+        while time.monotonic() < deadline:
+            generations = [member.view.generation for member in self.members.values()]
+            if all(each and len(each.members) == size for each in generations):
+                numbers = {each.number for each in generations if each}
+                return max(numbers, default=0), max((m.entered_at for m in self.members.values()), default=0.0)
+            time.sleep(_LOOK_SECONDS)
+        return None
+
+    def cpu(self) -> float:
+        """Return the processor time of this process in seconds."""
+        return time.process_time()
+
+
+def _each(members: Sequence[Member], do: Callable[[Member], None]) -> None:
+    threads = [threading.Thread(target=do, args=(member,), daemon=True) for member in members]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def _serve(url: str, commands: Connection) -> None:
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    host = _Host(url)
+    with contextlib.suppress(EOFError):
+        while True:
+            name, arguments = commands.recv()
+            commands.send(getattr(host, name)(*arguments))
+    os._exit(0)  # without waiting for the threads of the members
+
+
+class Hosts:
+    """The processes. They end with the context, or with this process."""
+
+    def __init__(self, url: str) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._pipes: list[Connection] = []
+        self._processes = []
+        for _ in os.sched_getaffinity(0):
+            ours, theirs = context.Pipe()
+            process = context.Process(target=_serve, args=(url, theirs), daemon=True)
+            process.start()
+            theirs.close()
+            self._pipes.append(ours)
+            self._processes.append(process)
+
+    def __enter__(self) -> Hosts:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self._processes:
+            process.kill()
+            process.join()
+
+    def start(self, names: Sequence[str]) -> None:
+        """Start members; return when all of them follow etcd."""
+        parts: list[list[str]] = [[] for _ in self._pipes]
+        for name, part in zip(names, cycle(parts)):
+            part.append(name)
+        for pipe, part in zip(self._pipes, parts, strict=True):
+            pipe.send(("start", (part,)))
+        self._replies()
+
+    def announce(self) -> None:
+        """Let all members that have been started last ask for a place at the same time; return when they have."""
+        self._ask("announce")
+
+    def lose(self, names: Sequence[str]) -> None:
+        """End members as SIGKILL does, and let the sums of the others fail."""
+        self._ask("lose", names)
+
+    def together(self, size: int, seconds: float) -> tuple[int, float]:
+        """Wait until all members know of one generation of `size`. Return its number, and when (monotonic) they did.
+
+        Raises:
+            TurnFailed: They don't within `seconds`.
+        """
+        found = self._ask("together", size, time.monotonic() + seconds)
+        if None in found:
+            raise TurnFailed(f"no generation of {size} members everywhere within {seconds:.0f} s")
+        return max(number for number, _ in found), max(at for _, at in found)
+
+    def cpu(self) -> float:
+        """Return the processor time of all members in seconds."""
+        return float(sum(self._ask("cpu")))
+
+    def _ask(self, name: str, *arguments: object) -> list[Any]:
+        for pipe in self._pipes:
+            pipe.send((name, arguments))
+        return self._replies()
+
+    def _replies(self) -> list[Any]:
+        try:
+            return [pipe.recv() for pipe in self._pipes]
+        except EOFError as error:
+            raise TurnFailed("a process with members has ended") from error

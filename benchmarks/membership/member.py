@@ -1,0 +1,143 @@
+"""A simulated member of a job: the real coordinator, without torch and without steps.
+
+    member = Member("m-7", url, dead)
+    member.start(); member.announce()
+    member.lose()                       # like SIGKILL: etcd gets no request, and the record stays until its lease ends
+    member.break_off()                  # a sum of this member has failed: it gives the generation up
+
+What a session does about a generation is done here at once: a member that is in a new one has the state, a member of a
+broken one gives it up, and one that was left out asks again.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import threading
+import time
+from collections.abc import Set
+
+from typing_extensions import override
+
+from tidewater.elastic.errors import StoreError
+from tidewater.elastic.etcd.client import EtcdStore, Watch
+from tidewater.elastic.membership import rules
+from tidewater.elastic.membership.coordinator import Coordinator, Hooks
+from tidewater.elastic.membership.rules import Limits, View
+from tidewater.elastic.membership.suspects import Sign
+from tidewater.elastic.observe.log import Log
+
+JOB = "bench"
+MOST_MEMBERS = 4096
+LEASE_SECONDS = 10
+"""The default of `--lease-seconds`."""
+_FIRST_VIEW_SECONDS = 120.0
+_LOOK_SECONDS = 0.5
+
+
+class _Line(EtcdStore):
+    """A member's connections to etcd, which end with its process."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__((url,), timeout_seconds=10.0)
+        self._cut = False
+        self._watches: list[Watch] = []
+
+    def cut(self) -> None:
+        """End the watch, and refuse what is asked from now on."""
+        self._cut = True
+        for watch in self._watches:
+            watch.close()
+
+    @override
+    def watch(self, prefix: str, from_revision: int) -> Watch:
+        self._refuse()
+        self._watches = [super().watch(prefix, from_revision)]
+        return self._watches[0]
+
+    @override
+    def put(self, key: str, value: bytes, lease: int = 0) -> None:
+        self._refuse()
+        super().put(key, value, lease)
+
+    @override
+    def revoke(self, lease: int) -> None:
+        self._refuse()
+        super().revoke(lease)
+
+    def _refuse(self) -> None:
+        if self._cut:
+            raise StoreError("this process has ended")
+
+
+class Member:
+    """One member.
+
+    Args:
+        name: Its id.
+        url: etcd's.
+        dead: Ids of the members that have been lost; read by the pings, so it may change.
+    """
+
+    def __init__(self, name: str, url: str, dead: Set[str]) -> None:
+        self.name = name
+        self.entered_at, self.entered = math.inf, 0
+        """When (monotonic) this member first knew of the last generation with it, and its number."""
+        self._store, self._dead = _Line(url), dead
+        limits, log = Limits(1, MOST_MEMBERS), Log(name, stream=io.StringIO())
+        me = rules.Member(name, name, "127.0.0.1", 1, "signature", ready_after=0)
+        self._coordinator = Coordinator(self._store, JOB, me, limits=limits, lease_seconds=LEASE_SECONDS, log=log)
+        self._ended = False
+        self._broken = 0
+        """Number of the last generation in which a sum has failed."""
+
+    @property
+    def view(self) -> View:
+        """What this member knows."""
+        return self._coordinator.view
+
+    def start(self) -> None:
+        """Follow etcd."""
+        hooks = Hooks(self._changed, lambda member: member.id in self._dead, self._look)
+        self._coordinator.start(hooks)
+        if not self._coordinator.wait(lambda view: True, time.monotonic() + _FIRST_VIEW_SECONDS):
+            raise StoreError("etcd does not answer")
+        threading.Thread(target=self._train, daemon=True).start()
+
+    def announce(self) -> None:
+        """Ask for a place."""
+        self._coordinator.announce()
+
+    def break_off(self) -> None:
+        """Give up the current generation, if this member is in it."""
+        if self.view.number == self.entered:
+            self._broken = self.entered
+            self._coordinator.ready_after(self.entered)
+
+    def lose(self) -> None:
+        """End at once, without a request to etcd."""
+        self._ended = True
+        self._store.cut()
+        self._coordinator.stop()
+
+    def _look(self, member: rules.Member) -> Sign:
+        return Sign.ENDED if member.id in self._dead else Sign.ANSWERS
+
+    def _changed(self, view: View) -> None:
+        generation = view.generation
+        if generation and generation.number > self.entered and generation.rank(self.name) is not None:
+            self.entered_at, self.entered = time.monotonic(), generation.number
+
+    def _train(self) -> None:
+        synced = 0
+        while not self._ended:
+            view = self.view
+            generation = view.generation
+            if generation and generation.rank(self.name) is None:
+                self._coordinator.ready_after(view.number)
+            elif generation and generation.number > max(synced, self._broken):
+                synced = generation.number
+                self._coordinator.synced(synced)
+            elif generation and rules.lost_members(view, generation, self.name):
+                self._coordinator.ready_after(view.number)
+            self._coordinator.wait_for_news(view, time.monotonic() + _LOOK_SECONDS)
