@@ -15,7 +15,7 @@ from torch._C._distributed_c10d import HashStore
 from tests.elastic.alone import opened_alone
 from tidewater.elastic.addresses import Address
 from tidewater.elastic.errors import GroupBroken
-from tidewater.elastic.group import gloo
+from tidewater.elastic.group import backend, gloo
 from tidewater.elastic.group.group import Group
 from tidewater.elastic.group.rendezvous import MeetingStore
 
@@ -58,6 +58,48 @@ def test_ranks_meet_under_the_same_names_after_one_of_them_could_not_connect(
     names.clear()
     form(group)
     assert sorted(names) == usual
+
+
+@pytest.fixture
+def severed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return the numbers of connections that were ended, one at a time: as if there were one to a peer."""
+    found: list[int] = []
+
+    def sever(_: object) -> int:
+        found.append(1)
+        return 1
+
+    monkeypatch.setattr(gloo, "sever", sever)
+    return found
+
+
+def test_the_connections_of_a_generation_are_ended_once(group: Group, severed: list[int]) -> None:
+    """A loss is noticed by several threads, and to find the connections all descriptors have to be looked at."""
+    for generation in (1, 2):
+        form(group)
+        for reason in ("lost b", "no answer from b", "no further step is possible with b"):
+            group.interrupt(reason)
+        assert len(severed) == generation
+
+
+def test_what_connects_after_an_interruption_is_ended_by_the_next_one(
+    group: Group, severed: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reconfigures = isinstance(group._backend, gloo.Reconfigured)
+    owner, last = (backend, "reconfigure") if reconfigures else (gloo.Gloo, "_exchange")
+    connect = getattr(owner, last)
+
+    def interrupted(*given: Any) -> Any:
+        found = connect(*given)
+        group.interrupt("lost b")
+        return found
+
+    monkeypatch.setattr(owner, last, interrupted)
+    form(group)
+    assert len(severed) == 1
+    group.interrupt("lost b")
+    group.interrupt("lost b")
+    assert len(severed) == 2
 
 
 def test_the_default_group_of_the_script_is_usable_after_a_loss_and_after_the_end(group: Group) -> None:

@@ -148,6 +148,26 @@ def test_a_peer_whose_process_has_ended_is_removed_at_once(join: Join) -> None:
     assert reaches(a, "a")
 
 
+def test_a_change_soon_after_a_renewal_of_the_lease_is_one_request(
+    join: Join, store: FakeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The survivors of a loss wait for it: a renewal before it would be a second round trip."""
+    one = join("a", lease_seconds=3600)
+    assert reaches(one, "a")
+    renewed: list[int] = []
+
+    def keep_alive(lease: int) -> bool:
+        renewed.append(lease)
+        return True
+
+    monkeypatch.setattr(store, "keep_alive", keep_alive)
+    one.ready_after(one.view.number)
+    one.synced(one.view.number)
+    assert within(PATIENCE_SECONDS, lambda: one.view.members[0].state_of > 0)
+    assert one.view.members[0].ready_after > 0
+    assert renewed == []
+
+
 def test_a_worker_whose_lease_expired_registers_again(join: Join, clock: Clock, store: FakeStore) -> None:
     a = join("a")
     assert reaches(a, "a")

@@ -10,11 +10,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
 from tests.elastic.workers import CHECKOUT, SECRET, free_port
 from tidewater.elastic.membership.rules import Member
+from tidewater.elastic.peer import heartbeat as heartbeat_module
 from tidewater.elastic.peer.handshake import HELLO, Identity, Responder
 from tidewater.elastic.peer.heartbeat import LATE_SECONDS, Heartbeat
 from tidewater.elastic.peer.patience import LEAST
@@ -125,6 +127,60 @@ def test_a_stopped_process_is_silent_until_it_continues(
     os.kill(process.pid, signal.SIGCONT)
     until(lambda: not heartbeat.silent())
     assert accused == ["b"]
+
+
+class Sleeper:
+    """The clock of a heartbeat, and its selector, which sees no event: it only sleeps, and may oversleep."""
+
+    def __init__(self) -> None:
+        self.now, self.late = 1000.0, 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def select(self, seconds: float | None) -> list[Any]:
+        self.now += (3600.0 if seconds is None else seconds) + self.late
+        return []
+
+
+@pytest.fixture
+def sleeper(monkeypatch: pytest.MonkeyPatch) -> Sleeper:
+    sleeper = Sleeper()
+    monkeypatch.setattr(heartbeat_module, "time", sleeper)
+    return sleeper
+
+
+def asleep(sleeper: Sleeper) -> Heartbeat:
+    heartbeat: Any = Heartbeat(Identity(SECRET, "me"), timeout=TIMEOUT)
+    heartbeat._selector.select = sleeper.select
+    return heartbeat  # type: ignore[no-any-return]
+
+
+def silent_after(heartbeat: Heartbeat, sleeper: Sleeper) -> float:
+    """Return the seconds that a peer gets which accepts a connection and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        heartbeat.watch([member("b", listener.getsockname()[1])])
+        heartbeat.tense(True)
+        began = sleeper.now
+        while not heartbeat.silent():
+            heartbeat._turn()
+        return sleeper.now - began
+
+
+def test_a_worker_whose_timers_are_on_time_gives_a_peer_the_least_time_from_the_first_one_on(sleeper: Sleeper) -> None:
+    """How long it had no peers before says nothing about how long they may take."""
+    heartbeat = asleep(sleeper)
+    for _ in range(100):
+        heartbeat._turn()
+    assert LEAST * TIMEOUT <= silent_after(heartbeat, sleeper) < LEAST * TIMEOUT + 2 * SHORT
+
+
+def test_a_worker_whose_timers_came_late_before_it_had_peers_gives_them_the_most_time(sleeper: Sleeper) -> None:
+    heartbeat = asleep(sleeper)
+    sleeper.late = TIMEOUT
+    heartbeat._turn()
+    sleeper.late = 0.0
+    assert TIMEOUT <= silent_after(heartbeat, sleeper) < TIMEOUT + 2 * SHORT
 
 
 def test_an_unreachable_peer_is_silent_since_the_first_attempt(start: Start) -> None:

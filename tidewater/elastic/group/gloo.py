@@ -56,11 +56,14 @@ class Gloo(Backend):
         """The addresses at which gloo listens."""
         self._ends: frozenset[End] = frozenset()
         """The addresses of all ranks: each connection of the generation has one of them."""
+        self._is_connected = self._is_severed = False
+        """Whether all connections of the generation have been made, and whether they have been ended then."""
         self._former: list[dist.ProcessGroup] = []
         """Groups that aren't used any more, but may have collectives in flight."""
 
     def leave(self) -> None:
         """Forget the collectives that have ended."""
+        self._is_connected = self._is_severed = False
         self._in_flight = self.left_in_flight()
 
     def prepare(self) -> None:
@@ -107,7 +110,10 @@ class Gloo(Backend):
 
     def abort(self) -> None:
         """End the connections. The collectives that use them fail at once."""
-        sever(self._ends)
+        if not self._is_severed:
+            all_are_there = self._is_connected  # before: one that is made meanwhile may not be found
+            found = sever(self._ends)
+            self._is_severed = all_are_there and found > 0
 
     def ended(self, works: Sequence[Any]) -> bool:
         """Return whether all have ended: their connections are closed, and gloo has seen it."""
@@ -157,6 +163,7 @@ class Reconfigured(Gloo):
         self._store.current = store
         handles = self._exchange(store, rank, size, backend.handle(self.pg))
         backend.reconfigure(self.pg, uuid, handles, self.connect_seconds)
+        self._is_connected = True
 
 
 class Restarted(Gloo):
@@ -167,6 +174,7 @@ class Restarted(Gloo):
         self._former = [*self._former, self.pg] if self.left_in_flight() else []
         self.pg = self._open(store, rank, size)
         self._exchange(store, rank, size)
+        self._is_connected = True
 
 
 def _done_soon(work: Any) -> bool:

@@ -215,7 +215,11 @@ class Coordinator:
                 self._away.say(error=str(error))
 
     def _renew_lease(self) -> None:
+        """Make sure that there is a lease. It is renewed unless that was done just now, and this record is there."""
         asked_at = _clock()
+        is_new = asked_at < self._confirmed_at + self._lease_seconds / _RENEWALS_IN_A_LEASE
+        if self._lease and is_new and self._stored.member(self._me.id):
+            return
         if self._lease and not self._store.keep_alive(self._lease):
             self.leases_lost += 1  # first, so that `in_touch` is never true before this counts
             self._lost_at = _clock()

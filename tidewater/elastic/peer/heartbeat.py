@@ -84,13 +84,13 @@ class Heartbeat:
         self._tense = False
         self._stopping = False
         self._delay = patience.Delay()
-        self._ticked_at = 0.0
+        self._ticked_at = time.monotonic()
         self._round_at = 0.0
         self._selector = selectors.DefaultSelector()
         self._waker, self._woken = socket.socketpair()
 
     def start(self) -> None:
-        """Start the thread. It does nothing before ``watch``."""
+        """Start the thread. Before ``watch`` it only finds out how late this process's threads come."""
         self._woken.setblocking(False)
         self._waker.setblocking(False)
         self._selector.register(self._woken, selectors.EVENT_READ)
@@ -127,25 +127,27 @@ class Heartbeat:
 
     def _run(self) -> None:
         while not self._stopping:
-            with self._lock:
-                retired, self._retired = self._retired, []
-                peers = list(self._peers.values())
-            for peer in retired:
-                self._close(peer)
-            for key, _ in self._selector.select(self._rest(peers)):
-                if isinstance(key.data, _Peer):
-                    self._advance(key.data)
-                else:
-                    with contextlib.suppress(OSError):
-                        self._woken.recv(_MOST_READ)
-            self._judge(peers)
-            self._ask(peers)
+            self._turn()
         for peer in [*self._retired, *self._peers.values()]:
             self._close(peer)
 
-    def _rest(self, peers: list[_Peer]) -> float | None:
-        if not peers:
-            return None
+    def _turn(self) -> None:
+        with self._lock:
+            retired, self._retired = self._retired, []
+            peers = list(self._peers.values())
+        for peer in retired:
+            self._close(peer)
+        for key, _ in self._selector.select(self._rest(peers)):
+            if isinstance(key.data, _Peer):
+                self._advance(key.data)
+            else:
+                with contextlib.suppress(OSError):
+                    self._woken.recv(_MOST_READ)
+        self._judge(peers)
+        self._ask(peers)
+
+    def _rest(self, peers: list[_Peer]) -> float:
+        """Return the time to sleep. It is short also without peers: how late the thread then comes counts."""
         began = self._since()
         late_at = math.inf if began is None else began + LATE_SECONDS
         return min(max((self._round_at if self._due(peers) else late_at) - time.monotonic(), 0.0), _TICK_SECONDS)

@@ -280,6 +280,8 @@ class _Assembly:
             since=lambda: session.waiting_since,
             on_silent=lambda member: session.peer_silent(member),
         )
+        # Already now: if the rehearsal holds up this process's threads, it may do so to those of the others.
+        self._heartbeat.start()
         worker = Worker(
             member_id=self._member_id,
             training=training,
@@ -318,7 +320,6 @@ class _Assembly:
             if not self._config.secret:
                 restore(self._store, keys.secret(self._config.job), self._identity.secret)
 
-        self._heartbeat.start()
         hooks = Hooks(session.membership_changed, is_dead, sign_of, self._heartbeat.silent, return_secret)
         self._coordinator.start(hooks)
         self._coordinator.wait(lambda view: True, time.monotonic() + _FIRST_VIEW_SECONDS)
