@@ -1,6 +1,8 @@
 """Who trains together, decided in etcd by compare-and-set.
 
 rules        frozen records and one pure function that decides the next generation
+arrivals     how long newcomers wait for more, so that one generation admits them together
+reach        which members reach each other
 records      members and generations as etcd keeps them
 coordinator  applies the decisions to etcd, in its own threads, while training runs
 suspects     members without a record: dead, or only unreachable for etcd

@@ -30,6 +30,7 @@ from tidewater.contract import keys
 from tidewater.elastic.errors import Compacted, RecordError, StoreError, TrainerError
 from tidewater.elastic.etcd.client import Store, Watch
 from tidewater.elastic.membership import records, rules
+from tidewater.elastic.membership.arrivals import Arrivals
 from tidewater.elastic.membership.rules import Generation, Inputs, Kind, Limits, Member, Saved, View
 from tidewater.elastic.membership.suspects import Missing, Sign, excused, heard, members_of, noted, unheard
 from tidewater.elastic.observe.log import Lasting, Log
@@ -83,6 +84,7 @@ class Coordinator:
         self._looked_at = 0.0
         self._stuck = False
         self._changed_at: tuple[int, float] | None = None
+        self._arrivals = Arrivals()
         self._ready = False
         self._stopping = False
         self._unpublished = False
@@ -311,6 +313,7 @@ class Coordinator:
         if view == self._view:
             return self._view
         self._view = view
+        self._arrivals = self._arrivals.noted(view.number, [each.id for each in rules.newcomers(view)], now)
         if not rules.needs_change(view, self._limits):
             self._changed_at = None
         elif self._changed_at is None or self._changed_at[0] != view.number:
@@ -372,6 +375,7 @@ class Coordinator:
             changed_at=changed_at[1],
             ended=self._missing.ended,
             missing_since=self._missing.since,
+            arrivals=self._arrivals,
         )
         action = rules.decide(view, inputs, time.monotonic())
         if action.kind is Kind.WAIT and rules.is_broken(view):

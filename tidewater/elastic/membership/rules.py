@@ -16,6 +16,7 @@ The rules, in full:
   break to give it up, unless they are known to be dead.
 * A generation that is not broken changes when a member leaves or there is room for a newcomer. Its members continue
   training until all of them know of the next one, and switch at the same step.
+* Newcomers that announce themselves shortly after one another are admitted together: see ``arrivals``.
 * Survivors keep their order, newcomers follow by age, and a generation has at most ``max_workers`` members.
 * A newcomer is admitted only if it has the signature of the job: that of the current generation while one of its
   members lives, otherwise that of the oldest member that is ready.
@@ -40,8 +41,11 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 
 from tidewater.elastic.addresses import Address
+from tidewater.elastic.membership.arrivals import Arrivals
+from tidewater.elastic.membership.reach import Group
 
 MOST_ATTEMPTS = 6
 """Generations of the same members in a row that break without a step, before one member is left out."""
@@ -126,7 +130,11 @@ class View:
 
     def member(self, member_id: str) -> Member | None:
         """Return the living member of that id."""
-        return next((member for member in self.members if member.id == member_id), None)
+        return self._by_id.get(member_id)
+
+    @cached_property
+    def _by_id(self) -> Mapping[str, Member]:
+        return {member.id: member for member in self.members}
 
 
 @dataclass(frozen=True)
@@ -156,6 +164,8 @@ class Inputs:
     """Members of the current generation that have certainly ended."""
     missing_since: Mapping[str, float] = field(default_factory=dict)
     """Monotonic time since which a member of the current generation has no record in etcd."""
+    arrivals: Arrivals = field(default_factory=Arrivals)
+    """The newcomers that this process has seen."""
 
 
 class Kind(Enum):
@@ -189,10 +199,16 @@ def decide(view: View, inputs: Inputs, now: float) -> Action:
     if inputs.me not in proposers:
         return REST
     my_turn = inputs.changed_at + proposers.index(inputs.me) * inputs.limits.patience_seconds
-    may_at = max(my_turn, _over_at(view, inputs), inputs.changed_at + _pause_seconds(view))
+    may_at = max(my_turn, _over_at(view, inputs), inputs.changed_at + _pause_seconds(view), _all_here_at(view, inputs))
     if now < may_at:
         return Action(Kind.WAIT, wake_at=may_at)
     return Action(Kind.PROPOSE, generation=_successor(view, inputs))
+
+
+def newcomers(view: View) -> list[Member]:
+    """Return the members that ask for a place and have none in the current generation, oldest first."""
+    inside = set(_ids(view.generation.members if view.generation else ()))
+    return [member for member in _asking(view) if member.id not in inside]
 
 
 def needs_change(view: View, limits: Limits) -> bool:
@@ -261,6 +277,13 @@ def _pause_seconds(view: View) -> float:
     return 2.0 ** (attempts - 2) if attempts else 0.0
 
 
+def _all_here_at(view: View, inputs: Inputs) -> float:
+    """Return the monotonic time until which a proposal waits for more newcomers. Nothing else waits for them."""
+    if view.generation is None or is_broken(view) or any(member.leaving for member in view.members):
+        return 0.0
+    return inputs.arrivals.over_at(len(view.members))
+
+
 def _over_at(view: View, inputs: Inputs) -> float:
     """Return the monotonic time from which the current generation certainly makes no further step final."""
     generation = view.generation
@@ -308,29 +331,19 @@ def _asking(view: View) -> list[Member]:
 
 def _newcomers(view: View) -> list[Member]:
     """Return the newcomers that may be added, oldest first. They must reach all members of an unbroken generation."""
-    before = view.generation.members if view.generation else ()
-    inside = [] if is_broken(view) else [member for member in map(view.member, _ids(before)) if member]
-    known = set(_ids(before))
-    return [member for member in _asking(view) if member.id not in known and _get_on(member, inside)]
-
-
-def _get_on(member: Member, others: Iterable[Member]) -> bool:
-    return not any(member.id in other.unreachable or other.id in member.unreachable for other in others)
-
-
-def _reachable(first: list[Member], candidates: Iterable[Member]) -> list[Member]:
-    """Return ``first`` and each candidate that can reach all members of the group so far."""
-    group = list(first)
-    for member in candidates:
-        if member not in group and _get_on(member, group):
-            group.append(member)
-    return group
+    new = newcomers(view)
+    if not new or view.generation is None or is_broken(view):
+        return new
+    group = Group(filter(None, map(view.member, _ids(view.generation.members))))
+    return [member for member in new if group.reaches(member)]
 
 
 def _largest_group(survivors: list[Member]) -> list[Member]:
     """Return the largest group of survivors that reach each other, if possible with the state; in rank order."""
     latest = max((member.state_of for member in survivors), default=0)
-    groups = [_reachable([member], survivors) for member in survivors]
+    if len(Group(survivors[:1]).add(survivors)) == len(survivors):
+        return survivors
+    groups = [Group([member]).add(survivors) for member in survivors]
     best = max(groups, key=lambda group: (any(each.state_of >= latest for each in group), len(group)), default=[])
     return [member for member in survivors if member in best]
 
@@ -379,7 +392,7 @@ def _successor(view: View, inputs: Inputs) -> Generation:
     if attempts >= MOST_ATTEMPTS:
         attempts, left_out = 0, _dispensable(together).id
         together = [member for member in together if member.id != left_out]
-    members = _reachable(together, _newcomers(view))[: inputs.limits.max_workers]
+    members = Group(together).add(_newcomers(view))[: inputs.limits.max_workers]
     cause = "start" if not before else "lost" if broken else "left" if len(survivors) < len(before) else "joined"
     # If etcd has lost its data, the members still know the last number.
     number = max([view.number, *(member.ready_after for member in members)]) + 1

@@ -85,4 +85,4 @@ def excused(view: View, missing: Missing, grace_seconds: float, now: float) -> V
         and missing.signs.get(member.id, Sign.ANSWERS) is Sign.ANSWERS
         and not member.leaving
     ]
-    return replace(view, members=(*view.members, *kept))
+    return replace(view, members=(*view.members, *kept)) if kept else view

@@ -1,0 +1,89 @@
+"""Newcomers that come shortly after one another are admitted together, and a single one at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.elastic.membership.test_rules import member
+from tidewater.elastic.membership.arrivals import Arrivals
+from tidewater.elastic.membership.rules import Generation, Inputs, Kind, Limits, Member, View, decide, newcomers
+
+LIMITS = Limits(1, 4096)
+TICK_SECONDS = 0.01
+LONG = 1e6
+
+Admitted = list[tuple[int, float]]
+"""Size and time of each generation."""
+
+
+def admitted(times: Sequence[float], inside: int, *, age: float = LONG, tick: float = TICK_SECONDS) -> Admitted:
+    """Return the generations that follow one of that age if newcomers come at these times."""
+    members = tuple(member(f"m{index}", index + 1) for index in range(inside))
+    now, seen = Generation(1, 1, members, "start"), Arrivals().noted(1, frozenset(), -age)
+    pending, found, changed_at, time = sorted(times), Admitted(), -1.0, 0.0
+    while pending or len(members) > len(now.members):
+        while pending and pending[0] <= time:
+            pending.pop(0)
+            members += (member(f"n{len(members)}", len(members) + 1, ready_after=now.number),)
+        view = View(now, now.number, members)
+        seen = seen.noted(now.number, [each.id for each in newcomers(view)], time)
+        changed_at = time if changed_at < 0 and newcomers(view) else changed_at
+        action = decide(view, Inputs("m0", LIMITS, changed_at=changed_at, arrivals=seen), time)
+        if action.kind is Kind.PROPOSE and action.generation:
+            now, changed_at = action.generation, -1.0
+            found.append((len(now.members), time))
+        time += tick
+    return found
+
+
+@pytest.mark.parametrize("inside", [1, 16, 1000])
+def test_a_single_newcomer_of_a_settled_generation_does_not_wait(inside: int) -> None:
+    assert admitted([0.0], inside) == [(inside + 1, 0.0)]
+
+
+@pytest.mark.parametrize("many", [3, 15, 63])
+def test_all_that_come_at_once_are_in_the_second_generation_at_last(many: int) -> None:
+    times = [index * 0.005 for index in range(many)]
+    sizes = [size for size, _ in admitted(times, 1)]
+    assert sizes[-1] == many + 1
+    assert len(sizes) == 2
+
+
+def test_three_hundred_that_come_within_ten_seconds_are_in_after_a_few_generations() -> None:
+    found = admitted([index * 0.03 for index in range(300)], 1, tick=0.02)
+    assert found[-1][0] == 301
+    assert len(found) <= 12
+
+
+@given(
+    st.lists(st.floats(0.0, 30.0), min_size=1, max_size=40),
+    st.integers(1, 30),
+    st.floats(0.0, 60.0),
+)
+def test_every_newcomer_is_admitted_and_none_waits_longer_than_the_bound(
+    times: list[float], inside: int, age: float
+) -> None:
+    found = admitted(times, inside, age=age, tick=0.1)
+    assert found[-1][0] == inside + len(times)
+    longest = 10 * (0.02 + 0.002 * (inside + len(times)))
+    for index, came in enumerate(sorted(times), 1):
+        at = next(at for size, at in found if size >= inside + index)
+        assert at - came <= longest + 0.2
+
+
+def test_a_leaving_member_or_a_loss_does_not_wait_for_newcomers() -> None:
+    inside = (member("a", 1), member("b", 2))
+    now = Generation(4, 9, inside, "start")
+    seen = Arrivals().noted(4, frozenset("c"), 100.0)
+
+    def kind(*living: Member) -> Kind:
+        return decide(View(now, 7, living), Inputs("a", LIMITS, changed_at=100.0, arrivals=seen), 100.0).kind
+
+    newcomer = member("c", 3, ready_after=4)
+    assert kind(*inside, newcomer) is Kind.WAIT
+    assert kind(inside[0], member("b", 2, leaving=True), newcomer) is Kind.PROPOSE
+    assert kind(member("a", 1, ready_after=4), newcomer) is Kind.PROPOSE
