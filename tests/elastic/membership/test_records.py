@@ -9,9 +9,11 @@ import pytest
 
 from tidewater.contract import keys
 from tidewater.elastic.errors import RecordError
+from tidewater.elastic.etcd.client import Entry, Event
 from tidewater.elastic.membership.records import (
     generation_from_json,
     generation_to_json,
+    grouped,
     member_from_json,
     member_to_json,
 )
@@ -50,3 +52,23 @@ def test_the_generation_of_an_earlier_version_is_read_since_it_outlives_its_work
 def test_an_unreadable_record_is_an_error_that_names_the_cause(data: bytes, words: str) -> None:
     with pytest.raises(RecordError, match=words):
         generation_from_json(data)
+
+
+@pytest.mark.parametrize(
+    ("changes", "groups"),
+    [
+        ("", [""]),
+        ("+a +b +a", ["+a +b +a"]),
+        ("-a +a +b -c", ["-a +a +b -c"]),
+        ("+a +b -a -b", ["+a +b", "-a -b"]),
+        ("+a -a +a -a", ["+a", "-a +a", "-a"]),
+    ],
+)
+def test_the_content_of_a_record_and_its_deletion_are_never_applied_together(changes: str, groups: list[str]) -> None:
+    events = [
+        Event(each[1:], Entry(each[1:], b"", 1, number) if each[0] == "+" else None, number)
+        for number, each in enumerate(changes.split())
+    ]
+    found = grouped(events)
+    assert [" ".join(f"{'+' if each.entry else '-'}{each.key}" for each in group) for group in found] == groups
+    assert [event for group in found for event in group] == events

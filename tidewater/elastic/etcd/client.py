@@ -16,6 +16,7 @@ import contextlib
 import http.client
 import json
 import socket
+import ssl
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -34,6 +35,8 @@ from tidewater.elastic.etcd.access import (
 )
 
 _OPEN = Access()
+_NEWLINES_OF_A_LINE = 3
+"""In a chunked response: at the end of the last chunk, of the next one's size, and of its JSON object."""
 _JSON = {"Content-Type": "application/json"}
 
 
@@ -264,6 +267,7 @@ class _WatchStream:
     ) -> None:
         self._connection = connection
         self._closed = False
+        self._idle_seconds = connection.timeout
         connection.request("POST", "/v3/watch", json.dumps(request), headers)
         self._socket = connection.sock
         self._response = connection.getresponse()
@@ -273,12 +277,16 @@ class _WatchStream:
             raise _Rejected(self._response.status, text)
 
     def __iter__(self) -> Iterator[tuple[Event, ...]]:
+        found: list[Event] = []
         try:
             while not self._closed:
                 text = self._response.readline()
                 if not text:
                     return
-                yield from self._events(json.loads(text))
+                found += self._events(json.loads(text))
+                if found and not self._has_line():
+                    yield tuple(found)
+                    found = []
         except TimeoutError:
             return
         except (OSError, http.client.HTTPException, ValueError, AttributeError) as error:
@@ -287,14 +295,28 @@ class _WatchStream:
         finally:
             self._connection.close()
 
-    def _events(self, message: Mapping[str, Any]) -> Iterator[tuple[Event, ...]]:
+    def _has_line(self) -> bool:
+        """Return whether the next line has already been received, after the end of the last one's chunk.
+
+        A process that is behind handles many changes at once, so it catches up.
+        """
+        if self._response.fp is None or not self._socket:
+            return False
+        self._socket.settimeout(0)
+        try:
+            return self._response.fp.peek().count(b"\n") >= _NEWLINES_OF_A_LINE
+        except ssl.SSLWantReadError:
+            return False
+        finally:
+            self._socket.settimeout(self._idle_seconds)
+
+    def _events(self, message: Mapping[str, Any]) -> tuple[Event, ...]:
         result = message.get("result", {})
         if int(result.get("compact_revision", 0)):
             raise Compacted(f"etcd has compacted up to revision {result['compact_revision']}")
         if result.get("canceled") or "error" in message:
             raise StoreError(f"etcd cancelled the watch: {result.get('cancel_reason') or message.get('error')}")
-        if "events" in result:
-            yield tuple(_event(event) for event in result["events"])
+        return tuple(_event(event) for event in result.get("events", ()))
 
     def close(self) -> None:
         """End the iteration, from any thread."""

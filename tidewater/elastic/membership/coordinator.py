@@ -287,10 +287,9 @@ class Coordinator:
             try:
                 self._watch = self._store.watch(keys.job(self._job), revision)
                 for events in self._watch:
-                    # One at a time: the last content of a record before its deletion counts (see ``missing``).
-                    for event in events:
-                        revision = max(revision, event.revision + 1)
-                        self._update(partial(records.applied, event))
+                    for group in records.grouped(events):
+                        self._update(partial(records.applied, group))
+                        revision = max([revision, *(event.revision + 1 for event in group)])
             except Compacted:
                 return
 

@@ -8,7 +8,7 @@ An unknown version or shape raises RecordError: another version of the code take
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -66,9 +66,28 @@ def replaced(entries: tuple[Entry, ...], _: View) -> View:
     return view
 
 
-def applied(event: Event, view: View) -> View:
-    """Return ``view`` after this change."""
-    return _with_entry(view, event.entry) if event.entry else _without_key(view, event.key)
+def applied(events: Iterable[Event], view: View) -> View:
+    """Return ``view`` after these changes."""
+    for event in events:
+        view = _with_entry(view, event.entry) if event.entry else _without_key(view, event.key)
+    return view
+
+
+def grouped(events: Iterable[Event]) -> list[list[Event]]:
+    """Return the events in groups, in order, so that no group has both content of a key and its deletion.
+
+    The last content of a member's record before its deletion counts (see ``suspects``).
+    """
+    groups: list[list[Event]] = [[]]
+    written: set[str] = set()
+    for event in events:
+        if event.entry:
+            written.add(event.key)
+        elif event.key in written:
+            groups.append([])
+            written = set()
+        groups[-1].append(event)
+    return groups
 
 
 def _with_entry(view: View, entry: Entry) -> View:

@@ -1,0 +1,73 @@
+"""A watch gives all changes that have arrived, and waits for no more."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tidewater.elastic.etcd.access import Endpoint
+from tidewater.elastic.etcd.client import EtcdStore, Watch
+
+HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+CREATED = b'{"result": {"created": true}}\n'
+PATIENCE_SECONDS = 60.0
+
+Open = Callable[..., Watch]
+
+
+def chunk(line: bytes) -> bytes:
+    return b"%x\r\n%s\r\n" % (len(line), line)
+
+
+def change(revision: int, value: str = "MQ==") -> bytes:
+    content = {"key": "YQ==", "value": value, "create_revision": "1", "mod_revision": str(revision)}
+    return chunk(json.dumps({"result": {"events": [{"kv": content}]}}).encode() + b"\n")
+
+
+@pytest.fixture
+def etcd(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[EtcdStore, socket.socket]]:
+    """Yield a store and the other end of its connection, which answers what the test sends."""
+    ours, theirs = socket.socketpair()
+    ours.settimeout(PATIENCE_SECONDS)
+    connection = http.client.HTTPConnection("etcd", timeout=PATIENCE_SECONDS)
+    connection.sock = ours
+    monkeypatch.setattr(Endpoint, "connect", lambda *_: connection)
+    with ours, theirs:
+        yield EtcdStore(("http://etcd:2379",)), theirs
+
+
+def revisions(batches: Iterator[tuple[object, ...]]) -> list[int]:
+    return [event.revision for event in next(batches)]  # type: ignore[attr-defined]
+
+
+def test_changes_that_have_arrived_together_are_one_batch(etcd: tuple[EtcdStore, socket.socket]) -> None:
+    store, server = etcd
+    server.sendall(HEAD + chunk(CREATED) + change(2) + change(3) + change(4))
+    batches = iter(store.watch("a", 2))
+    assert revisions(batches) == [2, 3, 4]
+    server.sendall(change(5))
+    assert revisions(batches) == [5]
+
+
+@pytest.mark.parametrize("more", [b"", b"\r", b"\r\n", b"\r\n" + change(3)[:9], b"\r\n" + change(3)[:-20]])
+def test_a_change_does_not_wait_for_the_next_one(etcd: tuple[EtcdStore, socket.socket], more: bytes) -> None:
+    store, server = etcd
+    server.sendall(HEAD + change(2)[:-2] + more)
+    batches = iter(store.watch("a", 2))
+    assert revisions(batches) == [2]
+    server.sendall((b"\r\n" + change(3))[len(more) :])
+    assert revisions(batches) == [3]
+
+
+def test_the_events_of_a_long_line_come_whole(etcd: tuple[EtcdStore, socket.socket]) -> None:
+    store, server = etcd
+    server.sendall(HEAD + change(2) + change(3, "MQ==" * 20_000) + change(4))
+    batches = iter(store.watch("a", 2))
+    found = revisions(batches)
+    while found[-1] < 4:
+        found += revisions(batches)
+    assert found == [2, 3, 4]
