@@ -1,6 +1,6 @@
-"""Processes with many simulated members each, so that the members use all cores of the machine.
+"""Processes with some simulated members each: with many in one, they would wait for Python's lock.
 
-with Hosts(url) as hosts:
+with Hosts(url, processes(2)) as hosts:
     hosts.start(["m-0", "m-1"])
     hosts.announce()
     number, at = hosts.together(2, deadline)        # when the last of them knew of their generation
@@ -10,6 +10,7 @@ with Hosts(url) as hosts:
 from __future__ import annotations
 
 import contextlib
+import math
 import multiprocessing
 import os
 import resource
@@ -24,6 +25,7 @@ from typing import Any
 from benchmarks.harness.command import TurnFailed
 from benchmarks.membership.member import Member
 
+_MEMBERS_OF_A_PROCESS = 8
 _LOOK_SECONDS = 0.01
 
 
@@ -65,6 +67,11 @@ class _Host:
         return time.process_time()
 
 
+def processes(members: int) -> int:
+    """Return the number of processes for so many members."""
+    return math.ceil(members / _MEMBERS_OF_A_PROCESS)
+
+
 def _each(members: Sequence[Member], do: Callable[[Member], None]) -> None:
     threads = [threading.Thread(target=do, args=(member,), daemon=True) for member in members]
     for thread in threads:
@@ -87,11 +94,11 @@ def _serve(url: str, commands: Connection) -> None:
 class Hosts:
     """The processes. They end with the context, or with this process."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, number: int) -> None:
         context = multiprocessing.get_context("spawn")
         self._pipes: list[Connection] = []
         self._processes = []
-        for _ in os.sched_getaffinity(0):
+        for _ in range(number):
             ours, theirs = context.Pipe()
             process = context.Process(target=_serve, args=(url, theirs), daemon=True)
             process.start()

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from benchmarks.harness.records import Found
-from benchmarks.membership.hosts import Hosts
+from benchmarks.membership.hosts import Hosts, processes
 from benchmarks.membership.results import (
     CPU,
     FORM,
@@ -103,6 +103,6 @@ def make(members: int, folder: Path, *, patience_seconds: float) -> Iterator[Fou
     folder.mkdir()
     with (
         contextlib.contextmanager(run_etcd)(toolchain.binary("etcd"), folder, free_port()) as url,
-        Hosts(url) as hosts,
+        Hosts(url, processes(members)) as hosts,
     ):
         yield from _Job(members, url, hosts, patience_seconds).changes()

@@ -16,7 +16,6 @@ import contextlib
 import http.client
 import json
 import socket
-import ssl
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -267,7 +266,6 @@ class _WatchStream:
     ) -> None:
         self._connection = connection
         self._closed = False
-        self._idle_seconds = connection.timeout
         connection.request("POST", "/v3/watch", json.dumps(request), headers)
         self._socket = connection.sock
         self._response = connection.getresponse()
@@ -298,17 +296,11 @@ class _WatchStream:
     def _has_line(self) -> bool:
         """Return whether the next line has already been received, after the end of the last one's chunk.
 
-        A process that is behind handles many changes at once, so it catches up.
+        A process that is behind handles many changes at once, so it catches up. The end of the chunk is sent with the
+        chunk, so this waits for nothing else, and needs no system call, which could wait for Python's lock.
         """
-        if self._response.fp is None or not self._socket:
-            return False
-        self._socket.settimeout(0)
-        try:
-            return self._response.fp.peek().count(b"\n") >= _NEWLINES_OF_A_LINE
-        except ssl.SSLWantReadError:
-            return False
-        finally:
-            self._socket.settimeout(self._idle_seconds)
+        received = self._response.fp
+        return received is not None and received.peek().count(b"\n") >= _NEWLINES_OF_A_LINE
 
     def _events(self, message: Mapping[str, Any]) -> tuple[Event, ...]:
         result = message.get("result", {})

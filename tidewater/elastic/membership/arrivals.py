@@ -14,9 +14,9 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-_QUIET_SECONDS, _QUIET_SECONDS_OF_EACH = 0.02, 0.002
-"""Without another newcomer, all are here: 0.05 s for 16 members, 2 s for 1,000."""
-_MOST_QUIETS = 10
+_QUIET_SECONDS, _QUIET_SECONDS_OF_EACH = 0.03, 0.002
+"""Without another newcomer, all are here: 0.06 s for 16 members, 2 s for 1,000."""
+_MOST_QUIETS = 20
 """A newcomer waits at most so many times as long."""
 _SETTLED_QUIETS = 20
 """A generation that is older doesn't wait for the second newcomer."""

@@ -41,7 +41,6 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import cached_property
 
 from tidewater.elastic.addresses import Address
 from tidewater.elastic.membership.arrivals import Arrivals
@@ -130,11 +129,10 @@ class View:
 
     def member(self, member_id: str) -> Member | None:
         """Return the living member of that id."""
-        return self._by_id.get(member_id)
-
-    @cached_property
-    def _by_id(self) -> Mapping[str, Member]:
-        return {member.id: member for member in self.members}
+        by_id: dict[str, Member] | None = self.__dict__.get("_by_id")
+        if by_id is None:  # not a cached_property: Python 3.11's has one lock for all views of a process
+            by_id = self.__dict__["_by_id"] = {member.id: member for member in self.members}
+        return by_id.get(member_id)
 
 
 @dataclass(frozen=True)
