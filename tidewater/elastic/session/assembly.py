@@ -280,8 +280,6 @@ class _Assembly:
             since=lambda: session.waiting_since,
             on_silent=lambda member: session.peer_silent(member),
         )
-        # Already now: if the rehearsal holds up this process's threads, it may do so to those of the others.
-        self._heartbeat.start()
         worker = Worker(
             member_id=self._member_id,
             training=training,
@@ -295,6 +293,8 @@ class _Assembly:
             refusal=self._refusal,
         )
         session = Session(config, worker, self._log)
+        # Already now: if the rehearsal holds up this process's threads, it may do so to those of the others.
+        self._heartbeat.start()
         server.waits = session.waits
         self._silence = Silence(
             Place(self._member_id, lambda: self._coordinator.view, config.least_members),
