@@ -14,18 +14,22 @@ from tidewater.elastic.etcd.client import EtcdStore, Watch
 
 HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 CREATED = b'{"result": {"created": true}}\n'
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 20.0
 
 Open = Callable[..., Watch]
 
 
-def chunk(line: bytes) -> bytes:
-    return b"%x\r\n%s\r\n" % (len(line), line)
+def chunk(data: bytes) -> bytes:
+    return b"%x\r\n%s\r\n" % (len(data), data)
+
+
+def line(revision: int, value: str = "MQ==") -> bytes:
+    content = {"key": "YQ==", "value": value, "create_revision": "1", "mod_revision": str(revision)}
+    return json.dumps({"result": {"events": [{"kv": content}]}}).encode() + b"\n"
 
 
 def change(revision: int, value: str = "MQ==") -> bytes:
-    content = {"key": "YQ==", "value": value, "create_revision": "1", "mod_revision": str(revision)}
-    return chunk(json.dumps({"result": {"events": [{"kv": content}]}}).encode() + b"\n")
+    return chunk(line(revision, value))
 
 
 @pytest.fixture
@@ -61,6 +65,21 @@ def test_a_change_does_not_wait_for_the_next_one(etcd: tuple[EtcdStore, socket.s
     assert revisions(batches) == [2]
     server.sendall(change(3)[more:])
     assert revisions(batches) == [3]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(b"HTTP/1.1 200 OK\r\n\r\n" + line(2), id="not-chunked"),
+        pytest.param(HEAD + b"%x\r\n" % (2 * len(line(2))) + line(2), id="one-chunk-for-two-lines"),
+    ],
+)
+def test_a_change_does_not_wait_if_a_proxy_has_divided_the_answer_in_its_own_way(
+    etcd: tuple[EtcdStore, socket.socket], answer: bytes
+) -> None:
+    store, server = etcd
+    server.sendall(answer)
+    assert revisions(iter(store.watch("a", 2))) == [2]
 
 
 def test_the_events_of_a_long_line_come_whole(etcd: tuple[EtcdStore, socket.socket]) -> None:

@@ -296,11 +296,14 @@ class _WatchStream:
     def _has_line(self) -> bool:
         """Return whether the next line has already been received, after the end of the last one's chunk.
 
-        A process that is behind handles many changes at once, so it catches up. The end of the chunk is sent with the
-        chunk, so this waits for nothing else, and needs no system call, which could wait for Python's lock.
+        A process that is behind handles many changes at once, so it catches up. The end of a chunk is sent with the
+        chunk, so this waits for nothing else, and needs no system call, which could wait for Python's lock. A proxy may
+        divide the answer in another way; then each line is handled alone.
         """
-        received = self._response.fp
-        return received is not None and received.peek().count(b"\n") >= _NEWLINES_OF_A_LINE
+        answer = self._response
+        if answer.fp is None or not answer.chunked or answer.chunk_left != 0:
+            return False
+        return answer.fp.peek().count(b"\n") >= _NEWLINES_OF_A_LINE
 
     def _events(self, message: Mapping[str, Any]) -> tuple[Event, ...]:
         result = message.get("result", {})
