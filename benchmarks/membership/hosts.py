@@ -55,10 +55,9 @@ class _Host:
     def together(self, size: int, deadline: float) -> tuple[int, float] | None:
         """Return number and time of the generation of `size` members that all know; None at the deadline."""
         while time.monotonic() < deadline:
-            generations = [member.view.generation for member in self.members.values()]
-            if all(each and len(each.members) == size for each in generations):
-                numbers = {each.number for each in generations if each}
-                return max(numbers, default=0), max((m.entered_at for m in self.members.values()), default=0.0)
+            entered = [member.entered for member in self.members.values()]
+            if all(each.size == size for each in entered):
+                return max((each.number, each.at) for each in entered) if entered else (0, 0.0)
             time.sleep(_LOOK_SECONDS)
         return None
 

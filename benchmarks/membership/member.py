@@ -12,10 +12,10 @@ broken one gives it up, and one that was left out asks again.
 from __future__ import annotations
 
 import io
-import math
 import threading
 import time
 from collections.abc import Set
+from dataclasses import dataclass
 
 from typing_extensions import override
 
@@ -70,6 +70,16 @@ class _Line(EtcdStore):
             raise StoreError("this process has ended")
 
 
+@dataclass(frozen=True)
+class Entered:
+    """The last generation with a member, as the member knows it."""
+
+    number: int = 0
+    size: int = 0
+    at: float = 0.0
+    """When (monotonic) the member first knew of it."""
+
+
 class Member:
     """One member.
 
@@ -81,8 +91,7 @@ class Member:
 
     def __init__(self, name: str, url: str, dead: Set[str]) -> None:
         self.name = name
-        self.entered_at, self.entered = math.inf, 0
-        """When (monotonic) this member first knew of the last generation with it, and its number."""
+        self.entered = Entered()
         self._store, self._dead = _Line(url), dead
         limits, log = Limits(1, MOST_MEMBERS), Log(name, stream=io.StringIO())
         me = rules.Member(name, name, "127.0.0.1", 1, "signature", ready_after=0)
@@ -110,9 +119,9 @@ class Member:
 
     def break_off(self) -> None:
         """Give up the current generation, if this member is in it."""
-        if self.view.number == self.entered:
-            self._broken = self.entered
-            self._coordinator.ready_after(self.entered)
+        if self.view.number == self.entered.number:
+            self._broken = self.view.number
+            self._coordinator.ready_after(self._broken)
 
     def lose(self) -> None:
         """End at once, without a request to etcd."""
@@ -125,8 +134,8 @@ class Member:
 
     def _changed(self, view: View) -> None:
         generation = view.generation
-        if generation and generation.number > self.entered and generation.rank(self.name) is not None:
-            self.entered_at, self.entered = time.monotonic(), generation.number
+        if generation and generation.number > self.entered.number and generation.rank(self.name) is not None:
+            self.entered = Entered(generation.number, len(generation.members), time.monotonic())
 
     def _train(self) -> None:
         synced = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -75,15 +76,19 @@ def test_every_newcomer_is_admitted_and_none_waits_longer_than_the_bound(
         assert at - came <= longest + 0.2
 
 
-def test_a_leaving_member_or_a_loss_does_not_wait_for_newcomers() -> None:
+def test_a_leaving_member_a_loss_and_the_first_newcomer_after_it_do_not_wait() -> None:
     inside = (member("a", 1), member("b", 2))
     now = Generation(4, 9, inside, "start")
     seen = Arrivals().noted(4, frozenset("c"), 100.0)
 
-    def kind(*living: Member) -> Kind:
-        return decide(View(now, 7, living), Inputs("a", LIMITS, changed_at=100.0, arrivals=seen), 100.0).kind
+    def kind(*living: Member, cause: str = "start") -> Kind:
+        return decide(
+            View(replace(now, cause=cause), 7, living), Inputs("a", LIMITS, changed_at=100.0, arrivals=seen), 100.0
+        ).kind
 
     newcomer = member("c", 3, ready_after=4)
     assert kind(*inside, newcomer) is Kind.WAIT
+    assert kind(*inside, newcomer, cause="joined") is Kind.WAIT
+    assert kind(*inside, newcomer, cause="lost") is Kind.PROPOSE
     assert kind(inside[0], member("b", 2, leaving=True), newcomer) is Kind.PROPOSE
     assert kind(member("a", 1, ready_after=4), newcomer) is Kind.PROPOSE

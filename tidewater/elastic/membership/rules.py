@@ -276,8 +276,10 @@ def _pause_seconds(view: View) -> float:
 
 
 def _all_here_at(view: View, inputs: Inputs) -> float:
-    """Return the monotonic time until which a proposal waits for more newcomers. Nothing else waits for them."""
-    if view.generation is None or is_broken(view) or any(member.leaving for member in view.members):
+    """Return the monotonic time until which a proposal waits for more newcomers. Nothing else waits for them, and the
+    first newcomers after a loss don't wait."""
+    growing = view.generation and view.generation.cause in ("start", "joined") and not is_broken(view)
+    if not growing or any(member.leaving for member in view.members):
         return 0.0
     return inputs.arrivals.over_at(len(view.members))
 
