@@ -25,14 +25,14 @@ def opened_alone(open_: Callable[..., Group] = open_group) -> Iterator[Group]:
         # Set here so that it is reset: `open_group` would leave it set for processes that other tests start.
         for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
             environment.setenv(name, "lo")
-        group = open_("127.0.0.1", torch.device("cpu"), 5.0)
+        group = open_("127.0.0.1", torch.device("cpu"), 60.0)
         yield group
         group.close()
 
 
 def form_alone(group: Group) -> None:
     """Begin a new generation."""
-    group.form(secrets.randbits(40), 0, (Address("127.0.0.1", 0),), time.monotonic() + 10)
+    group.form(secrets.randbits(40), 0, (Address("127.0.0.1", 0),), time.monotonic() + 60)
 
 
 def stepper_of(

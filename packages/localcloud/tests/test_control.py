@@ -62,7 +62,7 @@ def test_a_pod_without_credentials_is_refused(instance: Instance) -> None:
     with served(instance, {"echo": echo}) as cloud:
         request = urllib.request.Request(f"{cloud.endpoint}{control.PATH}echo", b"{}", method="POST")
         with pytest.raises(urllib.error.HTTPError) as caught:
-            urllib.request.urlopen(request, timeout=10)
+            urllib.request.urlopen(request, timeout=60)
     assert caught.value.code == 403
 
 
@@ -78,7 +78,7 @@ def test_a_request_that_is_signed_for_another_service_is_refused(instance: Insta
         SigV4Auth(Credentials(keys.access_key, keys.secret_key), "ec2", instance.region).add_auth(signed)
         request = urllib.request.Request(url, b"{}", dict(signed.headers.items()), method="POST")
         with pytest.raises(urllib.error.HTTPError) as caught:
-            urllib.request.urlopen(request, timeout=10)
+            urllib.request.urlopen(request, timeout=60)
     assert "not authorized" in json.loads(caught.value.read())["message"]
 
 

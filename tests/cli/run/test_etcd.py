@@ -32,7 +32,7 @@ def test_its_folder_is_removed_at_the_end_and_variables_for_another_one_do_not_m
 ) -> None:
     monkeypatch.setenv("ETCD_LISTEN_CLIENT_URLS", "http://127.0.0.1:1")
     with etcd.started(toolchain.binary("etcd")) as found:
-        assert b"true" in urllib.request.urlopen(f"{found.url}/health", timeout=10).read()
+        assert b"true" in urllib.request.urlopen(f"{found.url}/health", timeout=60).read()
         assert found.process is not None
         assert found.folder is not None
         assert found.folder.is_dir()
@@ -56,7 +56,7 @@ def test_nothing_stays_behind_when_the_command_is_killed() -> None:
     assert Path(folder).is_dir()
     command.send_signal(signal.SIGKILL)
     command.communicate()
-    eventually(lambda: not is_alive(int(pid)) and not Path(folder).exists(), seconds=10)
+    eventually(lambda: not is_alive(int(pid)) and not Path(folder).exists())
 
 
 def test_an_etcd_that_ends_at_once_is_a_sentence_with_its_last_lines(tmp_path: Path) -> None:

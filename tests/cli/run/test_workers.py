@@ -124,7 +124,7 @@ def test_lost_workers_are_replaced_and_ctrl_c_lets_all_leave(start: Callable[...
     command.wait_for(lambda: "to continue: tidewater run" in command.shown)
     assert "waiting up to 60 s for worker-0, worker-1 to finish the step" in command.shown
     assert "--replace-after 0.1 'my script.py'" in command.shown
-    assert command.process.wait(20) == exit_codes.LEFT
+    assert command.process.wait(60) == exit_codes.LEFT
     assert not any(is_alive(pid) for pid in command.pids("worker-[01]"))
 
 
@@ -138,7 +138,7 @@ def crew(tmp_path: Path, script: str, *, workers: int = 2) -> Crew:
 def test_a_terminal_has_one_bar_for_all_workers_below_their_other_lines(start: Callable[..., Terminal]) -> None:
     command = start(TRAINS)
     command.wait_for(lambda: "the job has finished" in command.shown)
-    assert command.process.wait(20) == exit_codes.FINISHED
+    assert command.process.wait(60) == exit_codes.FINISHED
     seen = [line.rpartition("\r\x1b[K")[2] for line in command.shown.split("\r\n")]
     assert sum("the script's own line" in line for line in seen) == 2
     assert not any("step=" in line for line in seen)
@@ -217,7 +217,7 @@ def test_the_processes_that_a_lost_worker_has_started_end_with_it(
     script = "import os, subprocess, sys\nchild = subprocess.Popen(['sleep', '60'])\nprint('child', child.pid)\n"
     assert crew(tmp_path, script + "sys.exit(0)", workers=1).run() == exit_codes.FINISHED
     child = int(capfd.readouterr().out.split()[-1])
-    eventually(lambda: not is_alive(child), seconds=10)
+    eventually(lambda: not is_alive(child))
 
 
 def test_a_second_ctrl_c_ends_at_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

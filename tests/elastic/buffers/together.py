@@ -18,7 +18,7 @@ from tidewater.elastic.group.group import Group
 from tidewater.elastic.group.rendezvous import MeetingStore
 
 R = TypeVar("R")
-SECONDS = 10.0
+SECONDS = 60.0
 
 
 class Wire:

@@ -70,7 +70,7 @@ def test_the_saved_state_is_the_state_at_the_call_to_save(folder: Path, told: To
     checkpoints = Checkpoints([place], keep=2, log=told.log)
     state = small(10)
     assert checkpoints.save(at(10), state)
-    assert begun.wait(10)
+    assert begun.wait(60)
     state["model"]["weight"].zero_()
     place.go.set()
     assert checkpoints.flush()

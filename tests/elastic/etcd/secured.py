@@ -68,7 +68,7 @@ def ask(url: str, path: str, body: object, token: str = "") -> dict[str, str]:
     """Send an administrator's request and return the answer."""
     headers = {"Authorization": token} if token else {}
     request = urllib.request.Request(url + path, json.dumps(body).encode(), headers)
-    with urllib.request.urlopen(request, timeout=10) as answer:
+    with urllib.request.urlopen(request, timeout=60) as answer:
         return dict(json.load(answer))
 
 

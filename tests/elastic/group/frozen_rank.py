@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from tests.elastic.group import kinds
 from tidewater.elastic.addresses import Address
 from tidewater.elastic.errors import GroupBroken
 from tidewater.elastic.group.gloo import Gloo
@@ -38,7 +39,7 @@ def meet(rank: int, pipe: Connection, timeout_seconds: float) -> Group:
     """Return the group of both ranks."""
     peers = PeerServer(Identity(b"secret"))
     peers.start()
-    group = open_group("127.0.0.1", torch.device("cpu"), timeout_seconds, peers)
+    group = kinds.patient(open_group("127.0.0.1", torch.device("cpu"), timeout_seconds, peers))
     form(group, secrets.randbits(40), 0, [peers.port])
     pipe.send(peers.port)
     ports = [pipe.recv()]

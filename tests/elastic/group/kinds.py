@@ -18,12 +18,24 @@ def _restarted(host: str, device: torch.device, timeout_seconds: float, peers: P
     return Group(gloo.Restarted(device, timeout_seconds), peers)
 
 
+_CONNECT_SECONDS = 30.0
 KINDS: dict[str, Callable[..., Group]] = {
     "reconfigured": group.open_group,
     "restarted": _restarted,
     "nccl": double.open_group,
     "nccl2": double.opener(double.Double2),
 }
+
+
+def patient(group: Group) -> Group:
+    """Let gloo wait long for its peers: a script that forms a group only once meets on a busy machine, too.
+
+    The runtime forms it again. Not for a peer that vanishes while it connects: gloo's wait can't be interrupted.
+    """
+    backend = group._backend
+    if isinstance(backend, gloo.Gloo):
+        backend.connect_seconds = backend.group_seconds = _CONNECT_SECONDS
+    return group
 
 
 def use(kind: str) -> None:

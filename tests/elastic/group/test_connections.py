@@ -18,9 +18,9 @@ def listener(request: pytest.FixtureRequest) -> Iterator[socket.socket]:
 
 
 def connected(listener: socket.socket) -> tuple[socket.socket, socket.socket]:
-    client = socket.create_connection(listener.getsockname()[:2], timeout=10)
+    client = socket.create_connection(listener.getsockname()[:2], timeout=60)
     server, _ = listener.accept()
-    server.settimeout(10)
+    server.settimeout(60)
     return client, server
 
 

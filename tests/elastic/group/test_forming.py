@@ -24,12 +24,12 @@ CPU = torch.device("cpu")
 
 @pytest.fixture(params=[gloo.Reconfigured, gloo.Restarted])
 def group(request: pytest.FixtureRequest) -> Iterator[Group]:
-    yield from opened_alone(lambda *_: Group(request.param(CPU, 20.0)))
+    yield from opened_alone(lambda *_: Group(request.param(CPU, 60.0)))
 
 
 def form(group: Group, size: int = 1) -> None:
     addresses = (Address("127.0.0.1", 0),) * size
-    group.form(secrets.randbits(48), 0, addresses, time.monotonic() + 20)
+    group.form(secrets.randbits(48), 0, addresses, time.monotonic() + 60)
 
 
 def test_ranks_meet_under_the_same_names_after_one_of_them_could_not_connect(

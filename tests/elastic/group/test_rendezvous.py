@@ -34,7 +34,7 @@ def server() -> PeerServer:
     return server
 
 
-def meet(server: PeerServer, check: Callable[[], None] = nothing, seconds: float = 20) -> MeetingStore:
+def meet(server: PeerServer, check: Callable[[], None] = nothing, seconds: float = 60) -> MeetingStore:
     """Return a rank's own connection to the rendezvous."""
     deadline = time.monotonic() + seconds
     address = Address("127.0.0.1", server.port, "a")
@@ -51,7 +51,7 @@ def test_all_members_connect_once_all_have_arrived(server: PeerServer) -> None:
         time.sleep(0.3)
         assert not any(future.done() for future in first)
         for future in [*first, come(pool, meet(server), 2, lambda: False)]:
-            assert future.result(10) is None
+            assert future.result(60) is None
 
 
 def test_each_rank_learns_the_words_of_all_by_two_requests(server: PeerServer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,7 +64,7 @@ def test_each_rank_learns_the_words_of_all_by_two_requests(server: PeerServer, m
         return ask(self, *request)
 
     monkeypatch.setattr(RemoteKeys, "_ask", noted)
-    ranks = [MeetingStore(server.board.at(UUID), nothing, time.monotonic() + 20), *(meet(server) for _ in range(2))]
+    ranks = [MeetingStore(server.board.at(UUID), nothing, time.monotonic() + 60), *(meet(server) for _ in range(2))]
     words = ["a", "\u00e4", "c"]
     with ThreadPoolExecutor(SIZE) as pool:
         got = list(pool.map(lambda rank: exchange(ranks[rank], "words", rank, SIZE, words[rank]), range(SIZE)))
@@ -78,11 +78,11 @@ def test_a_rendezvous_superseded_before_all_have_arrived_is_cancelled_for_all(se
         first = come(pool, meet(server), 0, newer.is_set)
         newer.set()
         with pytest.raises(GroupBroken, match="newer generation"):
-            first.result(10)
+            first.result(60)
         # The last rank to arrive does not know of the newer generation yet.
         for rank, superseded in ((1, True), (2, False)):
             with pytest.raises(GroupBroken, match="newer generation"):
-                come(pool, meet(server), rank, lambda known=superseded: known).result(10)  # type: ignore[misc]
+                come(pool, meet(server), rank, lambda known=superseded: known).result(60)  # type: ignore[misc]
 
 
 def test_a_rendezvous_superseded_after_one_may_have_connected_continues_for_all(server: PeerServer) -> None:
@@ -91,10 +91,10 @@ def test_a_rendezvous_superseded_after_one_may_have_connected_continues_for_all(
         stores = [meet(server) for _ in range(SIZE)]
         slow = come(pool, stores[0], 0, newer.is_set)
         stores[1].set("here/1", "")
-        assert come(pool, stores[2], 2, lambda: False).result(10) is None
+        assert come(pool, stores[2], 2, lambda: False).result(60) is None
         newer.set()
-        assert slow.result(10) is None
-        assert come(pool, stores[1], 1, newer.is_set).result(10) is None
+        assert slow.result(60) is None
+        assert come(pool, stores[1], 1, newer.is_set).result(60) is None
 
 
 def test_the_check_ends_the_wait_for_a_lost_peer(server: PeerServer) -> None:
@@ -116,13 +116,13 @@ def test_the_wait_for_an_absent_peer_ends_at_the_deadline(server: PeerServer) ->
 def test_a_worker_with_another_secret_cannot_meet_and_writes_nothing(server: PeerServer) -> None:
     address = Address("127.0.0.1", server.port, "a")
     with pytest.raises(GroupBroken, match="knows the job's secret"):
-        join(Identity(b"another", "b"), address, UUID, nothing, time.monotonic() + 20)
+        join(Identity(b"another", "b"), address, UUID, nothing, time.monotonic() + 60)
     assert not server.board.at(UUID).check(["here/1"])
 
 
 def test_all_ranks_see_the_same_keys_in_any_process(server: PeerServer) -> None:
     """The operations that torch uses, with the results of its own TCPStore."""
-    there, here = meet(server), MeetingStore(server.board.at(UUID), nothing, time.monotonic() + 20)
+    there, here = meet(server), MeetingStore(server.board.at(UUID), nothing, time.monotonic() + 60)
     theirs = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     for store in (there, here, theirs):
         name = f"{id(store)}/"
@@ -147,7 +147,7 @@ def test_all_ranks_see_the_same_keys_in_any_process(server: PeerServer) -> None:
 def test_a_rank_that_asks_at_once_is_not_lost(server: PeerServer) -> None:
     """Its first question arrives together with the request to meet."""
     for _ in range(100):
-        store = meet(server, seconds=10)
+        store = meet(server, seconds=60)
         assert store.add("rounds", 0) == 0
 
 

@@ -32,7 +32,7 @@ import torch
 from tidewater.elastic.group import rendezvous as meeting
 from tidewater.elastic.errors import GroupBroken
 from tidewater.elastic.addresses import Address
-from tests.elastic.group.kinds import KINDS
+from tests.elastic.group.kinds import KINDS, patient
 from tidewater.elastic.peer.handshake import Identity
 from tidewater.elastic.peer.server import PeerServer
 
@@ -40,6 +40,8 @@ rank, form_seconds, host, first, kind = int(sys.argv[1]), float(sys.argv[2]), *s
 peers = PeerServer(Identity(b"secret"))
 peers.start()
 group = KINDS[kind](host, torch.device("cpu"), timeout_seconds=30, peers=peers)
+if form_seconds == {FORM_SECONDS}:
+    patient(group)
 group.form(secrets.randbits(48), 0, (Address("127.0.0.1", peers.port),), time.monotonic() + 20)
 get = meeting.MeetingStore.get
 

@@ -71,7 +71,7 @@ def test_a_signal_lets_the_worker_leave(left: queue.SimpleQueue[None], number: s
     with assembly.open_session(CONFIG, prepare) as opened:
         opened.join()
         signal.raise_signal(number)
-        eventually(lambda: not left.empty(), seconds=10)
+        eventually(lambda: not left.empty())
 
 
 @pytest.mark.parametrize("number", SIGNALS)

@@ -154,7 +154,7 @@ def test_without_a_port_no_metrics_are_collected_or_served() -> None:
 def test_prometheus_can_scrape_the_metrics_and_a_port_in_use_is_named() -> None:
     port = free_port()
     open_metrics(port, job="digits", worker="w-0").committed(step(5))
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
         text = answer.read().decode()
     assert "tidewater_step 5.0" in text.splitlines()
     assert 'tidewater_worker_info{job_name="digits",worker="w-0"} 1.0' in text.splitlines()
@@ -174,7 +174,7 @@ def test_real_workers_show_their_shares_of_the_samples_and_the_recovery_from_a_k
     b.signal(signal.SIGKILL)
     a.wait_for(lambda worker: worker.events("recovered"))
     a.wait_for_world(1)
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
         lines = answer.read().decode().splitlines()
     values = dict(line.rsplit(" ", 1) for line in lines if line.startswith("tidewater_"))
     assert values['tidewater_recovery_seconds_count{cause="lost"}'] == "1.0"

@@ -96,7 +96,7 @@ def test_a_servers_proof_cannot_be_used_as_a_clients() -> None:
     ],
 )
 def test_a_request_without_a_handshake_gets_nothing(server: PeerServer, request_line: bytes) -> None:
-    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as stranger:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as stranger:
         stranger.sendall(request_line.ljust(HELLO, b" "))
         received = bytearray()
         try:
@@ -166,11 +166,11 @@ def closing() -> Iterator[Address]:
 
 
 def test_a_member_whose_connection_is_closed_in_a_flood_opens_another(closing: Address) -> None:
-    connect(ME, closing, seconds=10).close()
+    connect(ME, closing, seconds=60).close()
 
 
 def test_requests_are_json_lines_after_the_handshake(server: PeerServer) -> None:
-    with connect(ME, Address("127.0.0.1", server.port, "peer"), seconds=10) as connection:
+    with connect(ME, Address("127.0.0.1", server.port, "peer"), seconds=60) as connection:
         for _ in range(3):
             connection.sendall(json.dumps({"ping": True}).encode() + b"\n")
             assert connection.recv(100) == PONG

@@ -44,7 +44,7 @@ class Together:
 
     def _wait(self) -> None:
         try:
-            self._barrier.wait(10)
+            self._barrier.wait(60)
         except threading.BrokenBarrierError as error:
             raise GroupBroken("a peer is lost") from error
 
@@ -79,7 +79,7 @@ def test_a_state_that_cannot_be_sent_ends_the_newcomer_and_not_the_worker_that_h
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join(60)
     assert isinstance(ends["a"], GroupBroken), "it goes on in the next generation"
     assert states["a"].present
     assert events == ["state_not_sent"]

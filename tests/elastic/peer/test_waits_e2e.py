@@ -47,7 +47,7 @@ def started(job: Job, **options: Any) -> tuple[list[Forked], dict[str, int]]:
 
 
 def value(port: int, metric: str) -> float:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
         lines = answer.read().decode().splitlines()
     return next(float(line.rpartition(" ")[2]) for line in lines if line.startswith(f"{metric} "))
 

@@ -12,7 +12,7 @@ PATIENCE_SECONDS = 60
 
 
 def candidate(url: str, job: str, process: str, name: str) -> Leadership:
-    return Leadership(EtcdStore((url,)), Key(job, "1", process), name, lease_seconds=2)
+    return Leadership(EtcdStore((url,)), Key(job, "1", process), name, lease_seconds=60)
 
 
 def test_a_master_that_is_started_again_under_its_name_leads_at_once(etcd: str, request: pytest.FixtureRequest) -> None:

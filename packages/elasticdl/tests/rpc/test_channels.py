@@ -43,7 +43,7 @@ def ask(port: int) -> tuple[grpc.Channel, Callable[[], pb.Job]]:
     """Return a connection and a call."""
     channel = channels.connect(f"127.0.0.1:{port}")
     stub = services.MasterStub(channel)
-    return channel, lambda: stub.GetJob(pb.JobRequest(), timeout=5)
+    return channel, lambda: stub.GetJob(pb.JobRequest(), timeout=60)
 
 
 def test_a_call_waits_for_a_peer_that_comes_back(master: tuple[grpc.Server, int]) -> None:
@@ -51,7 +51,7 @@ def test_a_call_waits_for_a_peer_that_comes_back(master: tuple[grpc.Server, int]
     channel, call = ask(port)
     said: list[str] = []
     with channel:
-        assert channels.patiently(call, "the master", seconds=30, say=said.append).name == "digits"
+        assert channels.patiently(call, "the master", seconds=60, say=said.append).name == "digits"
         server.stop(0).wait()
         again: list[grpc.Server] = []
 
@@ -61,7 +61,7 @@ def test_a_call_waits_for_a_peer_that_comes_back(master: tuple[grpc.Server, int]
                 again.append(serve(port)[0])
 
         try:
-            assert channels.patiently(call, "the master", seconds=30, say=restart).name == "digits"
+            assert channels.patiently(call, "the master", seconds=60, say=restart).name == "digits"
         finally:
             again[0].stop(0).wait()
     assert [text.split(";")[0] for text in said] == ["the master can't be reached", "the master is back"]
@@ -82,9 +82,9 @@ def test_a_refusal_is_not_repeated(master: tuple[grpc.Server, int]) -> None:
 
         def call() -> pb.Task:
             calls[0] += 1
-            task: pb.Task = stub.GetTask(pb.GetTaskRequest(), timeout=5)
+            task: pb.Task = stub.GetTask(pb.GetTaskRequest(), timeout=60)
             return task
 
         with pytest.raises(grpc.RpcError, match="no such worker"):
-            channels.patiently(call, "the master", seconds=30, say=lambda text: None)
+            channels.patiently(call, "the master", seconds=60, say=lambda text: None)
     assert calls == [1]

@@ -17,7 +17,7 @@ from typing import TypeVar
 import pytest
 import torch
 
-from tests.elastic.group.kinds import KINDS
+from tests.elastic.group.kinds import KINDS, patient
 from tests.elastic.workers import SECRET
 from tidewater.elastic.addresses import Address
 from tidewater.elastic.group.group import Group
@@ -75,7 +75,7 @@ def several(kind: str, size: int) -> Iterator[Ranks]:
         groups = []
         for server in servers:
             server.start()
-            groups.append(KINDS[kind]("127.0.0.1", torch.device("cpu"), GROUP_SECONDS, server))
+            groups.append(patient(KINDS[kind]("127.0.0.1", torch.device("cpu"), GROUP_SECONDS, server)))
             alone = (Address("127.0.0.1", server.port, "0"),)
             groups[-1].form(secrets.randbits(40), 0, alone, time.monotonic() + FORM_SECONDS)
         yield Ranks(groups, servers)

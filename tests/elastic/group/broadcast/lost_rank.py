@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from tests.elastic.group import kinds
 from tidewater.elastic.addresses import Address
 from tidewater.elastic.errors import GroupBroken
 from tidewater.elastic.group import broadcast
@@ -59,7 +60,7 @@ def part(rank: int, pipe: Connection, victim: int, number: int) -> None:
     torch.set_num_threads(1)
     peers = PeerServer(Identity(b"secret"))
     peers.start()
-    group = open_group("127.0.0.1", torch.device("cpu"), SECONDS, peers)
+    group = kinds.patient(open_group("127.0.0.1", torch.device("cpu"), SECONDS, peers))
     meet(group, 0, secrets.randbits(40), [peers.port])
     pipe.send(peers.port)
     uuid, ports = pipe.recv()

@@ -21,7 +21,7 @@ from tidewater.elastic.group.siblings import Siblings
 from tidewater.elastic.peer.handshake import Identity
 from tidewater.elastic.peer.server import PeerServer
 
-SECONDS = 20.0
+SECONDS = 60.0
 
 
 class Pair:

@@ -48,7 +48,7 @@ class Kubelet:
                 "/v1beta1.DevicePlugin/ListAndWatch",
                 request_serializer=API["Empty"].SerializeToString,
                 response_deserializer=API["ListAndWatchResponse"].FromString,
-            )(API["Empty"](), timeout=10)
+            )(API["Empty"](), timeout=60)
             first = next(call)
             call.cancel()
         return [(each.ID, each.health) for each in first.devices]
@@ -62,7 +62,7 @@ class Kubelet:
                 request_serializer=API["AllocateRequest"].SerializeToString,
                 response_deserializer=API["AllocateResponse"].FromString,
             )
-            answer = call(API["AllocateRequest"](container_requests=requests), timeout=10)
+            answer = call(API["AllocateRequest"](container_requests=requests), timeout=60)
         return list(answer.container_responses)
 
 
@@ -79,7 +79,7 @@ def running(kubelet: Kubelet, strategies: frozenset[str] = CDI) -> Iterator[thre
         target=plugin.serve_until_the_kubelet_restarts, args=(Plugin(GPUS, strategies), kubelet.folder)
     )
     thread.start()
-    assert kubelet.told.wait(10)
+    assert kubelet.told.wait(60)
     try:
         yield thread
     finally:
