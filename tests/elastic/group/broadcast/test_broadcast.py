@@ -93,13 +93,13 @@ def test_tensors_of_any_kind_arrive_bit_for_bit(ranks: Ranks) -> None:
     made.assert_arrived()
 
 
-@pytest.mark.parametrize("size", [0, 1, SMALL - 8, SMALL - 1, SMALL, SMALL + 1, 2 * SMALL], ids=str)
-def test_tensors_of_any_size_arrive_bit_for_bit(size: int) -> None:
+def test_tensors_of_any_size_arrive_bit_for_bit() -> None:
     with several("reconfigured", 4) as ranks:
         ranks.form()
-        made = Broadcast(ranks, [torch.arange(size, dtype=torch.uint8)] if size else [])
-        ranks.all(made.run)
-        made.assert_arrived()
+        for size in (0, 1, SMALL - 8, SMALL - 1, SMALL, SMALL + 1, 2 * SMALL):
+            made = Broadcast(ranks, [torch.arange(size, dtype=torch.uint8)] if size else [])
+            ranks.all(made.run)
+            made.assert_arrived()
 
 
 def test_two_newcomers_get_one_broadcast(monkeypatch: pytest.MonkeyPatch) -> None:
