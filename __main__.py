@@ -10,7 +10,7 @@ from infra.account import Account, connect
 from infra.addons import Addons, AddonsArgs
 from infra.bucket import Bucket, BucketArgs
 from infra.cluster import Cluster, ClusterArgs
-from infra.encryption import Encryption, EncryptionArgs
+from infra.encryption import Encryption, EncryptionArgs, FlowLogs, FlowLogsArgs
 from infra.identity import Identity, IdentityArgs
 from infra.image_cache import ImageCache, ImageCacheArgs
 from infra.karpenter import NAMESPACE as KARPENTER_NAMESPACE
@@ -50,7 +50,7 @@ def main(run: login.Run = login.run) -> None:
 
     site = NetworkArgs(account.region, stack.network, stack.instance_types, stack.machines, kept.first_zones)
     network = Network(name, site, account.options())
-    key = Encryption(name, EncryptionArgs(account), account.options())
+    key = encryption(stack, account, network)
     bucket = Bucket(name, BucketArgs(key.arn, protect=stack.protect), account.options())
     identity = Identity(
         name, IdentityArgs(account, training, bucket.arn, key.arn, caches, stack.node_disk_key), account.options()
@@ -125,6 +125,15 @@ def main(run: login.Run = login.run) -> None:
         ),
         platform.options(namespace),
     )
+
+
+def encryption(stack: settings.Settings, account: Account, network: Network) -> Encryption:
+    """Make the key of the stack's data and logs, and with it the VPC's flow logs, if the stack wants them."""
+    days = stack.network.flow_log_days
+    key = Encryption(stack.name, EncryptionArgs(account, flow_logs=days > 0), account.options())
+    if days:
+        FlowLogs(stack.name, FlowLogsArgs(network.vpc_id, key.arn, days), account.options(network))
+    return key
 
 
 def image_caches(stack: settings.Settings, account: Account) -> list[pulumi.Resource]:

@@ -4,7 +4,7 @@ account          the AWS provider and the account behind it
 preflight        what the region and the account must have, checked before anything is made
 network          VPC, subnets, routes, NAT gateways
 zones            which of the zones have the worker nodes
-encryption       the KMS key, and the control plane's log group
+encryption       the KMS key, the log groups, and the VPC's flow logs
 bucket           the S3 bucket for code and checkpoints
 identity         IAM roles of nodes, the EFS CSI driver and the training pods
 policies         policy documents, as pure functions

@@ -23,7 +23,7 @@ import pulumi_eks as eks
 
 import settings
 from infra.account import Account, is_caller
-from infra.encryption import control_plane_log_group
+from infra.encryption import control_plane_log_group_name, log_group
 from infra.network import Network
 
 LOG_TYPES = ("api", "audit", "authenticator", "controllerManager", "scheduler")
@@ -70,8 +70,9 @@ class Cluster(pulumi.ComponentResource):
             transforms.append(creator_entry_by_eks(unless_listed(args.account.caller_arn, wanted.admin_arns)))
         changed = pulumi.ResourceOptions(transforms=transforms)
         super().__init__("tidewater:infra:Cluster", name, None, pulumi.ResourceOptions.merge(opts, changed))
-        log_group = control_plane_log_group(
-            name,
+        logs = log_group(
+            f"{name}-control-plane",
+            control_plane_log_group_name(name),
             key_arn=args.key_arn,
             retention_days=wanted.log_retention_days,
             opts=pulumi.ResourceOptions(parent=self),
@@ -109,7 +110,7 @@ class Cluster(pulumi.ComponentResource):
                 parent=self,
                 additional_secret_outputs=["core", "kubeconfig", "kubeconfigJson"],
                 # Without it EKS makes a log group of its own, without retention and key.
-                depends_on=[log_group],
+                depends_on=[logs],
             ),
         )
         self.kubeconfig = pulumi.Output.secret(kubeconfig_of(cluster, stack.profile))

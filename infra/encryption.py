@@ -1,6 +1,6 @@
 """One customer-managed KMS key for all the stack's data: Kubernetes secrets, file system, bucket, logs.
 
-The control plane's log group is here too, since the key's policy names it.
+The log groups are here too, since the key's policy names them: the control plane's, and that of the VPC's flow logs.
 
 Node volumes use the account's EBS key. A customer-managed key would need a grant for the role of the Auto Scaling
 service, which does not exist in a new account.
@@ -24,9 +24,10 @@ from infra.preflight.place import first_value
 
 @dataclass(frozen=True)
 class EncryptionArgs:
-    """The account that owns the key."""
+    """The account that owns the key; `flow_logs`: whether it encrypts those of the VPC."""
 
     account: Account
+    flow_logs: bool
 
 
 class Encryption(pulumi.ComponentResource):
@@ -37,14 +38,15 @@ class Encryption(pulumi.ComponentResource):
     def __init__(self, name: str, args: EncryptionArgs, opts: pulumi.ResourceOptions) -> None:
         super().__init__("tidewater:infra:Encryption", name, None, opts)
         child = pulumi.ResourceOptions(parent=self)
-        region, log_group = args.account.region, control_plane_log_group_name(name)
+        region, log_groups = args.account.region, [control_plane_log_group_name(name)]
+        log_groups += [flow_log_group_name(name)] if args.flow_logs else []
         key = aws.kms.Key(
             f"{name}-key",
             description=f"Data and logs of the stack {name}",
             enable_key_rotation=True,
             deletion_window_in_days=7,
             policy=pulumi.Output.all(args.account.id, args.account.partition).apply(
-                lambda found: policies.to_json(policies.encryption_key(found[0], region, found[1], log_group))
+                lambda found: policies.to_json(policies.encryption_key(found[0], region, found[1], log_groups))
             ),
             opts=child,
         )
@@ -93,14 +95,62 @@ def control_plane_log_group_name(cluster_name: str) -> str:
     return f"/aws/eks/{cluster_name}/cluster"
 
 
-def control_plane_log_group(
-    cluster_name: str, *, key_arn: pulumi.Input[str], retention_days: int, opts: pulumi.ResourceOptions
+def flow_log_group_name(name: str) -> str:
+    """Return the name of the log group for the flow logs of the VPC."""
+    return f"/aws/vpc/{name}"
+
+
+def log_group(
+    resource: str, name: str, *, key_arn: pulumi.Input[str], retention_days: int, opts: pulumi.ResourceOptions
 ) -> aws.cloudwatch.LogGroup:
-    """Make the log group of one cluster, before the cluster: EKS would create one without retention and key."""
+    """Make a log group before the service that writes to it: it would create one without retention and key."""
     return aws.cloudwatch.LogGroup(
-        f"{cluster_name}-control-plane",
-        name=control_plane_log_group_name(cluster_name),
+        resource,
+        name=name,
         retention_in_days=retention_days,
         kms_key_id=key_arn,
         opts=opts,
     )
+
+
+@dataclass(frozen=True)
+class FlowLogsArgs:
+    """The VPC, the key of the logs, and how many days they are kept."""
+
+    vpc_id: pulumi.Input[str]
+    key_arn: pulumi.Input[str]
+    days: int
+
+
+class FlowLogs(pulumi.ComponentResource):
+    """Who exchanges how much with whom in the VPC, as CloudWatch logs; AWS adds what it has seen each ten minutes."""
+
+    def __init__(self, name: str, args: FlowLogsArgs, opts: pulumi.ResourceOptions) -> None:
+        super().__init__("tidewater:infra:FlowLogs", name, None, opts)
+        child, entry = pulumi.ResourceOptions(parent=self), f"{name}-flow-logs"
+        group = log_group(entry, flow_log_group_name(name), key_arn=args.key_arn, retention_days=args.days, opts=child)
+        trust = policies.service_trust("vpc-flow-logs.amazonaws.com", "sts:AssumeRole")
+        role = aws.iam.Role(
+            entry,
+            description=f"The flow logs of the VPC of {name}",
+            assume_role_policy=policies.to_json(trust),
+            tags={"Name": entry},
+            opts=child,
+        )
+        written = aws.iam.RolePolicy(
+            entry,
+            name="flow-logs",
+            role=role.name,
+            policy=group.arn.apply(lambda arn: policies.to_json(policies.flow_logs(arn))),
+            opts=child,
+        )
+        aws.ec2.FlowLog(
+            entry,
+            vpc_id=args.vpc_id,
+            traffic_type="ALL",
+            log_destination=group.arn,
+            iam_role_arn=role.arn,
+            tags={"Name": entry},
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[written]),
+        )
+        self.register_outputs({})

@@ -95,6 +95,9 @@ RETIRED_GPUS = {
 """GPU models that EKS' images have no driver for, or are not supported with, and why. The driver is of branch 580.
 https://docs.aws.amazon.com/eks/latest/userguide/ml-eks-optimized-ami.html (P3's V100 is supported)"""
 
+FLOW_LOG_DAYS = (0, 1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180)
+"""No flow logs, and the retentions of less than a year that CloudWatch Logs accepts; see LOG_RETENTION_DAYS."""
+
 LOG_RETENTION_DAYS = (365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288, 3653)
 """The retentions of a year and more that CloudWatch Logs accepts.
 https://docs.aws.amazon.com/AmazonCloudWatchLogs/latest/APIReference/API_PutRetentionPolicy.html"""

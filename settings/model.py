@@ -48,6 +48,8 @@ class Network:
     cidr: str
     zones: int | tuple[str, ...]
     nat_per_zone: bool
+    flow_log_days: int
+    """How long CloudWatch keeps the VPC's flow logs; 0 if there are none."""
 
     @property
     def zone_count(self) -> int:

@@ -170,6 +170,7 @@ def _network(read: Reader) -> Network:
         cidr=str(cidr),
         zones=_zones(read),
         nat_per_zone=read.choice("natGateways", ("single", "perZone")) == "perZone",
+        flow_log_days=read.choice_of_integers("vpcFlowLogs", (*hardware.FLOW_LOG_DAYS, *hardware.LOG_RETENTION_DAYS)),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 Document = dict[str, Any]
@@ -44,12 +45,12 @@ def pod_identity_trust(cluster_arn: str, namespace: str, service_account: str) -
     )
 
 
-def encryption_key(account: str, region: str, partition: str, log_group: str) -> Document:
-    """Return a key policy: IAM policies control the key, and CloudWatch Logs may use it for one log group.
+def encryption_key(account: str, region: str, partition: str, log_groups: Sequence[str]) -> Document:
+    """Return a key policy: IAM policies control the key, and CloudWatch Logs may use it for these log groups.
 
     https://docs.aws.amazon.com/AmazonCloudWatch/latest/logs/encrypt-log-data-kms.html
     """
-    log_group_arn = f"arn:{partition}:logs:{region}:{account}:log-group:{log_group}"
+    arns = [f"arn:{partition}:logs:{region}:{account}:log-group:{name}" for name in log_groups]
     return document(
         {
             "Sid": "AdministeredThroughIam",
@@ -59,13 +60,34 @@ def encryption_key(account: str, region: str, partition: str, log_group: str) ->
             "Resource": "*",  # in a key's policy this means the key itself
         },
         {
-            "Sid": "ControlPlaneLogs",
+            "Sid": "Logs",
             "Effect": "Allow",
             "Principal": {"Service": f"logs.{region}.amazonaws.com"},
             "Action": ["kms:Encrypt*", "kms:Decrypt*", "kms:ReEncrypt*", "kms:GenerateDataKey*", "kms:Describe*"],
             "Resource": "*",
-            "Condition": {"ArnEquals": {"kms:EncryptionContext:aws:logs:arn": log_group_arn}},
+            "Condition": {"ArnEquals": {"kms:EncryptionContext:aws:logs:arn": arns}},
         },
+    )
+
+
+def flow_logs(log_group_arn: str) -> Document:
+    """Return what VPC flow logs may do: write to one log group, which exists.
+
+    Without logs:CreateLogGroup: a last delivery would make the group again that a destroy has deleted.
+    https://docs.aws.amazon.com/vpc/latest/userguide/flow-logs-iam-role.html
+    """
+    return document(
+        {
+            "Sid": "Write",
+            "Effect": "Allow",
+            "Action": [
+                "logs:CreateLogStream",
+                "logs:PutLogEvents",
+                "logs:DescribeLogGroups",
+                "logs:DescribeLogStreams",
+            ],
+            "Resource": [log_group_arn, f"{log_group_arn}:*"],
+        }
     )
 
 

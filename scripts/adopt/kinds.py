@@ -129,6 +129,11 @@ KINDS: Mapping[str, Kind] = {
         "ec2 describe-nat-gateways --filter Name=subnet-id,Values={subnetId} Name=state,Values=pending,available",
         "NatGateways[].NatGatewayId",
     ),
+    "aws:ec2/flowLog:FlowLog": Kind(
+        "flow log",
+        "ec2 describe-flow-logs --filter Name=resource-id,Values={vpcId} 'Name=tag:Name,Values={tags[Name]}'",
+        "FlowLogs[].FlowLogId",
+    ),
     "aws:ec2/vpcEndpoint:VpcEndpoint": Kind(
         "VPC endpoint",
         f"ec2 describe-vpc-endpoints {_IN_VPC} Name=service-name,Values={{serviceName}}",

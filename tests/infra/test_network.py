@@ -9,11 +9,12 @@ import pulumi
 import pytest
 
 import settings
-from infra import network
+from infra import network, policies
 from infra import zones as worker_zones
 from infra.account import connect
 from tests import graph
 
+FLOW_LOG, LOG_GROUP = "aws:ec2/flowLog:FlowLog", "aws:cloudwatch/logGroup:LogGroup"
 NAT = "aws:ec2/natGateway:NatGateway"
 SUBNET = "aws:ec2/subnet:Subnet"
 STASH = "pulumi:index:Stash"
@@ -148,3 +149,25 @@ def test_s3_traffic_does_not_use_the_nat_gateway() -> None:
     endpoint = deployed.one("aws:ec2/vpcEndpoint:VpcEndpoint").inputs
     assert endpoint["vpcEndpointType"] == "Gateway"
     assert len(endpoint["routeTableIds"]) == len(deployed.all("aws:ec2/routeTable:RouteTable"))
+
+
+def test_flow_logs_are_kept_as_long_as_their_key_says_and_go_before_what_they_need() -> None:
+    config = graph.stack_config("Pulumi.local.yaml")
+    assert not graph.deploy(config).all(FLOW_LOG)
+    made = graph.deploy({**config, "vpcFlowLogs": 90})
+    log, group, role = (made.one(type_, "flow-logs") for type_ in (FLOW_LOG, LOG_GROUP, "aws:iam/role:Role"))
+    policy = made.one("aws:iam/rolePolicy:RolePolicy", "flow-logs")
+    assert (log.inputs["vpcId"], log.inputs["trafficType"]) == ("tidewater-local-vpc-id", "ALL")
+    assert (log.inputs["logDestination"], log.inputs["iamRoleArn"]) == (group.outputs["arn"], role.outputs["arn"])
+    assert (group.inputs["retentionInDays"], group.inputs["name"]) == (90, "/aws/vpc/tidewater-local")
+    assert all(made.needs(log, each) for each in (group, role, policy, made.one("aws:ec2/vpc:Vpc")))
+    key = made.one("aws:kms/key:Key")
+    assert group.inputs["kmsKeyId"] == key.outputs["arn"]
+    assert f"log-group:{group.inputs['name']}" in key.inputs["policy"]
+    assert "/aws/vpc/" not in graph.deploy(config).one("aws:kms/key:Key").inputs["policy"]
+
+
+def test_a_last_delivery_of_flow_logs_does_not_make_the_deleted_group_again() -> None:
+    (statement,) = policies.flow_logs("arn:aws:logs:us-west-2:123456789012:log-group:a")["Statement"]
+    assert "logs:CreateLogGroup" not in statement["Action"]
+    assert all(":log-group:a" in each for each in statement["Resource"])

@@ -43,6 +43,12 @@ WAIVERS = (
         "stacks to try things are deleted by `pulumi destroy` alone; `protect: true` is for production",
     ),
     Waiver(
+        "CKV2_AWS_11",
+        "aws:ec2/vpc:Vpc",
+        EVERY,
+        "AWS bills flow logs by the GB, and NetworkPolicies limit what pods reach; `vpcFlowLogs: 365` makes them",
+    ),
+    Waiver(
         "TW_RESTRICTED",
         "namespace-tidewater-devices",
         ("aws-dev", "aws"),

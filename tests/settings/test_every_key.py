@@ -32,6 +32,7 @@ OUT_OF_RANGE: dict[str, tuple[Any, str]] = {
     "vpcCidr": ("10.0.0.0/24", "from /16 to /20, for example 10.0.0.0/16"),
     "availabilityZones": ("5", "from 2 to 4"),
     "natGateways": ("two", "single or perZone"),
+    "vpcFlowLogs": (2, "must be one of 0, 1, 3, "),
     "kubernetesVersion": ("1.21", " or "),
     "publicAccessCidrs": (["10.0.0.0/33"], "such as 10.0.0.0/16"),
     "adminArns": (["arn:aws:s3:::bucket"], "the ARN of an IAM role or user"),

@@ -12,6 +12,7 @@ INGRESS = "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule"
 EGRESS = "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule"
 RULE = "aws:ec2/securityGroupRule:SecurityGroupRule"
 VPC = "aws:ec2/vpc:Vpc"
+FLOW_LOG = "aws:ec2/flowLog:FlowLog"
 
 GENERATED = ("Managed by Pulumi", "Managed by Terraform")
 ANYWHERE = "0.0.0.0/0"
@@ -43,6 +44,10 @@ def _closed_default(stack: Stack, vpc: Resource) -> str | None:
     return must(closed, "the default security group lets everything through")
 
 
+def _logged(stack: Stack, vpc: Resource) -> str | None:
+    return must(stack.attached(FLOW_LOG, "vpcId", vpc), "no flow logs")
+
+
 OPEN = {"fromPort": 0, "toPort": 0, "protocol": ALL_PROTOCOLS, "cidrBlocks": [ANYWHERE]}
 
 RULES = (
@@ -67,5 +72,11 @@ RULES = (
         "the default security group lets nothing through",
         each_in(VPC, _closed_default),
         (drop(DEFAULT_GROUP), put(DEFAULT_GROUP, "egress", [OPEN]), put(DEFAULT_GROUP, "ingress", [OPEN])),
+    ),
+    Rule(
+        "CKV2_AWS_11",
+        "the VPC has flow logs",
+        each_in(VPC, _logged),
+        (add(VPC),),
     ),
 )

@@ -24,7 +24,19 @@ def _template(size: int) -> Callable[[World], Tree]:
     return lambda world: {**inputs, "updateDefaultVersion": True, "vpcSecurityGroupIds": [world.group()]}
 
 
+def _flow_log(world: World, traffic: str) -> Tree:
+    role = world.role("flow-logs", "vpc-flow-logs.amazonaws.com").outputs["arn"]
+    group = world.get("aws:cloudwatch/logGroup:LogGroup", "flows").outputs["arn"]
+    return {"vpcId": world.vpc, "trafficType": traffic, "logDestination": group, "iamRoleArn": role}
+
+
 EC2_CASES = [
+    Case(
+        "aws:ec2/flowLog:FlowLog",
+        lambda world: {**_flow_log(world, "ALL"), "tags": {"a": "1", "b": "2"}},
+        lambda world: {**_flow_log(world, "ALL"), "tags": {"a": "3"}},
+        lambda world: _flow_log(world, "REJECT"),
+    ),
     Case(
         "aws:ec2/vpc:Vpc",
         lambda world: {"cidrBlock": "10.1.0.0/16", "tags": {"a": "1", "b": "2"}},

@@ -1,4 +1,4 @@
-"""EC2: the ways out of a VPC: internet and NAT gateways, elastic addresses, endpoints."""
+"""EC2: the ways out of a VPC: internet and NAT gateways, elastic addresses, endpoints; and a VPC's flow logs."""
 
 from __future__ import annotations
 
@@ -204,7 +204,55 @@ def _endpoint_delete(call: Call) -> None:
     wait(call, lambda: _endpoint_read(call) is None, f"VPC endpoint {call.id} to be deleted")
 
 
+def _flow_log_create(call: Call) -> str:
+    inputs = call.inputs
+    names = {"logDestination": "LogDestination", "iamRoleArn": "DeliverLogsPermissionArn"}
+    names |= {"logDestinationType": "LogDestinationType", "maxAggregationInterval": "MaxAggregationInterval"}
+    arguments = {key: inputs[name] for name, key in names.items() if inputs.get(name)}
+    answer = call.client("ec2").create_flow_logs(
+        ResourceType="VPC",
+        ResourceIds=[inputs["vpcId"]],
+        TrafficType=inputs["trafficType"],
+        TagSpecifications=tag_specification(call, "vpc-flow-log"),
+        **arguments,
+    )
+    for failed in answer.get("Unsuccessful") or ():
+        raise PluginError(f"the flow log of {failed['ResourceId']} was not created: {failed['Error']['Message']}")
+    return str(answer["FlowLogIds"][0])
+
+
+def _flow_log_read(call: Call) -> Tree | None:
+    found = first(call, "describe_flow_logs", "FlowLogs", FlowLogIds=[call.id])
+    if found is None:
+        return None
+    return {
+        "arn": call.arn("ec2", f"vpc-flow-log/{call.id}"),
+        "vpcId": found["ResourceId"],
+        "trafficType": found["TrafficType"],
+        "logDestination": found.get("LogDestination") or "",
+        "logDestinationType": found["LogDestinationType"],
+        "iamRoleArn": found.get("DeliverLogsPermissionArn") or "",
+        "maxAggregationInterval": found["MaxAggregationInterval"],
+        "logFormat": found.get("LogFormat") or "",
+        "tags": tag_map(found.get("Tags")),
+    }
+
+
+def _flow_log_delete(call: Call) -> None:
+    ignore_absent(lambda: call.client("ec2").delete_flow_logs(FlowLogIds=[call.id]), "InvalidFlowLogId.NotFound")
+
+
 ENTRIES: Final = [
+    Entry(
+        token="aws:ec2/flowLog:FlowLog",
+        covers=words("vpcId trafficType logDestination logDestinationType iamRoleArn maxAggregationInterval"),
+        replace_on=words("vpcId trafficType logDestination logDestinationType iamRoleArn maxAggregationInterval"),
+        defaults={"logDestinationType": "cloud-watch-logs", "maxAggregationInterval": 600},
+        create=_flow_log_create,
+        read=_flow_log_read,
+        update=update_tags,
+        delete=_flow_log_delete,
+    ),
     Entry(
         token="aws:ec2/internetGateway:InternetGateway",
         covers=words("vpcId"),
