@@ -252,3 +252,11 @@ def test_every_key_is_typed_and_described() -> None:
 def test_a_folder_of_a_dataset_names_no_other_folder_in_a_policy(folder: str) -> None:
     with pytest.raises(settings.ConfigurationError, match="dataset = "):
         graph.parsed(dataset=folder, datasetStorage="s3")
+
+
+@pytest.mark.parametrize("key", sorted(key for key in graph.defaults() if key == "image" or key.endswith("Image")))
+def test_an_image_may_be_named_with_its_digest(key: str) -> None:
+    image = f"{graph.defaults()[key]}@sha256:{'0a' * 32}"
+    named: list[str] = []
+    graph.parsed(monitoring="prometheus", **{key: image}).with_images(lambda each: named.append(each) or each)
+    assert image in named

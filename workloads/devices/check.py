@@ -7,8 +7,7 @@ driver is broken, or if it no longer supports the instance type. Then workers st
 wait for them until its time-out. The job ends with a sentence instead, which Pulumi shows.
 
 It runs again when something changes that decides whether there are GPUs: the plug-in, the nodes' image, their types. It
-asks the API server, and needs no free GPU. Its own pod runs on a worker node, so that it has one to look at where
-Karpenter brings them all.
+asks the API server, and needs no free GPU. Its own pod runs on a worker node, so that it has one to look at.
 """
 
 from __future__ import annotations
@@ -42,14 +41,13 @@ REMEDY = (
 
 
 def needed(workers: settings.Workers) -> bool:
-    """Return whether there are to be nodes with GPUs: always those of the core, the others if there are workers.
+    """Return whether the core has nodes with GPUs: the check needs one to look at.
 
-    With `coreNodes` 0 the stack is made although EC2 may have none: Karpenter starts nodes for the job when there are
-    some. A check would fail meanwhile, and there would be no job.
+    Where Karpenter brings all nodes (`minWorkers` 0 or `coreNodes` 0), EC2 may have none for longer than a check can
+    wait. It would fail meanwhile without saying why, and there would be no job; the status of a job has Karpenter's
+    words.
     """
-    if workers.minimum > 0:
-        return workers.gpus > 0 and workers.nodes.minimum > 0
-    return workers.gpus > 0 and workers.count > 0
+    return workers.gpus > 0 and workers.nodes.minimum > 0
 
 
 def checked(stack: settings.Settings) -> str:
