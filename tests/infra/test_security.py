@@ -57,6 +57,6 @@ def test_old_versions_in_the_bucket_go_and_those_of_checkpoints_after_a_day(depl
 
 def test_inline_policies_have_fixed_names_so_that_one_made_without_an_answer_is_written_again() -> None:
     # A second one of an automatic name would keep its role from being deleted, and Pulumi would not know of it.
-    everything = {"imageCache": True, "dataset": "s3://pictures/animals/", "datasetStorage": "s3"}
+    everything = {"imageCache": True, "dataset": "s3://pictures/animals/", "datasetStorage": "s3", "vpcFlowLogs": 365}
     made = graph.deploy({**graph.stack_config("Pulumi.aws.yaml.example"), **everything}, stack="dev").all(INLINE)
-    assert {each.inputs.get("name") for each in made} == {"trainer", "s3-csi", "images", "karpenter"}
+    assert {each.inputs.get("name") for each in made} == {"trainer", "s3-csi", "images", "karpenter", "flow-logs"}

@@ -111,9 +111,15 @@ def test_the_documentation_lists_every_rule_and_every_waiver() -> None:
         ),
         pytest.param({"monitoring": "prometheus"}, id="prometheus"),
         pytest.param({"monitoring": "managed"}, id="managed-prometheus"),
+        pytest.param({"vpcFlowLogs": 365}, id="flow-logs"),
         pytest.param({"instanceTypes": ["p4d.24xlarge"], "gpusPerWorker": 8, "efa": True}, id="efa"),
     ],
 )
 def test_no_option_breaks_a_rule(options: dict[str, Any]) -> None:
     stacks = {"aws": registered({**graph.stack_config(FILES["aws"]), **options}, "aws")}
     assert [finding for rule in RULES for finding in holds.broken(stacks, rule)] == []
+
+
+def test_with_flow_logs_the_rule_holds_without_its_waiver() -> None:
+    logged = registered({**graph.stack_config(FILES["aws"]), "vpcFlowLogs": 365}, "aws")
+    assert list(RULES["CKV2_AWS_11"].check(logged)) == []
