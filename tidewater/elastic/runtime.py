@@ -145,7 +145,7 @@ def _run_of(config: Config, training: Training) -> Iterator[Run]:
     script = Script(lambda _: training, own_loop=True)
     try:
         with open_session(config, script.prepare) as opened:
-            run = Run(opened, script.material(opened.session), script.reports)
+            run = Run(opened, script.material(opened.session), script.reports, training.validation)
             with refusing_early_ends(lambda: run.is_over), run.guarded():
                 yield run
                 run.close()

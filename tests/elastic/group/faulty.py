@@ -29,7 +29,7 @@ PLACES: dict[str, tuple[Any, str]] = {
     "send": (broadcast, "_gather"),
     "forward": (Stepper, "_forward"),
     "apply": (Stepper, "apply"),
-    "score": (Evaluation, "_score"),
+    "score": (Evaluation, "_scored"),
 }
 ERRORS: dict[str, Callable[[], Exception]] = {
     "device": lambda: torch.AcceleratorError("CUDA error: an illegal memory access was encountered"),

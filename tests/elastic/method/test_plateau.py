@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -22,6 +22,7 @@ from tidewater.elastic.method.optimizers import Optimizers
 from tidewater.elastic.observe.log import Log
 from tidewater.elastic.session.evaluation import Evaluation, Seat
 from tidewater.elastic.session.reports import Reports
+from tidewater.elastic.session.session import Session
 from tidewater.elastic.session.state import State, kind_of
 from tidewater.elastic.training import Training
 
@@ -57,7 +58,9 @@ class Worker:
         nothing = SimpleNamespace(evaluating=torch.no_grad, precision=torch.no_grad)
         loader = SimpleNamespace(validation=lambda parts: iter([torch.zeros(len(part), 1) for part in parts]))
         material: Any = SimpleNamespace(training=self.training, stepper=nothing, loader=loader)
-        self.evaluation = Evaluation(worker, material, Log("a"))
+        never, session = (lambda: False), SimpleNamespace(worker=worker, log=Log("a"), check=lambda: None)
+        session.knows = session.is_overdue = never
+        self.evaluation = Evaluation(cast("Session", session), material)
         unused: Any = None
         self.reports = Reports(unused, worker, Log("a"))
 
@@ -65,9 +68,9 @@ class Worker:
         """Make a step, and evaluate with this score. Return the learning rate."""
         self.state.advance(Cursor(self.state.step + 1, 0), generation=1)
         self.score = score
-        never = lambda: False  # noqa: E731
-        seat = Seat(self.group.rank, self.group.size)
-        assert self.evaluation.run(seat, knows=never, overdue=never, check=lambda: None)
+        self.evaluation.begin(Seat(self.group.rank, self.group.size))
+        self.evaluation.measure()
+        assert self.evaluation.finish()
         return self.lr
 
     @property

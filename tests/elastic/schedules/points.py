@@ -90,7 +90,7 @@ class Points:
         self._wrap(server.PeerServer, "offer", after="offer")
         self._wrap(Group, "broadcast", before="chunk")
         self._wrap(Coordinator, "ready_after", before="give-up")
-        self._wrap(Evaluation, "run", after="evaluated")
+        self._wrap(Evaluation, "finish", after="evaluated")
         self._wrap(Checkpoints, "save", before="save")
         self._wrap(os, "rename", before="write")
         self._wrap(os, "replace", before="write")

@@ -17,7 +17,7 @@ from tests.elastic.session.stopping.ranks import EPOCH, begun
 from tidewater.contract import exit_codes
 from tidewater.elastic.config import UNTIL_FINISHED, Config
 from tidewater.elastic.data.sampler import Cursor
-from tidewater.elastic.script.own_loop import Pause
+from tidewater.elastic.session.loop import Pause
 from tidewater.elastic.session.session import Meeting
 
 Settings = Callable[..., Config]
@@ -59,7 +59,7 @@ def test_a_newcomer_that_pauses_makes_as_many_sums_as_a_worker_that_has_paused_b
 
     def until_a_step(rank: int) -> None:
         steps = made[rank].loop._steps_of(Meeting(rank, 2, replaced=False, included=True, generation=1))
-        assert next(filter(None, steps))
+        assert next(each for each in steps if not isinstance(each, Pause))
         backend: Any = made[rank].session.worker.group._backend
         sums.append(backend._begun)
 

@@ -21,8 +21,11 @@ from tidewater.elastic.method.optimizers import plateaus, several
 from tidewater.elastic.training import Training, constant
 
 
-def check(training: Training, config: Config) -> None:
-    """Raise ConfigError, which names the part of the training and the remedy, if the runtime can't train it."""
+def check(training: Training, config: Config, *, own_loop: bool = False) -> None:
+    """Raise ConfigError, which names the part of the training and the remedy, if the runtime can't train it.
+
+    With ``own_loop``, the script may validate by itself.
+    """
     _check_model(training.model)
     dataset = training.dataset
     for part in ("dataset", "validation"):
@@ -46,11 +49,8 @@ def check(training: Training, config: Config) -> None:
             f"the training's validation, {type(training.validation).__name__}, has no length or no index, by which the "
             "workers divide it: give it __len__ and __getitem__"
         )
-    if training.validation is not None and training.score is None:
-        raise ConfigError(
-            "the training has validation but no score, so nothing would be evaluated: give it score(model, batch), "
-            "which returns the sum over the batch, or leave validation out"
-        )
+    if not own_loop:
+        refuse_unmeasured(training)
     _check_best(training, config)
     if plateaus(several(training.scheduler)) and not config.evaluate_every:
         raise ConfigError(
@@ -68,11 +68,21 @@ def check(training: Training, config: Config) -> None:
                 )
 
 
+def refuse_unmeasured(training: Training) -> None:
+    """Raise ConfigError if there are validation data and nothing measures the model with them."""
+    if training.validation is not None and training.score is None:
+        raise ConfigError(
+            "the training has validation but no score, so nothing would be evaluated: give it score(model, batch), "
+            "which returns the sum over the batch, or leave validation out; a loop of your own can use it in "
+            "run.validation(), in a loop over run.epochs()"
+        )
+
+
 def _check_best(training: Training, config: Config) -> None:
     given = f"the training's keep_best is {training.keep_best!r}"
     if training.keep_best not in ("", "max", "min"):
         raise ConfigError(f'{given}: give "max" if the highest score is the best, and "min" if the lowest is')
-    if training.keep_best and training.validation is None:
+    if training.keep_best and (training.validation is None or training.score is None):
         raise ConfigError(f"{given}, and nothing is evaluated: give validation and score")
     if training.keep_best and not config.evaluate_every:
         raise ConfigError(

@@ -80,7 +80,7 @@ class Script:
 
         device = own_device(os.environ)
         training = self._training = self.hooked(config, device)
-        check(training, config)
+        check(training, config, own_loop=self._own_loop)
         most = config.max_bad_samples if config.bad_samples == "skip" else 0
         settings = LoaderSettings(config.seed, config.data_workers, config.prefetch, most)
         # Before all threads and sockets, because it forks the processes that prepare data.

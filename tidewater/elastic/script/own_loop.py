@@ -6,10 +6,9 @@
         for report in run.reports():                    # of the steps that have become final
             print(report.step, report.loss)
 
-It is a thin layer on ``session.loop``, with which ``tidewater.run`` is written, too. All waiting, forming of groups,
-handing over, evaluating and leaving happens before the next batch is yielded. What a step meets, a lost peer or too
-little memory, is handled there as well: so no error of the runtime unwinds the script's code. After a step that was
-discarded, the batches are those of this worker's new share.
+All waiting, forming of groups, handing over and leaving happens before the next batch is yielded. What a step meets is
+handled there as well: no error of the runtime unwinds the script's code. After a discarded step, the batches are
+those of this worker's new share.
 
 Between the yield and ``step`` the script's code runs as the loss of a ``Training`` does: with the random generators
 seeded, under autocast as ``--amp`` says, and with layers of batch normalization that accept a single sample.
@@ -23,23 +22,26 @@ from contextlib import ExitStack, contextmanager
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch.optim import Optimizer
 
 from tidewater.contract import exit_codes
 from tidewater.elastic.data.device import onto
 from tidewater.elastic.errors import ConfigError
 from tidewater.elastic.machine_errors import ran_out_of_memory
+from tidewater.elastic.method.checks import refuse_unmeasured
 from tidewater.elastic.method.optimizers import several
+from tidewater.elastic.script.epochs import OUT_OF_MEMORY, Epochs, Event, Validation, autocast_kept, samples_of
 from tidewater.elastic.script.habits import Habits
 from tidewater.elastic.session.assembly import Ended, Opened
-from tidewater.elastic.session.loop import Loop
+from tidewater.elastic.session.loop import Loop, Pause
 from tidewater.elastic.session.step import Outcome, Vote
 from tidewater.elastic.training import Report
 
 if TYPE_CHECKING:
     from tidewater.elastic.data.loader import Prepared
     from tidewater.elastic.session.worker import Material
+
+__all__ = ["Pause", "Run"]
 
 _NO_BATCH = "call it once for each batch of run.batches(), with the loss of that batch"
 _OUT_OF_MEMORY = (
@@ -49,28 +51,20 @@ _OUT_OF_MEMORY = (
 )
 
 
-class Pause(Enum):
-    """What a loop gets between two epochs."""
-
-    PAUSE = "pause"
-
-
 class Stage(Enum):
-    """Where the script's code is."""
+    """Where the script's code is: between two micro-batches, with one, or where it is to step the optimizers."""
 
     BETWEEN = "between"
-    """Two micro-batches."""
     GIVEN = "given"
-    """It has a batch."""
     SUMMED = "summed"
-    """It is to step the optimizers."""
 
 
 class Run:
     """One worker's part in a job, for a loop of the script's own. For one thread."""
 
-    def __init__(self, opened: Opened, material: Material, reports: deque[Report]) -> None:
+    def __init__(self, opened: Opened, material: Material, reports: deque[Report], validation: object = None) -> None:
         self._opened, self._session, self._reports = opened, opened.session, reports
+        self._material, self._held_out, self._epochs = material, validation, Epochs(opened.session.worker.state)
         self._requests, self._stepper, self._begins = material.requests, material.stepper, material.begins
         self._device = opened.session.worker.group.device
         self._joined = False
@@ -127,28 +121,42 @@ class Run:
     def batches(self, *, pauses: bool = False) -> Iterator[Any]:
         """Yield this worker's micro-batches, on its device, until training has ended or this worker leaves.
 
-        Call ``step`` or ``sums`` for each before the next one. The first ones are a rehearsal, before the worker joins:
-        the smallest and the largest micro-batch; what comes of them is dropped.
+        Call ``step`` or ``sums`` for each before the next one. The first ones are a rehearsal, before the worker joins.
 
-        With ``pauses``, also yield ``Pause.PAUSE`` before the first step that this worker makes in an epoch, for what a
-        script does between two epochs.
+        With ``pauses``, also yield ``Pause.PAUSE`` before the first step that this worker makes in an epoch.
 
         Raise ConfigError, RecordError, Drifted or Diverged, with which this worker ends.
         """
         if self.is_over:
             return
-        if self._iterated:
+        if not self._loop.validates:
+            refuse_unmeasured(self._material.training)
+        events = self._epochs.events() if self._loop.validates else self._events("batches")
+        yield from (each for each in self._batches(events) if pauses or not isinstance(each, Pause))
+
+    def epochs(self) -> Iterator[int]:
+        """Yield the number of each epoch, from 0, for loops over ``batches`` and ``validation`` in it.
+
+        Then ``batches`` yields those of the epoch. An epoch comes again, without batches, if a change of the membership
+        has interrupted its validation. The first turn is the rehearsal. Raise like ``batches``.
+        """
+        self._loop.validates = True
+        return self._epochs.begin(self._events("epochs"), lambda: self._is_leaving)
+
+    def validation(self, dataset: object) -> Validation:
+        """Return a validation over ``dataset``, in a turn of ``epochs`` after the loop over ``batches``.
+
+        It yields this worker's batches, and then has the totals over all workers. Every worker must make the same ones.
+
+        ``dataset`` is what the session has got as ``validation``, or one of several in a ``ConcatDataset``. Raise
+        ConfigError if it is another one, or elsewhere.
+        """
+        if not self._epochs.at_end:
             raise ConfigError(
-                "run.batches() was called a second time before its loop had ended: it yields the batches of all "
-                "epochs, so one loop is enough; report.epoch says in which one a step was"
+                "run.validation() was called where no epoch has ended: call it in for epoch in run.epochs(), after the "
+                "loop over run.batches()"
             )
-        self._iterated = True
-        try:
-            yield from (each for each in self._batches() if pauses or each is not Pause.PAUSE)
-            self.exit_code = self._session.end()
-        except Ended as ended:
-            self.exit_code = ended.code
-        self.is_over = True
+        return Validation(self._loop, self._session.worker, self._material, samples_of(dataset, self._held_out))
 
     def step(self, loss: Any) -> None:
         """Add the gradients of this batch. With the last batch of a step, sum them and step the optimizers.
@@ -260,8 +268,8 @@ class Run:
                 raise SystemExit(self.exit_code) from error
             raise
         except Exception as error:
-            if self._stage is Stage.GIVEN and ran_out_of_memory(error):
-                error.add_note(_OUT_OF_MEMORY)
+            if ran_out_of_memory(error) and (self._stage is Stage.GIVEN or self._loop.evaluation.is_open):
+                error.add_note(_OUT_OF_MEMORY if self._stage is Stage.GIVEN else OUT_OF_MEMORY)
             raise
         finally:
             self._leave_pass()
@@ -272,11 +280,26 @@ class Run:
         self._opened.join()
         self._joined = True
 
-    def _batches(self) -> Iterator[Any]:
+    def _events(self, name: str) -> Iterator[Event]:
+        """Yield what the loop yields; at its end, end the session."""
+        if self._iterated:
+            raise ConfigError(
+                f"run.{name}() was called a second time before its loop had ended: it yields the {name} of the whole "
+                "training, so one loop is enough; report.epoch says in which one a step was"
+            )
+        self._iterated = True
+        try:
+            yield from self._loop.steps_and_pauses()
+            self.exit_code = self._session.end()
+        except Ended as ended:
+            self.exit_code = ended.code
+        self.is_over = True
+
+    def _batches(self, events: Iterator[Event]) -> Iterator[Any]:
         loop, stepper = self._loop, self._stepper
-        for prepared in loop.steps_and_pauses():
-            if prepared is None:
-                yield Pause.PAUSE
+        for prepared in events:
+            if isinstance(prepared, Pause):
+                yield prepared
                 continue
             self._prepared = prepared
             with loop.keeping_failures():
@@ -287,7 +310,7 @@ class Run:
                     break
                 self._index = index
                 batch = onto(micro.batch, self._device)
-                with _autocast_kept(self._device.type):
+                with autocast_kept(self._device.type):
                     self._precision.enter_context(stepper.precision())
                     self._passing.enter_context(stepper.passing())
                     self._stage = Stage.GIVEN
@@ -375,15 +398,3 @@ class Run:
             raise ConfigError(f"the loop has got no run.step(loss) for its batch (continue, perhaps?): {_NO_BATCH}")
         if self._stage is Stage.SUMMED:
             raise ConfigError("run.sums() has returned True, and run.applied() was not called: call it after the step")
-
-
-@contextmanager
-def _autocast_kept(kind: str) -> Iterator[None]:
-    """Put autocast back at the end. A script's own autocast around ``run.step`` ends after the runtime's, which it
-    would turn on again for all that follows."""
-    enabled, dtype = torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)
-    try:
-        yield
-    finally:
-        torch.set_autocast_enabled(kind, enabled)
-        torch.set_autocast_dtype(kind, dtype)

@@ -17,8 +17,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
+from enum import Enum
 
 from tidewater.elastic.config import Config
 from tidewater.elastic.data.loader import Place, Prepared
@@ -35,6 +36,15 @@ from tidewater.elastic.session.warmup import rehearsals
 from tidewater.elastic.session.worker import Material, save
 
 
+class Pause(Enum):
+    """What a loop of a script's own gets between two steps."""
+
+    PAUSE = "pause"
+    """Before the first step that this worker makes in an epoch."""
+    EPOCH_END = "epoch end"
+    """At the end of an epoch or of training, for the validations of the script: again until they are complete."""
+
+
 class Loop:
     """Trains as one worker until the job is finished or this worker is asked to leave.
 
@@ -48,7 +58,7 @@ class Loop:
         self._session, self._material, self._join = session, material, join
         self._config, self._state = session.config, session.worker.state
         self._meter = session.reports.meter
-        self._evaluation = Evaluation(session.worker, material, session.log)
+        self.evaluation = Evaluation(session, material)
         self._meeting: Meeting
         self.rank = -1
         """Of this worker in the last step that was yielded; -1 before it has joined."""
@@ -66,16 +76,18 @@ class Loop:
         self._has_said_why = False
         self._epoch = -1
         """The last one before which a pause was yielded."""
+        self.validates = False
+        """Whether the script has its turn at the end of each epoch."""
 
     def steps(self) -> Iterator[Prepared]:
         """Yield this worker's share of each step. Call ``make`` with it before the next one.
 
         Raise ConfigError, RecordError or Drifted; ``assembly.Ended`` if this worker ends before it has joined.
         """
-        return (each for each in self.steps_and_pauses() if each is not None)
+        return (each for each in self.steps_and_pauses() if not isinstance(each, Pause))
 
-    def steps_and_pauses(self) -> Iterator[Prepared | None]:
-        """Do the same, but also yield None before the first step that this worker makes in an epoch."""
+    def steps_and_pauses(self) -> Iterator[Prepared | Pause]:
+        """Do the same, but also yield what comes between the steps: the end of an epoch only with ``validates``."""
         yield from self._rehearse()
         self._join()
         while (meeting := self._session.meet()) is not None:
@@ -180,7 +192,7 @@ class Loop:
         if outcome.saves:
             self._session.reports.save_after = self._state.step
 
-    def _rehearse(self) -> Iterator[Prepared]:
+    def _rehearse(self) -> Iterator[Prepared | Pause]:
         """Yield the steps of the rehearsal. Raise ``assembly.Ended`` if even a group of this worker alone breaks."""
         session, material = self._session, self._material
         self.rehearses = True
@@ -193,6 +205,10 @@ class Loop:
                 check=self._raise_failure,
                 own_loop=material.own_loop,
             )
+            if self.validates:
+                with self._state.attributes.rehearsal():
+                    yield Pause.EPOCH_END
+                self.evaluation.refuse_unfinished()
         self.rehearses = False
 
     def _raise_failure(self) -> None:
@@ -200,7 +216,7 @@ class Loop:
         if failure:
             raise failure
 
-    def _steps_of(self, meeting: Meeting) -> Iterator[Prepared | None]:
+    def _steps_of(self, meeting: Meeting) -> Iterator[Prepared | Pause]:
         """Yield the steps and pauses of a generation, until the membership changes or the job is finished.
 
         Raise GroupBroken.
@@ -219,7 +235,7 @@ class Loop:
             self._say_why()
             if over and config.compare_every:
                 self._compare()
-            if not self._evaluated(Seat(rank, size), over):
+            if not (yield from self._evaluated(Seat(rank, size), over)):
                 return
             if over:
                 session.finish()
@@ -228,7 +244,7 @@ class Loop:
                 continue
             if state.cursor.epoch != self._epoch:
                 self._epoch = state.cursor.epoch
-                yield None
+                yield Pause.PAUSE
                 if state.stopped or session.is_overdue():  # not otherwise: only newcomers would sum again before a step
                     continue
             yield self._next()
@@ -285,17 +301,21 @@ class Loop:
             self._state.suspect = True
             raise GroupBroken("the states of the workers differ")
 
-    def _evaluated(self, seat: Seat, over: bool) -> bool:
-        """Evaluate if it is due. Return False if it is unfinished and all ranks leave the generation now.
+    def _evaluated(self, seat: Seat, over: bool) -> Generator[Pause, None, bool]:
+        """Evaluate if it is due, and let the script do so. Return False if it is unfinished, and all ranks leave now.
 
         What follows an evaluation is done again in a generation that begins there: a rank may have been lost in it.
         """
-        state, session = self._state, self._session
-        if self._evaluation.is_due(over=over, every=self._config.evaluate_every):
+        state, session, evaluation = self._state, self._session, self.evaluation
+        if evaluation.is_due(over=over, every=1 if self.validates else self._config.evaluate_every):
             session.confirm()
             session.change.goes_on()
-            knows, overdue, check = session.knows, session.is_overdue, session.check
-            if not self._evaluation.run(seat, knows=knows, overdue=overdue, check=check):
+            evaluation.begin(seat)
+            evaluation.measure()
+            if self.validates and not evaluation.interrupted:
+                yield Pause.EPOCH_END
+                self._raise_failure()
+            if not evaluation.finish(compare=self.validates):
                 return False
         if 0 < state.step == state.evaluated and not over:
             self._agree_to_stop()

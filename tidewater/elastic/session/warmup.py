@@ -32,7 +32,7 @@ from tidewater.elastic.errors import ConfigError, OutOfMemory
 from tidewater.elastic.group.group import Group
 from tidewater.elastic.machine_errors import device_failure
 from tidewater.elastic.observe.log import Log
-from tidewater.elastic.session.evaluation import ROUND
+from tidewater.elastic.session.evaluation import ROUND, passes
 from tidewater.elastic.session.memory import enough_memory
 from tidewater.elastic.session.worker import Material, Worker
 
@@ -119,15 +119,25 @@ def _evaluate(worker: Worker, material: Material, *, every_size: bool) -> None:
     if training.score is None or training.validation is None:
         return
     held_out: Any = training.validation
-    if not len(held_out):
+    with passes(worker, material):
+        for size, batch in trials(worker, material, range(len(held_out)), every_size=every_size):
+            with enough_memory(worker.state, worker.group, samples=size):
+                _refuse_score(training.score(training.model, batch))
+
+
+def trials(
+    worker: Worker, material: Material, samples: range, *, every_size: bool | None = None
+) -> Iterator[tuple[int, Any]]:
+    """Yield batches of these samples of the validation data, on the device, with their sizes: a small one, or one of
+    each size where it is None and torch has compiled anything."""
+    if not samples:
         return
-    largest = min(ROUND, len(held_out), worker.state.micro_batch or ROUND)
-    tried = [range(samples) for samples in sizes(largest)] if every_size else [range(min(_SAMPLES, largest))]
-    with worker.state.evaluating(), material.stepper.evaluating():
-        for part, batch in zip(tried, material.loader.validation(tried), strict=True):
-            enough = enough_memory(worker.state, worker.group, samples=len(part))
-            with enough, torch.no_grad(), material.stepper.precision():
-                _refuse_score(training.score(training.model, _of_any_size(worker.group.device, batch, len(part))))
+    largest = min(ROUND, len(samples), worker.state.micro_batch or ROUND)
+    every = _compiled() > 0 if every_size is None else every_size
+    tried = list(sizes(largest)) if every else [min(_SAMPLES, largest)]
+    batches = material.loader.validation(samples[:size] for size in tried)
+    for size, batch in zip(tried, batches, strict=True):
+        yield size, _of_any_size(worker.group.device, batch, size)
 
 
 def _refuse_score(score: Any) -> None:

@@ -96,8 +96,12 @@ def test_no_share_of_a_step_or_an_evaluation_compiles_after_the_warm_up(
                 prepared = material.loader.next()  # the last step of the epoch is smaller
                 material.stepper.apply(material.stepper.gradients(prepared), factor=1.0)
                 cursor = prepared.step.after
-        evaluation = Evaluation(worker, material, quiet)
-        evaluation.run(Seat(0, 1), knows=lambda: False, overdue=lambda: False, check=lambda: None)
+        session: Any = SimpleNamespace(worker=worker, log=quiet, check=lambda: None)
+        session.knows = session.is_overdue = lambda: False
+        evaluation = Evaluation(session, material)
+        evaluation.begin(Seat(0, 1))
+        evaluation.measure()
+        assert evaluation.finish()
     assert counter.frame_count == before
 
 

@@ -23,7 +23,7 @@ from tidewater.elastic.data.loader import Micro, Prepared
 from tidewater.elastic.data.sampler import Cursor, Step
 from tidewater.elastic.membership.rules import Generation, Member, View
 from tidewater.elastic.script.content import Script
-from tidewater.elastic.session.loop import Loop
+from tidewater.elastic.session.loop import Loop, Pause
 from tidewater.elastic.session.session import Meeting, Session
 from tidewater.elastic.session.state import State, kind_of
 from tidewater.elastic.session.step import Stepper
@@ -127,8 +127,9 @@ class Rank:
     def train(self) -> None:
         """Train until the generation has no more to do."""
         meeting = Meeting(self.rank, len(self.etcd.generation.members), replaced=False, included=True, generation=1)
-        for prepared in filter(None, self.loop._steps_of(meeting)):  # without pauses
-            self.loop.make(prepared)
+        for prepared in self.loop._steps_of(meeting):
+            if not isinstance(prepared, Pause):
+                self.loop.make(prepared)
 
     @property
     def finished(self) -> bool:

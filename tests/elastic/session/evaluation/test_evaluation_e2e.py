@@ -44,18 +44,17 @@ raise SystemExit(tidewater.run(training))
 """
 DEAF = """
 from tidewater.elastic.errors import GroupBroken
-from tidewater.elastic.session.evaluation import Evaluation
+from tidewater.elastic.session.evaluation import Validation
 
-rounds, times = Evaluation._rounds, []
+rounds, times = Validation._rounds, []
 
 def once(self, *args):
-    done = rounds(self, *args)
-    times.append(done)
+    yield from rounds(self, *args)
+    times.append(self)
     if len(times) == 1:
         raise GroupBroken("the last sum was for the others only")
-    return done
 
-Evaluation._rounds = once
+Validation._rounds = once
 """
 SHORT = ("--batch-size", "4", "--evaluate-every", "1")
 

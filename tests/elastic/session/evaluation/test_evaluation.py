@@ -58,7 +58,11 @@ def test_an_evaluation_leaves_each_module_in_the_mode_that_the_script_has_set(gr
     loader = SimpleNamespace(validation=lambda parts: iter([torch.ones(2, 2)]))
     material: Any = SimpleNamespace(training=training, stepper=stepper, loader=loader)
     never = lambda: False  # noqa: E731
-    assert Evaluation(worker, material, Log("a")).run(Seat(0, 1), knows=never, overdue=never, check=lambda: None)
+    session: Any = SimpleNamespace(worker=worker, log=Log("a"), knows=never, is_overdue=never, check=lambda: None)
+    evaluation = Evaluation(session, material)
+    evaluation.begin(Seat(0, 1))
+    evaluation.measure()
+    assert evaluation.finish()
     assert seen == [False, False, False]
     assert [each.training for each in model.modules()] == [True, False, True]
 

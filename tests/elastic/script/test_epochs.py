@@ -1,0 +1,175 @@
+"""A loop of a script's own over epochs validates at their ends, and each misuse gets a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import ConcatDataset, TensorDataset
+
+import tidewater
+from tests.elastic.script.conftest import EPOCHS, STEPS, Alone, Given
+from tidewater.contract import exit_codes
+from tidewater.elastic.config import Config
+from tidewater.elastic.script.own_loop import Run
+
+Settings = Callable[..., Config]
+AtEnd = Callable[[Run, Given], object]
+VAL, TEST = TensorDataset(torch.arange(200.0)), TensorDataset(torch.arange(7.0))
+
+
+def trained(config: Config, at_end: AtEnd, **more: Any) -> tuple[Given, int]:
+    """Train by epochs, and do this at the end of each."""
+    given = Given(**{"validation": VAL, **more})
+    with tidewater.session(config, **given.fields) as run:
+        for _ in run.epochs():
+            for batch in run.batches():
+                run.step(given.loss(batch))
+            at_end(run, given)
+    return given, run.exit_code
+
+
+def test_each_epoch_ends_with_the_totals_of_every_sample_once(alone: Alone, config: Settings) -> None:
+    seen: list[Any] = []
+    modes, held_out = set(), ConcatDataset[Any]([VAL, TEST])
+
+    def validate(run: Run, given: Given) -> None:
+        found = []
+        for data in (VAL, TEST):
+            validation = run.validation(data)
+            for (numbers,), add in validation:
+                modes.add((given.model.training, torch.is_grad_enabled()))
+                add(total=numbers.sum(), count=len(numbers))
+            found.append(validation.totals)
+        assert given.model.training
+        assert torch.is_grad_enabled()
+        seen.append((run.epoch, alone.joined, found))
+
+    _, code = trained(config(), validate, validation=held_out)
+    assert code == exit_codes.FINISHED
+    assert alone.state.step == STEPS
+    totals = [{"count": 200.0, "total": 199 * 100.0}, {"count": 7.0, "total": 21.0}]
+    assert seen == [(0, False, [None, None]), *((epoch + 1, True, totals) for epoch in range(EPOCHS))]
+    assert modes == {(False, False)}
+
+
+def test_an_epoch_has_its_own_batches_and_the_weights_are_those_of_one_loop(alone: Alone, config: Settings) -> None:
+    found = []
+    for by_epochs in (False, True):
+        alone.begin()
+        tidewater.elastic.runtime._opened = False
+        given = Given()
+        with tidewater.session(config(), **given.fields) as run:
+            for _ in run.epochs() if by_epochs else [0]:
+                for batch in run.batches():
+                    run.step(given.loss(batch))
+        found.append([each.detach().clone() for each in given.model.parameters()])
+    assert all(torch.equal(*pair) for pair in zip(*found, strict=True))
+
+
+def test_training_can_end_by_what_a_validation_has_shown(alone: Alone, config: Settings) -> None:
+    _, code = trained(config(), lambda run, given: run.stop("good enough"))
+    assert code == exit_codes.FINISHED
+    assert alone.state.step == STEPS // EPOCHS
+
+
+def breaks(run: Run, given: Given) -> None:
+    for _, add in run.validation(VAL):
+        add(count=1)
+        break
+
+
+def without_add(run: Run, given: Given) -> None:
+    for _ in run.validation(VAL):
+        pass
+
+
+def adds_twice(run: Run, given: Given) -> None:
+    for _, add in run.validation(VAL):
+        add(count=1)
+        add(loss=1)
+
+
+def adds_a_tensor(run: Run, given: Given) -> None:
+    for (numbers,), add in run.validation(VAL):
+        add(losses=numbers)
+
+
+def adds_nothing(run: Run, given: Given) -> None:
+    for _, add in run.validation(VAL):
+        add()
+
+
+def within(run: Run, given: Given) -> None:
+    for _, add in run.validation(VAL):
+        add(count=1)
+        for _, more in run.validation(VAL):
+            more(count=1)
+
+
+def loops_again(run: Run, given: Given) -> None:
+    for batch in run.batches():
+        run.step(given.loss(batch))
+
+
+@pytest.mark.parametrize(
+    ("at_end", "named"),
+    [
+        (breaks, "has left a loop over run.validation() before its end"),
+        (without_add, "has called no add() for its batch"),
+        (adds_twice, "add() was called a second time for one batch"),
+        (adds_a_tensor, "add() has got a tensor of shape (2,) as losses: give one number"),
+        (adds_nothing, "add() was called without a sum"),
+        (within, "was begun where another one has not ended"),
+        (loops_again, "run.batches() was called a second time in one turn of run.epochs()"),
+        (lambda run, given: run.validation(TEST), "a dataset, TensorDataset, that tidewater.session() has not"),
+        (lambda run, given: run.validation(None), "a dataset, NoneType, that tidewater.session() has not"),
+    ],
+)
+def test_a_misuse_of_a_validation_is_refused_in_the_rehearsal(
+    at_end: AtEnd, named: str, alone: Alone, config: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        trained(config(), at_end)
+    assert ended.value.code == exit_codes.USAGE
+    assert named in capsys.readouterr().err
+    assert not alone.joined
+
+
+def in_training(run: Run, given: Given) -> None:
+    for _ in run.epochs():
+        for _ in run.batches():
+            run.validation(VAL)
+
+
+def without_epochs(run: Run, given: Given) -> None:
+    for _ in run.batches():
+        pass
+
+
+def leaves_its_batches(run: Run, given: Given) -> None:
+    for _ in run.epochs():
+        for batch in run.batches():
+            run.step(given.loss(batch))
+            break
+
+
+@pytest.mark.parametrize(
+    ("body", "named"),
+    [
+        (in_training, "run.validation() was called where no epoch has ended"),
+        (without_epochs, "the training has validation but no score"),
+        (leaves_its_batches, "before its loop over run.batches() had ended"),
+    ],
+)
+def test_a_misuse_of_the_loops_is_refused(
+    body: AtEnd, named: str, alone: Alone, config: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = Given(validation=VAL)
+    settings = config()
+    with pytest.raises(SystemExit) as ended, tidewater.session(settings, **given.fields) as run:
+        body(run, given)
+    assert ended.value.code == exit_codes.USAGE
+    assert named in capsys.readouterr().err
