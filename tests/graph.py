@@ -316,7 +316,7 @@ def production(**changes: Any) -> Graph:
     return deploy({**stack_config("Pulumi.aws.yaml.example"), **changes}, stack="production")
 
 
-def aws(arguments: tuple[str, ...], variables: Mapping[str, str]) -> login.Ended:
+def aws(arguments: tuple[str, ...]) -> login.Ended:
     """Answer as the `aws` of a person who has logged in to the account does."""
     assert "get-caller-identity" in arguments
     return login.Ended(0, json.dumps({"Account": ACCOUNT}))

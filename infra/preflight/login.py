@@ -1,17 +1,16 @@
 """Whether the `aws` that the cluster's kubeconfig starts logs in to the account of the provider. Pure, but for `run`.
 
 Pulumi's provider reads credentials by itself, and makes the cluster with them. Charts, and all Kubernetes objects, log
-in with the `aws` on PATH instead (`aws eks get-token`). It may be of version 1, have another session, or prefer
-variables of the shell to the profile. `get-token` signs its answer without asking AWS, so it would not notice.
+in with the `aws` on PATH instead (`aws eks get-token`). It may be of version 1, have another session or read other
+files. `get-token` signs its answer without asking AWS, so it would not notice.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import settings
@@ -31,16 +30,15 @@ class Ended:
     error: str = ""
 
 
-Run = Callable[[tuple[str, ...], Mapping[str, str]], Ended]
-"""Runs `aws` with arguments and with more variables than this process has. Raises OSError if it can't be started."""
+Run = Callable[[tuple[str, ...]], Ended]
+"""Runs `aws` with arguments. Raises OSError if it can't be started."""
 
 
-def run(arguments: tuple[str, ...], variables: Mapping[str, str]) -> Ended:
+def run(arguments: tuple[str, ...]) -> Ended:
     """Run the `aws` on PATH, without input. See `Run`."""
     try:
         done = subprocess.run(
             ("aws", *arguments),
-            env={**os.environ, **variables},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -64,13 +62,13 @@ class Login:
 
 def look(stack: settings.Settings, provider: str, aws: Run) -> Login:
     """Return in which account `aws` is, with the profile that the kubeconfig has; `provider` is the provider's."""
-    # As in the kubeconfig: keys of the shell come before AWS_PROFILE, unlike before the option --profile.
-    variables = {"AWS_PROFILE": stack.profile} if stack.profile else {}
+    # The option, as pulumi-eks has it in the kubeconfig: keys of the shell come before AWS_PROFILE.
+    profile = ("--profile", stack.profile) if stack.profile else ()
     try:
-        ended = aws(("--region", stack.region, "sts", "get-caller-identity", "--output", "json"), variables)
+        ended = aws(("--region", stack.region, "sts", "get-caller-identity", "--output", "json", *profile))
         if ended.status == 0 and (account := _account(ended.out)):
             return Login(provider, aws=account)
-        version = aws(("--version",), {}) if ended.status else Ended(0)
+        version = aws(("--version",)) if ended.status else Ended(0)
     except OSError as error:
         reason = "is not on PATH" if isinstance(error, FileNotFoundError) else f"can't be started ({error.strerror})"
         return Login(provider, error=f"the command, {PURPOSE}, {reason}; {INSTALL}")
@@ -86,8 +84,8 @@ def mistakes(stack: settings.Settings, login: Login) -> list[str]:
     profile = f" (profile = {stack.profile})" if stack.profile else ""
     return [
         f"aws: the command, {PURPOSE}, is in the account {login.aws}, and the provider in {login.provider}{profile}; "
-        "unset AWS_ACCESS_KEY_ID and AWS_SESSION_TOKEN if they are of the former, else set tidewater:profile or "
-        "AWS_PROFILE to a profile of the account that you mean"
+        "set tidewater:profile to a profile of the account that you mean, and look which files `aws` reads: "
+        "`aws configure list`"
     ]
 
 

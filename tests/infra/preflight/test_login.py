@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -28,7 +27,7 @@ def identity(account: str) -> Ended:
 def found(answer: Ended | OSError, version: Ended = TWO, **changes: str) -> list[str]:
     """Return the mistakes if `aws` answers so."""
 
-    def aws(arguments: tuple[str, ...], variables: Mapping[str, str]) -> Ended:
+    def aws(arguments: tuple[str, ...]) -> Ended:
         if isinstance(answer, OSError):
             raise answer
         return version if arguments == ("--version",) else answer
@@ -63,15 +62,16 @@ def test_an_aws_that_would_fail_after_a_quarter_of_an_hour_is_one_sentence(
 
 
 def test_a_profile_is_used_as_in_the_kubeconfig_and_named_in_what_to_do() -> None:
-    asked: list[Mapping[str, str]] = []
+    asked: list[tuple[str, ...]] = []
 
-    def aws(arguments: tuple[str, ...], variables: Mapping[str, str]) -> Ended:
-        asked.append(variables)
+    def aws(arguments: tuple[str, ...]) -> Ended:
+        asked.append(arguments)
         return Ended(255, "", EXPIRED)
 
     stack = world.stack(profile="work")
     (mistake,) = login.mistakes(stack, login.look(stack, OURS, aws))
-    assert asked[0] == {"AWS_PROFILE": "work"}
+    # By the option: keys of the shell come before AWS_PROFILE, but not before it.
+    assert asked[0][-2:] == ("--profile", "work")
     assert "`aws sso login --profile work`" in mistake
     assert "(profile = work)" in found(identity(OTHER), profile="work")[0]
 
@@ -79,18 +79,18 @@ def test_a_profile_is_used_as_in_the_kubeconfig_and_named_in_what_to_do() -> Non
 def test_what_ends_is_told_with_its_status_and_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(FileNotFoundError):
-        login.run(("--version",), {})
+        login.run(("--version",))
     command = tmp_path / "aws"
-    command.write_text('#!/bin/sh\necho "$1 $AWS_PROFILE"\necho why >&2\nexit 3\n')
+    command.write_text('#!/bin/sh\necho "$@"\necho why >&2\nexit 3\n')
     command.chmod(0o755)
-    assert login.run(("sts",), {"AWS_PROFILE": "work"}) == Ended(3, "sts work\n", "why\n")
+    assert login.run(("sts", "work")) == Ended(3, "sts work\n", "why\n")
     monkeypatch.setattr(login, "LIMIT_SECONDS", 0.1)
     command.write_text("#!/bin/sh\nwhile :; do :; done\n")
-    assert login.run(("sts",), {}) == Ended(None)
+    assert login.run(("sts",)) == Ended(None)
 
 
 def test_the_program_refuses_another_account_together_with_its_other_mistakes() -> None:
-    def aws(arguments: tuple[str, ...], variables: Mapping[str, str]) -> Ended:
+    def aws(arguments: tuple[str, ...]) -> Ended:
         return identity(OTHER)
 
     config = {**graph.defaults(), "availabilityZones": "us-west-2a,us-west-2z"}
