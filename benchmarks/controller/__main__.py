@@ -3,6 +3,7 @@
     make bench-controller                                       # everything: about two hours
     python -m benchmarks.controller --plan                      # what would run, and for how long
     python -m benchmarks.controller --jobs 1000 --turns 2 --systems "tidewater,training-operator tuned"
+    python -m benchmarks.controller --jobs none --pods 1000 --systems tidewater     # one job with many pods
 
 In turns on the same API server, each controller gets the same number of jobs with the same workers. No node runs the
 pods. Results are appended to a file as soon as a turn is over, and what the file has is not measured again. So a run
@@ -22,6 +23,7 @@ from localcloud.errors import CloudError
 from typing_extensions import override
 
 from benchmarks.controller import plan, results
+from benchmarks.controller.large import LargeRun
 from benchmarks.controller.systems import systems
 from benchmarks.controller.turn import TurnRun
 from benchmarks.harness.command import Benchmark, Make, Say, TurnFailed, main
@@ -32,7 +34,9 @@ from tests.control_plane import Plane, PlaneError
 
 
 def sizes(text: str) -> list[int]:
-    """Return a comma-separated list of numbers of jobs, the smallest first."""
+    """Return a comma-separated list of numbers, the smallest first; `none` is an empty one."""
+    if text == "none":
+        return []
     try:
         given = sorted({int(part) for part in text.split(",")})
     except ValueError as error:
@@ -53,7 +57,13 @@ class Controllers(Benchmark):
             "--jobs": {
                 "type": sizes,
                 "default": list(plan.SIZES),
-                "help": "comma-separated (default %(default)s)",
+                "help": "comma-separated, or none (default %(default)s)",
+            },
+            "--pods": {
+                "type": sizes,
+                "default": [],
+                "metavar": "PODS",
+                "help": "one job with so many pods as well, comma-separated, such as 1000 (default: none)",
             },
             "--resizes": {"type": int, "default": 100, "help": "in each turn (default %(default)s)"},
             "--rest": {"type": float, "default": 60.0, "help": "seconds of rest in a turn (default %(default)s)"},
@@ -67,7 +77,7 @@ class Controllers(Benchmark):
 
     @override
     def blocks(self, given: argparse.Namespace) -> list[list[Series]]:
-        return plan.blocks(given.jobs, given.systems, given.runs, _pace(given))
+        return plan.blocks(given.jobs, given.systems, given.runs, _pace(given), given.pods)
 
     @override
     @contextlib.contextmanager
@@ -90,10 +100,12 @@ def opened(folder: Path, names: set[str], pace: plan.Pace) -> Iterator[Make]:
     plane = Plane(folder, sorted({controller.user for controller in controllers}))
 
     def make(turn: Turn) -> list[Found]:
-        system, (jobs, _) = chosen[turn.series.system], results.split(turn.series.counted)
-        place = folder / f"{jobs}-{turn.number}-{system.name.replace(' ', '-')}"
+        system, (pods, _) = chosen[turn.series.system], results.pods_of(turn.series.counted)
+        jobs = 1 if pods else results.split(turn.series.counted)[0]
+        place = folder / f"{jobs}-{pods}-{turn.number}-{system.name.replace(' ', '-')}"
         place.mkdir()
-        found = TurnRun(plane, system, jobs, pace, place).run()
+        run = LargeRun(plane, system, pods, pace, place) if pods else TurnRun(plane, system, jobs, pace, place)
+        found = run.run()
         return [Found(name, system.name, (value,), results.unit(name)) for name, value in found.items()]
 
     with contextlib.ExitStack() as stack:

@@ -33,20 +33,26 @@ class Kind:
     container: str
     """The name that the controller wants for the container that trains."""
     extra: Mapping[str, Any]
-    """What else the specification needs for an elastic job."""
+    """What else the specification needs for an elastic job, without its bounds."""
+    bounds: str = ""
+    """The field that has the bounds; empty: the specification itself."""
 
     def path(self, namespace: str) -> str:
         """Return the path of a namespace's jobs in the API."""
         return f"/apis/{self.api_version}/namespaces/{namespace}/{self.plural}"
 
-    def manifest(self, name: str, workers: int = WORKERS) -> dict[str, Any]:
-        """Return a job."""
+    def manifest(self, name: str, workers: int = WORKERS, most: int = MOST) -> dict[str, Any]:
+        """Return a job that can grow to `most` workers."""
+        bounds: dict[str, Any] = {"minReplicas": LEAST, "maxReplicas": most}
+        if self.bounds:
+            bounds = {self.bounds: {**self.extra[self.bounds], **bounds}}
+        spec: dict[str, Any] = {**self.extra, **bounds}
         worker = {"replicas": workers, "restartPolicy": "ExitCode", "template": template(self.container)}
         return {
             "apiVersion": self.api_version,
             "kind": self.kind,
             "metadata": {"name": name},
-            "spec": {**self.extra, self.replicas: {"Worker": worker}},
+            "spec": {**spec, self.replicas: {"Worker": worker}},
         }
 
     def resize(self, workers: int) -> dict[str, Any]:
@@ -95,8 +101,6 @@ ELASTIC_JOB = Kind(
     extra={
         "rdzvEndpoint": "rendezvous:2379",
         "launcher": "torchrun",
-        "minReplicas": LEAST,
-        "maxReplicas": MOST,
     },
 )
 PYTORCH_JOB = Kind(
@@ -105,5 +109,6 @@ PYTORCH_JOB = Kind(
     plural="pytorchjobs",
     replicas="pytorchReplicaSpecs",
     container="pytorch",
-    extra={"elasticPolicy": {"rdzvBackend": "c10d", "minReplicas": LEAST, "maxReplicas": MOST}},
+    extra={"elasticPolicy": {"rdzvBackend": "c10d"}},
+    bounds="elasticPolicy",
 )

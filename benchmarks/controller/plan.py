@@ -12,6 +12,9 @@ SIZES = (100, 1000, 5000)
 HEADLINE = 1000
 """The number of jobs at which the systems are compared; the others show growth."""
 
+LARGE_TURNS = 3
+"""Most turns with one large job."""
+
 LIMITS = {
     (results.DEFAULTS, 100): 3,
     (results.DEFAULTS, 1000): 2,
@@ -33,6 +36,8 @@ _EVENTS_EACH, _EVENTS_WAITING, _EVENTS_RATE = 3, 2000, 20.0
 
 _OVERHEAD_SECONDS = 35.0
 _CLEANING_SECONDS = 0.01
+_LARGE_SECONDS = 20.0
+"""Three times QUIET_SECONDS of `turn`, and the events of one job."""
 
 
 @dataclass(frozen=True)
@@ -53,12 +58,20 @@ class Pace:
         return _OVERHEAD_SECONDS + jobs * (1 / _RATES[system] + _CLEANING_SECONDS) + resizes + rest + events
 
 
-def blocks(sizes: Sequence[int], systems: Sequence[str], runs: int, pace: Pace) -> list[list[Series]]:
-    """Return the series of each number of jobs, with as many turns as LIMITS allows."""
+def blocks(
+    sizes: Sequence[int], systems: Sequence[str], runs: int, pace: Pace, pods: Sequence[int] = ()
+) -> list[list[Series]]:
+    """Return the series of each number of jobs, with as many turns as LIMITS allows, and of one job with many pods."""
 
     def series(system: str, jobs: int) -> Series:
         limit = min(runs, LIMITS.get((system, jobs), runs))
         counted = results.named(jobs, results.RATE)
         return Series(f"{jobs:5} jobs", (system,), counted, limit, pace.seconds(system, jobs))
 
-    return [[series(system, jobs) for system in systems] for jobs in sizes]
+    def large(system: str, count: int) -> Series:
+        seconds = _OVERHEAD_SECONDS + _LARGE_SECONDS + count * (3 / _RATES[system] + _CLEANING_SECONDS)
+        counted = results.large(count, results.ALL_CREATED)
+        return Series(f"{count:5} pods", (system,), counted, min(runs, LARGE_TURNS), seconds)
+
+    several = [[series(system, jobs) for system in systems] for jobs in sizes]
+    return several + [[large(system, count) for system in systems] for count in pods]

@@ -44,12 +44,53 @@ UNITS = {
 }
 """Of each measure, in the tables' order."""
 
+STATUS = "the job's status"
+POD_CPU = "CPU of the controller for each pod"
+POD_PLANE_CPU = "CPU of etcd and the API server for each pod"
+POD_CALLS = "API calls for each pod"
+ALL_CREATED = "from the job's submission until all pods exist"
+ALL_RUN = "from the job's submission until its status says that all run"
+GROWN = "a resize by half as many, until the status says that all run"
+SHRUNK = "the same resize back, until the status says so and the pods are gone"
+
+LARGE_UNITS = {
+    ALL_CREATED: "s",
+    ALL_RUN: "s",
+    GROWN: "s",
+    SHRUNK: "s",
+    POD_CALLS: "calls",
+    POD_CPU: "ms",
+    POD_PLANE_CPU: "ms",
+    STATUS: "bytes",
+}
+"""Of each measure of one job with many pods, in the table's order."""
+
 _CALL = f"{CALLS}: "
+_POD_CALL = f"{POD_CALLS}: "
+_LARGE = "one job of "
 
 
 def named(jobs: int, measure: str) -> str:
     """Return the name of a measure in the records, for a number of jobs."""
     return f"{jobs} jobs: {measure}"
+
+
+def large(pods: int, measure: str) -> str:
+    """Return the name of a measure in the records, for one job with a number of pods."""
+    return f"{_LARGE}{pods} pods: {measure}"
+
+
+def pods_of(name: str) -> tuple[int, str]:
+    """Return the number of pods and the measure of a name in the records; no pods for many small jobs."""
+    if not name.startswith(_LARGE):
+        return 0, name
+    pods, _, measure = name.removeprefix(_LARGE).partition(" pods: ")
+    return int(pods), measure
+
+
+def pod_call(what: str) -> str:
+    """Return the measure of one kind of API calls for each pod."""
+    return f"{_POD_CALL}{what}"
 
 
 def split(name: str) -> tuple[int, str]:
@@ -70,5 +111,8 @@ def call_of(measure: str) -> str | None:
 
 def unit(name: str) -> str:
     """Return the unit of a name in the records."""
+    pods, measure = pods_of(name)
+    if pods:
+        return LARGE_UNITS[POD_CALLS if measure.startswith(_POD_CALL) else measure]
     measure = split(name)[1]
     return UNITS[CALLS if call_of(measure) else measure]

@@ -75,15 +75,19 @@ class TurnRun:
         try:
             self._process = self._system.controller.start(self._plane, self._folder, self._system.flags)
             self._wait_until_it_works()
-            with PodWatch(self._plane, self._namespace) as watch:
-                found = self._create(watch)
-                found |= self._resize(watch)
-            if self._jobs >= REST_FROM:
-                found |= self._rest()
+            return self._measure()
         finally:
             self._stop()
             for namespace in (self._namespace, self._probe):
                 self._clean(namespace)
+
+    def _measure(self) -> dict[str, float]:
+        """Return the values of what is measured once the controller works."""
+        with PodWatch(self._plane, self._namespace) as watch:
+            found = self._create(watch)
+            found |= self._resize(watch)
+        if self._jobs >= REST_FROM:
+            found |= self._rest()
         return {results.named(self._jobs, measure): value for measure, value in found.items()}
 
     def _make_namespace(self, namespace: str) -> None:

@@ -103,14 +103,18 @@ class PodWatch:
                     raise TurnFailed(f"{what} not created in time; {len(self.created)} are in {self._path}")
                 self._changed.wait(min(left, WAKE_SECONDS))
 
+    def _take(self, line: bytes) -> None:
+        """Note what a line of the watch reports."""
+        if name := created(line):
+            with self._changed:
+                self.created[name] = time.monotonic()
+                self._changed.notify_all()
+
     def _read(self, response: http.client.HTTPResponse) -> None:
         over = f"the watch of {self._path} has ended"
         try:
             for line in response:
-                if name := created(line):
-                    with self._changed:
-                        self.created[name] = time.monotonic()
-                        self._changed.notify_all()
+                self._take(line)
         except (OSError, http.client.HTTPException, ValueError, TurnFailed) as error:
             over = f"{over}: {error}"
         with self._changed:

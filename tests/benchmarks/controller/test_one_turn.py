@@ -1,4 +1,4 @@
-"""A whole turn with the real API server, the real controller and few jobs."""
+"""A whole turn with the real API server, the real controller and few jobs, and one with a single job."""
 
 from __future__ import annotations
 
@@ -34,3 +34,16 @@ def test_a_turn_measures_creation_and_resizes_and_its_calls_are_those_of_the_pod
     assert found[results.RATE].low > 0
     assert 0 < found[results.RESIZE_P50].median <= found[results.RESIZE_P99].median
     assert found[results.PSS].median > 1
+
+
+def test_a_turn_with_one_job_measures_its_resizes_and_its_calls_for_each_pod(tmp_path: Path) -> None:
+    records = Records(tmp_path / "controller.jsonl", {}, {})
+    (tmp_path / "site").mkdir()
+    turns = wanted(blocks((), [results.TIDEWATER], 1, Pace(), pods=[20]), records.count)
+    with opened(tmp_path / "site", {results.TIDEWATER}, Pace()) as make:
+        assert make_turns(turns, make, records, print) == []
+    found = {results.pods_of(row.measure)[1]: row.median for row in rows(records.all)}
+    assert results.LARGE_UNITS.keys() <= found.keys()
+    assert found[results.pod_call("create pods")] == 1
+    assert found[results.POD_CALLS] < 2
+    assert found[results.ALL_CREATED] <= found[results.ALL_RUN]

@@ -51,3 +51,18 @@ def test_every_measure_has_a_unit_and_a_name_that_can_be_read_back() -> None:
     call = results.call("create pods")
     assert results.call_of(call) == "create pods"
     assert results.unit(results.named(100, call)) == "calls"
+
+
+def test_every_measure_of_a_large_job_has_a_unit_and_a_name_that_can_be_read_back() -> None:
+    for measure, unit in results.LARGE_UNITS.items():
+        name = results.large(1000, measure)
+        assert results.pods_of(name) == (1000, measure)
+        assert results.unit(name) == unit
+    assert results.unit(results.large(1000, results.pod_call("create pods"))) == "calls"
+    assert results.pods_of(results.named(1000, results.RATE))[0] == 0
+
+
+def test_one_job_with_many_pods_is_measured_only_if_asked_for_and_three_times_at_most() -> None:
+    assert plan.blocks((), [results.TIDEWATER], 5, Pace()) == []
+    ((series,),) = plan.blocks((), [results.TIDEWATER], 5, Pace(), pods=(1000,))
+    assert (series.label, series.runs) == (" 1000 pods", plan.LARGE_TURNS)
