@@ -13,6 +13,7 @@ from tidewater.controller.cluster.client import Ref
 from tidewater.controller.cluster.mirror import Key
 from tidewater.controller.decide.actions import CreatePod
 from tidewater.controller.decide.observed import JobView, NodeView
+from tidewater.controller.pod_index import PATIENCE_SECONDS
 from tidewater.controller.progress.silence import Silence
 from tidewater.controller.progress.watch import Process, processes
 from tidewater.controller.store import DECODED, GONE_NODES, Store, read_job
@@ -142,6 +143,30 @@ async def test_every_change_makes_the_job_due_that_it_concerns() -> None:
     desk.api.patch(Ref(JOBS, jobs.NAMESPACE, "imagenet"), {"spec": {"suspend": True}})
     await desk.settle()
     assert set(desk.due) == {"imagenet"}
+
+
+async def test_news_of_many_pods_are_put_together_for_longer() -> None:
+    desk = Desk()
+    waits = list[float]()
+    desk.store._due = lambda key, seconds: waits.append(seconds)
+    desk.apply(replicas=400, high=400)
+    await desk.settle()
+    for index in range(400):
+        desk.start(index=index)
+    await desk.settle()
+    assert waits[-1] == 4 * PATIENCE_SECONDS
+    waits.clear()
+    desk.set_status("imagenet-worker-399", phase="Succeeded")
+    await desk.settle()
+    assert waits == [4 * PATIENCE_SECONDS]
+    waits.clear()
+    desk.api.patch(Ref(JOBS, jobs.NAMESPACE, "imagenet"), {"status": {"replicas": 400}}, "status")
+    await desk.settle()
+    assert waits == [4 * PATIENCE_SECONDS], "perhaps it is the controller's own write"
+    waits.clear()
+    desk.api.patch(Ref(JOBS, jobs.NAMESPACE, "imagenet"), {"spec": {"suspend": True}})
+    await desk.settle()
+    assert waits == [0.0], "a person waits for it"
 
 
 async def test_a_job_that_was_made_anew_learns_that_the_names_of_the_former_are_free() -> None:

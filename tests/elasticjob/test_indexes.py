@@ -23,3 +23,9 @@ def test_the_notation_is_that_of_a_job(numbers: list[int], text: str) -> None:
 @given(st.sets(st.integers(0, 60)))
 def test_what_is_written_is_read_as_the_same_set(numbers: set[int]) -> None:
     assert indexes.numbers(indexes.text(numbers)) == sorted(numbers)
+
+
+def test_a_few_pods_are_listed_by_name_and_many_by_their_indexes() -> None:
+    assert indexes.listed({"a-worker-1", "a-worker-0"}) == "a-worker-0, a-worker-1"
+    many = [f"a-worker-{index}" for index in range(1000) if index != 500]
+    assert indexes.listed([*many, "a-ps-0", "a-master"]) == "a-master, a-ps-[0], a-worker-[0-499,501-999]"

@@ -14,6 +14,7 @@ decide/       what to do about one job: pure functions
 act           carries out what was decided
 objects       the pods and the service of a job, as pure functions
 store         what is known: jobs, pods, services, nodes
+pod_index     the pods of all jobs, by job and by node
 views         what the decision reads of a pod or a node
 queues        which job of a queue may have pods
 room/         whether pods have room on the nodes that are there

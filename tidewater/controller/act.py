@@ -4,11 +4,11 @@
     await hands.carry_out(job, decision.actions)
     await hands.write_status(job, manifest, decision.status)
 
-Actions of the same kind that follow each other are carried out together, a few at a time. The first creations are not:
-they are sent one by one, so that the minimum and then the lowest indexes come first where not all fit. An error that
-concerns one pod, such as a name that is taken, doesn't keep the others from being created. What the API server returns
-goes into the mirrors at once, so that the next decision counts it. Every action may be repeated: an action says the
-pod's name, so a second creation finds the first one's pod; a deletion names the uid; a status names the
+Actions of the same kind that follow each other are carried out in order, a few at a time. The first creations are sent
+one by one, so that the minimum and then the lowest indexes come first where not all fit. An error that concerns one
+pod, such as a name that is taken, doesn't keep the others from being created, unless none of the first can be. What the
+API server returns goes into the mirrors at once, so that the next decision counts it. Every action may be repeated: an
+action says the pod's name, so a second creation finds the first one's pod; a deletion names the uid; a status names the
 resourceVersion.
 
 Numbers that no pod may have twice are reserved in the status before. The ones that were reserved and certainly given
@@ -21,7 +21,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import defaultdict
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -34,7 +34,7 @@ from tidewater.controller.decide.displacement import QUOTA
 from tidewater.controller.observe.events import About, Recorder, about
 from tidewater.controller.observe.log import Log
 from tidewater.controller.store import Store
-from tidewater.elasticjob import codec, names
+from tidewater.elasticjob import codec, indexes, names
 from tidewater.elasticjob.model import ElasticJob, Status
 from tidewater.elasticjob.names import JOBS
 from tidewater.kube.errors import Busy, ClusterError, Conflict, Exists, NotFound, Refused, Unavailable, Unreachable
@@ -162,14 +162,16 @@ class Hands:
         errors: list[ClusterError] = []
         try:
             for wave in waves(actions):
-                await together(self._create_pod(job, action, done, errors) for action in wave)
-                if any(map(concerns_all, errors)):
-                    break
+                await paced(
+                    wave,
+                    lambda action: self._create_pod(job, action, done, errors),
+                    lambda: hopeless(errors, len(done)),
+                )
         finally:
             if done:
-                message = f"Created pod{'s' if len(done) > 1 else ''}: {', '.join(sorted(done))}"
+                message = f"Created pod{'s' if len(done) > 1 else ''}: {indexes.listed(done)}"
                 self._recorder.record(about(job), "Normal", names.Reason.SUCCESSFUL_CREATE_POD, message)
-                self._log.info("pods_created", job=f"{job.namespace}/{job.name}", pods=",".join(sorted(done)))
+                self._log.info("pods_created", job=f"{job.namespace}/{job.name}", pods=indexes.listed(done))
         if errors:
             self._recorder.record(about(job), "Warning", names.Reason.FAILED_CREATE_POD, str(errors[0]))
             self._log.warning("pod_refused", job=f"{job.namespace}/{job.name}", reason=str(errors[0]))
@@ -233,8 +235,7 @@ class Hands:
     async def _delete_pods(self, job: ElasticJob, actions: Sequence[DeletePod]) -> None:
         done: list[DeletePod] = []
         try:
-            for batch in batches(actions):
-                await together(self._delete_pod(job, action, done) for action in batch)
+            await paced(actions, lambda action: self._delete_pod(job, action, done))
         except Refused as error:
             self._recorder.record(about(job), "Warning", names.Reason.FAILED_DELETE_POD, str(error))
             raise
@@ -243,10 +244,10 @@ class Hands:
             for action in done:
                 by_reason[action.reason].append(action.name)
             for reason, pods in by_reason.items():
-                message = f"Deleted pod{'s' if len(pods) > 1 else ''} {', '.join(sorted(pods))}: {reason}"
+                message = f"Deleted pod{'s' if len(pods) > 1 else ''} {indexes.listed(pods)}: {reason}"
                 self._recorder.record(about(job), "Normal", names.Reason.SUCCESSFUL_DELETE_POD, message)
                 self._log.info(
-                    "pods_deleted", job=f"{job.namespace}/{job.name}", pods=",".join(sorted(pods)), reason=reason
+                    "pods_deleted", job=f"{job.namespace}/{job.name}", pods=indexes.listed(pods), reason=reason
                 )
 
     async def _delete_pod(self, job: ElasticJob, action: DeletePod, done: list[DeletePod]) -> None:
@@ -307,26 +308,49 @@ def concerns_all(error: ClusterError) -> bool:
     return isinstance(error, (Busy, Unreachable)) or QUOTA in str(error)
 
 
-async def together(requests: Iterable[Awaitable[None]]) -> None:
-    """Wait for all of the requests, also if one fails; then raise the first error."""
-    results = await asyncio.gather(*requests, return_exceptions=True)
-    for result in results:
+def hopeless(errors: Sequence[ClusterError], created: int) -> bool:
+    """Return whether to try no further pod now: the next would not be created either, or none of the first was.
+
+    A webhook that denies every pod of a job is then asked about a few of them each time, not about a thousand.
+    """
+    return any(map(concerns_all, errors)) or (len(errors) >= AT_A_TIME and not created)
+
+
+async def paced(
+    items: Iterable[T], send: Callable[[T], Awaitable[None]], over: Callable[[], bool] = lambda: False
+) -> None:
+    """Send a request for each item, in order, `AT_A_TIME` at the same time, until `over` or until one fails.
+
+    A slow request holds up none of the others. All that were sent have ended before the first error is raised.
+    """
+    rest, failed = iter(items), False
+
+    async def sender() -> None:
+        nonlocal failed
+        while not (failed or over()):
+            try:
+                item = next(rest)
+            except StopIteration:
+                return
+            try:
+                await send(item)
+            except BaseException:
+                failed = True
+                raise
+
+    for result in await asyncio.gather(*(sender() for _ in range(AT_A_TIME)), return_exceptions=True):
         if isinstance(result, BaseException):
             raise result
 
 
 def waves(creations: Sequence[CreatePod]) -> Iterable[Sequence[CreatePod]]:
-    """Return the creations, those of the minimum first: the first `AT_A_TIME` one by one, then so many together."""
+    """Return the creations, those of the minimum first: the first `AT_A_TIME` one by one, then the rest."""
     for core in (True, False):
         mine = [each for each in creations if each.core is core]
         alone = AT_A_TIME if core else max(0, AT_A_TIME - (len(creations) - len(mine)))
         yield from ([each] for each in mine[:alone])
-        yield from batches(mine[alone:])
-
-
-def batches(items: Sequence[T]) -> Iterable[Sequence[T]]:
-    """Return the items in order, `AT_A_TIME` together."""
-    return (items[start : start + AT_A_TIME] for start in range(0, len(items), AT_A_TIME))
+        if mine[alone:]:
+            yield mine[alone:]
 
 
 def difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> Manifest:

@@ -28,6 +28,7 @@ from tidewater.controller.decide.actions import CreatePod
 from tidewater.controller.decide.observed import Admission, JobView, NodeView, PodView
 from tidewater.controller.decide.queue import need
 from tidewater.controller.decide.replica_groups import core_bound
+from tidewater.controller.pod_index import PodIndex
 from tidewater.controller.progress.watch import ProgressWatch
 from tidewater.controller.provisioning.event_watch import EventWatch
 from tidewater.controller.queues import Queues
@@ -63,6 +64,7 @@ class JobRecord:
     """What the mirror keeps of a job: its JSON, and what is looked at for all jobs at once."""
 
     body: bytes
+    generation: int
     state: str
     queued: bool
     autoscale: bool
@@ -81,6 +83,7 @@ def read_job(manifest: Manifest) -> JobRecord:
     spec, status = _part(manifest, "spec"), _part(manifest, "status")
     return JobRecord(
         body=msgspec.json.encode({**manifest, "metadata": meta}),
+        generation=meta.get("generation", 0),
         state=str(status.get("state", "")),
         queued="queue" in _part(spec, "schedulingPolicy"),
         autoscale=spec.get("autoscale") is True,
@@ -122,7 +125,7 @@ class Store:
         self._due = due
         self._taints_nodes = taints_nodes
         self._keys: dict[str, Key] = {}
-        self._pods: dict[str, dict[str, PodView]] = {}
+        self._pods = PodIndex()
         self._services: dict[str, set[str]] = {}
         self._nodes: dict[str, NodeView] = {}
         self._gone_nodes: dict[str, None] = {}  # the oldest first
@@ -135,7 +138,7 @@ class Store:
         self._rooms = RoomWatch(cluster, lambda: self._queues.room_changed(), report) if fixed_nodes else None
         self._queues = Queues(due, self._rooms)
         self._hearing = EventWatch(cluster, namespace, self._provisioning_changed, report)
-        self._progress = ProgressWatch(self._running, self._pods, self._owner_due)
+        self._progress = ProgressWatch(self._running, self._pods.by_job, self._owner_due)
         self.jobs = Mirror(cluster, Source(JOBS, namespace), read_job, self._job_changed, report)
         self.pods = Mirror(cluster, Source(PODS, namespace, SELECTOR), read_pod, self._pod_changed, report)
         self.services = Mirror(
@@ -186,7 +189,7 @@ class Store:
         types = type_keys(job.spec.replica_specs)
         return JobView(
             job=job,
-            pods=tuple(self._told(_typed(pod, job, types), now) for pod in self._pods.get(job.uid, {}).values()),
+            pods=tuple(self._told(_typed(pod, job, types), now) for pod in self._pods.of(job.uid)),
             nodes=self._nodes,
             services=frozenset(self._services.get(job.uid, ())),
             admission=self._queues.admission(key, now),
@@ -276,7 +279,11 @@ class Store:
             self._autoscaled.discard(entry.key)
         if any(each is not None and each.value.queued for each in (old, new)):
             self._queues.put(entry.key, self._queued(new))
-        if not change.mine:
+        if change.mine:
+            return
+        if old is not None and new is not None and (old.uid, old.value.generation) == (new.uid, new.value.generation):
+            self._owner_due(new.uid)  # perhaps what this process has just written, before the answer to that
+        else:
             self._due(entry.key, 0.0)
 
     def _queued(self, entry: Entry[JobRecord] | None) -> ElasticJob | None:
@@ -289,11 +296,11 @@ class Store:
     def _pod_changed(self, change: Change[PodView]) -> None:
         old, new = change.old, change.new
         if old is not None:
-            _drop(self._pods, old.owner, old.key.name)
+            self._pods.drop(old.owner, old.value)
             if new is None or new.uid != old.uid:
                 self._hearing.waits(old.key, old.uid, False)
         if new is not None and new.owner:
-            self._pods.setdefault(new.owner, {})[new.key.name] = new.value
+            self._pods.put(new.owner, new.value)
             waits = new.value.unschedulable_since is not None and not new.value.terminating
             self._hearing.waits(new.key, new.uid, waits)
         if change.mine:
@@ -325,9 +332,9 @@ class Store:
             self._owner_due(entry.owner, COALESCE_SECONDS)
 
     def _owner_due(self, uid: str, seconds: float = 0.0) -> None:
-        """Let the job of that uid be looked at, if there is one."""
+        """Let the job of that uid be looked at, if there is one; later if it has many pods."""
         if uid in self._keys:
-            self._due(self._keys[uid], seconds)
+            self._due(self._keys[uid], max(seconds, self._pods.patience(uid)))
 
     def _service_changed(self, change: Change[str]) -> None:
         old, new = change.old, change.new
@@ -364,9 +371,8 @@ class Store:
             if len(self._gone_nodes) > GONE_NODES:
                 oldest = next(iter(self._gone_nodes))
                 del self._gone_nodes[oldest], self._nodes[oldest]
-        for owner, pods in self._pods.items():
-            if any(pod.node == name for pod in pods.values()):
-                self._owner_due(owner)
+        for owner in self._pods.jobs_on(name):
+            self._owner_due(owner)
 
 
 def _part(manifest: Mapping[str, Any], field: str) -> Mapping[str, Any]:
@@ -390,11 +396,3 @@ def _core_waits(pod: PodView, job: ElasticJob) -> bool:
         return pod.core
     found = job.status.replica_statuses.get(pod.type)
     return pod.index < core_bound(job.bounds(pod.type)[0], indexes.numbers(found.failed_indexes) if found else ())
-
-
-def _drop(index: dict[str, dict[str, PodView]], owner: str, name: str) -> None:
-    pods = index.get(owner)
-    if pods is not None:
-        pods.pop(name, None)
-        if not pods:
-            del index[owner]

@@ -38,6 +38,10 @@ SLOW_START = timedelta(seconds=30)
 LONGEST_QUOTE = 1000
 """Characters of what the API server or Karpenter says that go into a condition."""
 
+MOST_NODES = 20
+"""Nodes that a condition names. A program's own error can concern a thousand nodes, and the API server refuses a status
+with a sentence of that length."""
+
 TYPES = {
     State.RUNNING: ConditionType.RUNNING,
     State.RESTARTING: ConditionType.RESTARTING,
@@ -288,9 +292,12 @@ def with_devices(
         return conditions
     why = (Reason.NO_DEVICE_FAILING, "No node is known on which devices fail again and again.")
     if names_of:
-        found = ", ".join(f"{nodes[name].device_failures} on node {name}" for name in names_of)
+        worst = sorted(names_of, key=lambda name: -nodes[name].device_failures)[:MOST_NODES]
+        more = f", and on {len(names_of) - len(worst)} other nodes" if len(names_of) > len(worst) else ""
+        found = ", ".join(f"{nodes[name].device_failures} on node {name}" for name in worst) + more
         tainted = [name for name in names_of if nodes[name].tainted]
-        away = f" New pods are kept away from {', '.join(tainted)} by a taint." if tainted else ""
+        others = f" and {len(tainted) - MOST_NODES} others" if len(tainted) > MOST_NODES else ""
+        away = f" New pods are kept away from {', '.join(tainted[:MOST_NODES])}{others} by a taint." if tainted else ""
         why = (
             Reason.DEVICE_FAILING,
             f"Workers have ended by an error of a device: {found}. Replace the node, or its device. If workers fail in"
