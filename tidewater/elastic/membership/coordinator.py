@@ -224,12 +224,10 @@ class Coordinator:
             return
         if self._lease and not self._store.keep_alive(self._lease):
             self.leases_lost += 1  # first, so that `in_touch` is never true before this counts
-            self._lost_at = _clock()
+            self._lost_at, self._lease, self._unpublished = _clock(), 0, True
             self._log.event("lease_lost", member=self._me.id)
             if self._watch:
                 self._watch.close()
-            self._lease = 0
-            self._unpublished = True
         if not self._lease:
             if self.leases_lost:
                 self._hooks.returning()
