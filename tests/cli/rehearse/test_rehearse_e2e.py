@@ -1,7 +1,7 @@
 """Scripts that are rehearsed on this machine: a mistake is named, and every other promise holds.
 
 The average of the loss of the first one counts its steps in an attribute that it does not store. The other one has a
-loop of its own, and no mistake.
+loop of its own, which validates, and no mistake.
 """
 
 from __future__ import annotations
@@ -72,9 +72,14 @@ inputs = torch.randn(400, 8, generator=generator)
 data = torch.utils.data.TensorDataset(inputs, inputs.sum(1, keepdim=True))
 model = net.model()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-with tidewater.session(config, model=model, optimizer=optimizer, dataset=data) as run:
-    for batch, targets in run.batches():
-        run.step(nn.functional.mse_loss(model(batch), targets))
+with tidewater.session(config, model=model, optimizer=optimizer, dataset=data, validation=data) as run:
+    for epoch in run.epochs():
+        for batch, targets in run.batches():
+            run.step(nn.functional.mse_loss(model(batch), targets))
+        validation = run.validation(data)
+        for (batch, targets), add in validation:
+            add(loss=nn.functional.mse_loss(model(batch), targets, reduction="sum"), count=len(batch))
+        assert validation.totals is None or 0 < validation.totals["loss"] < 10 * validation.totals["count"]
 raise SystemExit(run.exit_code)
 """
 

@@ -13,6 +13,7 @@ import tidewater
 from tests.elastic.script.conftest import EPOCHS, STEPS, Alone, Given
 from tidewater.contract import exit_codes
 from tidewater.elastic.config import Config
+from tidewater.elastic.script.epochs import samples_of
 from tidewater.elastic.script.own_loop import Run
 
 Settings = Callable[..., Config]
@@ -67,6 +68,13 @@ def test_an_epoch_has_its_own_batches_and_the_weights_are_those_of_one_loop(alon
                     run.step(given.loss(batch))
         found.append([each.detach().clone() for each in given.model.parameters()])
     assert all(torch.equal(*pair) for pair in zip(*found, strict=True))
+
+
+def test_in_a_rehearsal_each_data_set_has_its_part_of_the_samples_that_are_used() -> None:
+    both = ConcatDataset[Any]([VAL, TEST])
+    assert [samples_of(each, both, 207) for each in (VAL, TEST, both)] == [range(200), range(200, 207), range(207)]
+    assert [samples_of(each, both, 60) for each in (VAL, TEST, both)] == [range(58), range(58, 60), range(60)]
+    assert [samples_of(each, both, 2) for each in (VAL, TEST)] == [range(2), range(1, 2)]
 
 
 def test_training_can_end_by_what_a_validation_has_shown(alone: Alone, config: Settings) -> None:

@@ -114,9 +114,12 @@ class Validation:
                 sums.end_batch()
 
 
-def samples_of(dataset: object, validation: object) -> range:
+def samples_of(dataset: object, validation: Any, count: int) -> range:
     """Return which samples of the session's validation data are those of ``dataset``: all, or a part of a
-    ConcatDataset. Raise ConfigError if there are none."""
+    ConcatDataset. Raise ConfigError if there are none.
+
+    ``count`` is the number of samples in use: fewer, evenly spread, where ``tidewater rehearse`` runs the script.
+    """
     parts: list[Any] = [validation]
     ends: list[int] = []
     if isinstance(validation, ConcatDataset) and dataset is not validation:
@@ -134,7 +137,9 @@ def samples_of(dataset: object, validation: object) -> range:
             f"the dataset of run.validation(), {type(dataset).__name__}, is empty: look at the path that it reads, and "
             "at what it selects"
         )
-    return found
+    first, end = (-(-each * count // len(validation)) for each in (found.start, found.stop))
+    first = min(first, count - 1)
+    return range(first, max(end, first + 1))
 
 
 @contextmanager

@@ -137,16 +137,13 @@ class Run:
     def epochs(self) -> Iterator[int]:
         """Yield the number of each epoch, from 0, for loops over ``batches`` and ``validation`` in it.
 
-        Then ``batches`` yields those of the epoch. An epoch comes again, without batches, if a change of the membership
-        has interrupted its validation. The first turn is the rehearsal. Raise like ``batches``.
+        An epoch comes again, without batches, if its validation was interrupted. The first turn is the rehearsal.
         """
         self._loop.validates = True
         return self._epochs.begin(self._events("epochs"), lambda: self._is_leaving)
 
     def validation(self, dataset: object) -> Validation:
-        """Return a validation over ``dataset``, in a turn of ``epochs`` after the loop over ``batches``.
-
-        It yields this worker's batches, and then has the totals over all workers. Every worker must make the same ones.
+        """Return a validation over ``dataset``, in a turn of ``epochs`` after the loop over ``batches``: see there.
 
         ``dataset`` is what the session has got as ``validation``, or one of several in a ``ConcatDataset``. Raise
         ConfigError if it is another one, or elsewhere.
@@ -156,7 +153,9 @@ class Run:
                 "run.validation() was called where no epoch has ended: call it in for epoch in run.epochs(), after the "
                 "loop over run.batches()"
             )
-        return Validation(self._loop, self._session.worker, self._material, samples_of(dataset, self._held_out))
+        used: Any = self._material.training.validation
+        samples = samples_of(dataset, self._held_out, len(used or ()))
+        return Validation(self._loop, self._session.worker, self._material, samples)
 
     def step(self, loss: Any) -> None:
         """Add the gradients of this batch. With the last batch of a step, sum them and step the optimizers.
