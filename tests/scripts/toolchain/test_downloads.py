@@ -19,6 +19,7 @@ from tests import tls
 
 PROXY = "http://proxy:3128"
 BUNDLE = "/h/ca.pem"
+BASE = Path(sys.base_prefix, "bin", f"python{sys.version_info[0]}.{sys.version_info[1]}")
 
 
 @pytest.mark.parametrize(
@@ -70,15 +71,22 @@ def test_certificates_are_the_systems_unless_a_person_names_others(
 
 # A step of the set-up, in a process of its own: it can have a system's store of its own.
 STEP = """
-import sys
+import shutil, sys
 from pathlib import Path
 from scripts.toolchain import debian, go_tools, python_packages, table
 from scripts.toolchain.commands import Console
 from scripts.toolchain.errors import StepFailed
 
-tool, uv, log = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
+tool, (uv, pip, log) = sys.argv[1], map(Path, sys.argv[2:])
 debian.PACKAGES = (debian.Package("nothing", "/nothing", "a test"),)
 pip_step, uv_step, *_ = python_packages.steps()
+run = python_packages.run
+def run_with_a_copy(command, **more):
+    if "venv" in command:  # takes 5 s, and downloads nothing
+        shutil.copytree(pip, command[-1], symlinks=True)
+    else:
+        run(command, **more)
+python_packages.run = run_with_a_copy
 if tool == "uv":
     python_packages._uv = lambda: uv
 (go_step,) = go_tools.steps({"coredns": table.TOOLS["coredns"]})
@@ -89,13 +97,14 @@ except StepFailed as error:
 """
 
 
-def said(tool: str, registry: str, folder: Path, *under: str, **environ: str) -> str:
+def said(tool: str, registry: str, folder: Path, pip: Path, *under: str, **environ: str) -> str:
     """Return why a step fails that downloads from `registry`, in a shell without settings of this machine.
 
     Args:
         tool: What downloads.
         registry: An URL; no package is there, so each step fails.
         folder: For everything that the step writes.
+        pip: An environment with pip.
         under: A command that runs the process with the step.
         environ: Further variables.
     """
@@ -124,13 +133,20 @@ def said(tool: str, registry: str, folder: Path, *under: str, **environ: str) ->
         "GOFLAGS": "",
         "GOMODCACHE": str(folder / "modules"),
     }
-    base = Path(sys.base_prefix, "bin", f"python{sys.version_info[0]}.{sys.version_info[1]}")
-    command: list[str | Path] = [*under, base, "-c", STEP, tool, python_packages._uv(), folder / "log"]
+    command: list[str | Path] = [*under, BASE, "-c", STEP, tool, python_packages._uv(), pip, folder / "log"]
     done = subprocess.run(
         command, cwd=paths.CHECKOUT, env={**shell, **environ}, capture_output=True, text=True, timeout=300, check=False
     )
     assert "ended with status" in done.stdout, done.stderr
     return done.stdout
+
+
+@pytest.fixture(scope="module")
+def pip(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return an environment with pip, as the set-up makes one."""
+    made = tmp_path_factory.mktemp("pip") / "environment"
+    subprocess.run([BASE, "-m", "venv", made], check=True)
+    return made
 
 
 class Proxy(socketserver.StreamRequestHandler):
@@ -163,8 +179,10 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may install
     ("tool", "variable"),
     [("apt", "HTTPS_PROXY"), ("pip", "HTTPS_PROXY"), ("uv", "all_proxy"), ("go", "all_proxy")],
 )
-def test_a_download_goes_through_the_persons_proxy(tool: str, variable: str, proxy: str, tmp_path: Path) -> None:
-    said(tool, "https://registry.invalid/simple", tmp_path, **{variable: proxy})
+def test_a_download_goes_through_the_persons_proxy(
+    tool: str, variable: str, proxy: str, pip: Path, tmp_path: Path
+) -> None:
+    said(tool, "https://registry.invalid/simple", tmp_path, pip, **{variable: proxy})
     assert [line for line in Proxy.asked if "registry.invalid" in line]
 
 
@@ -176,7 +194,7 @@ AUTHORITY = "this machine doesn't know the authority that signed a server's cert
 @pytest.mark.parametrize("tool", TOOLS)
 @pytest.mark.parametrize("known", [True, False], ids=["in the system's store", "unknown"])
 def test_an_authority_in_the_systems_store_is_enough_and_an_unknown_one_is_named(
-    known: bool, tool: str, tmp_path: Path
+    known: bool, tool: str, pip: Path, tmp_path: Path
 ) -> None:
     """As in a company that inspects TLS: each server's certificate is signed by an authority of the company."""
     for name in ("certificates", "store", "step"):
@@ -186,7 +204,7 @@ def test_an_authority_in_the_systems_store_is_enough_and_an_unknown_one_is_named
         if known:
             shutil.copy(authority, tmp_path / "store" / downloads.STORE.name)
         script = f'mount --bind {tmp_path / "store"} {downloads.STORE.parent} && exec "$@"'
-        found = said(tool, url, tmp_path / "step", "unshare", "--mount", "sh", "-c", script, "sh")
+        found = said(tool, url, tmp_path / "step", pip, "unshare", "--mount", "sh", "-c", script, "sh")
     assert (AUTHORITY in found) is not known
     assert "update-ca-certificates" in found or known
     assert "can't be reached" not in found
