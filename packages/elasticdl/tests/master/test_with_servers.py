@@ -226,7 +226,7 @@ def test_a_server_that_stays_without_a_model_is_not_waited_for_forever() -> None
 def test_a_server_that_refuses_is_named() -> None:
     with (
         servers(2) as addresses,
-        Servers(tuple(addresses), patience_seconds=60) as both,
+        Servers(tuple(addresses), patience_seconds=1) as both,
         pytest.raises(ElasticDLError, match="parameter server 0 refuses TakeSnapshot"),
     ):
         both.take_snapshot(1)
