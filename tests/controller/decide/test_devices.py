@@ -135,6 +135,16 @@ def test_a_program_that_fails_on_every_node_taints_none_of_them_together() -> No
     assert "3 on node bad, 3 on node good." in condition(decision.status, "DeviceFailing").message
 
 
+def test_the_condition_about_a_thousand_nodes_is_one_that_the_api_server_takes() -> None:
+    many = {f"ip-10-0-{number // 256}-{number % 256}.eu-central-1.compute.internal": 3 for number in range(1000)}
+    nodes = {name: replace(NODES["bad"], name=name, uid=f"{name}-uid", tainted=True) for name in many}
+    status = {name: NodeStatus(device_failures=count, uid=f"{name}-uid", tainted=True) for name, count in many.items()}
+    of = replace(JOB, status=replace(JOB.status, nodes=status))
+    message = condition(decide(view(of, running(0, 1), nodes=nodes), NOW).status, "DeviceFailing").message
+    assert len(message) < 32768, "the definition allows no more"
+    assert "and on 980 other nodes" in message
+
+
 def test_only_with_fixed_nodes_new_pods_avoid_the_node() -> None:
     """Karpenter ignores pods that name nodes which they avoid: no node would come for them."""
     pods = (pod(0), failed(2, finished=ago(600)))
