@@ -135,6 +135,7 @@ class World:
             evaluating=nullcontext,
             confirm=lambda: self.reach("confirm"),
             tally=self._tally,
+            gather=lambda data: [data],
         )
         return SimpleNamespace(
             member_id=ME.id,

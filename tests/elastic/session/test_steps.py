@@ -32,6 +32,7 @@ class Session:
         self.state = SimpleNamespace(
             cursor=Cursor(),
             step=0,
+            applied_in=0,
             micro_batch=1,
             evaluated=0,
             stopped=False,
