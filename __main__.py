@@ -57,7 +57,9 @@ def main(run: login.Run = login.run) -> None:
     )
     cluster = Cluster(name, ClusterArgs(stack, account, network, key.arn), account.options())
     files = SharedStorage(
-        name, SharedStorageArgs(network, cluster.security_group_id, key.arn, protect=stack.protect), account.options()
+        name,
+        SharedStorageArgs(network, cluster.security_group_id, key.arn, stack.file_throughput, stack.protect),
+        account.options(),
     )
     # What a node needs must stay until the node is gone: its network interfaces would keep the VPC from being deleted.
     node_needs, failed = (network, identity, cluster), failed_groups(stack, account)

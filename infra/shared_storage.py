@@ -9,6 +9,7 @@ import pulumi_aws as aws
 
 from infra import policies
 from infra.network import Network
+from settings.model import FileThroughput
 
 NFS_PORT = 2049
 ROOT = "/tidewater"
@@ -24,6 +25,7 @@ class SharedStorageArgs:
     network: Network
     nodes_security_group_id: pulumi.Input[str]
     key_arn: pulumi.Input[str]
+    throughput: FileThroughput
     protect: bool
 
 
@@ -45,7 +47,8 @@ class SharedStorage(pulumi.ComponentResource):
             f"{name}-data",
             encrypted=True,
             kms_key_id=args.key_arn,
-            throughput_mode="elastic",
+            throughput_mode=args.throughput.mode,
+            provisioned_throughput_in_mibps=args.throughput.mibps,
             performance_mode="generalPurpose",
             tags={"Name": f"{name}-data"},
             opts=pulumi.ResourceOptions(parent=self, protect=args.protect),

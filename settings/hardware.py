@@ -88,6 +88,10 @@ DISK_IOPS_PER_GIB = 500
 DISK_IOPS_PER_THROUGHPUT = 4
 """A gp3 volume has at most 500 IOPS for each GiB, and at most 0.25 MiB/s for each of its IOPS. Same source."""
 
+FILE_THROUGHPUT = range(1, 3_414 + 1)
+"""In MiB/s, of an EFS file system; regions have lower limits.
+https://docs.aws.amazon.com/efs/latest/APIReference/API_UpdateFileSystem.html"""
+
 RETIRED_GPUS = {
     "K80": "NVIDIA's driver 470 was the last one for it",
     "M60": "EKS' AL2023 NVIDIA images don't support it",

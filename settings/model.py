@@ -121,6 +121,16 @@ class Disk:
 
 
 @dataclass(frozen=True)
+class FileThroughput:
+    """How much the file system transfers, and how AWS bills that."""
+
+    mode: str
+    """EFS' word for it: elastic, bursting or provisioned."""
+    mibps: int | None = None
+    """In MiB/s, if it is provisioned."""
+
+
+@dataclass(frozen=True)
 class Machines:
     """What the worker nodes have in common, both the node group's and Karpenter's."""
 
@@ -287,6 +297,7 @@ class Settings:
     """Release of EKS' AL2023 images, for example v20260903; of all nodes."""
     node_disk_key: str
     """ARN of the KMS key of all nodes' disks; empty for the account's default EBS key."""
+    file_throughput: FileThroughput
     system: Nodes
     workers: Workers
     machines: Machines

@@ -27,6 +27,7 @@ from settings.model import (
     Cluster,
     ConfigurationError,
     Dataset,
+    FileThroughput,
     ImageCache,
     Images,
     Monitoring,
@@ -109,6 +110,7 @@ def parse(config: Mapping[str, Any], *, stack: str, secrets: Collection[str] = (
         cluster=_cluster(read),
         node_image=nodes.image(read),
         node_disk_key=_node_disk_key(read),
+        file_throughput=_file_throughput(read),
         system=nodes.system(read),
         workers=(workers := nodes.workers(read)),
         surge=nodes.surge(read, workers),
@@ -220,6 +222,17 @@ def _node_disk_key(read: Reader) -> str:
     if key and key.split(":")[3] != region:
         read.wrong("nodeDiskKeyArn", key, f"is in another region than the stack; EBS needs one in {region}")
     return key
+
+
+def _file_throughput(read: Reader) -> FileThroughput:
+    allowed = hardware.FILE_THROUGHPUT
+    what = f"elastic, bursting or a number of MiB/s from {allowed.start} to {allowed.stop - 1}"
+    value = read.text("fileThroughput", r"elastic|bursting|\d{1,4}", what)
+    if not value.isdecimal():
+        return FileThroughput(value or "elastic")
+    if int(value) not in allowed:
+        read.wrong("fileThroughput", value, f"must be {what}")
+    return FileThroughput("provisioned", int(value))
 
 
 def _special(cidr: ipaddress.IPv4Network) -> str | None:

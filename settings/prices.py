@@ -21,6 +21,9 @@ CONTROL_PLANE = 0.10
 NAT_GATEWAY = 0.045 + 0.005
 """With its public address: https://aws.amazon.com/vpc/pricing/"""
 
+FILE_THROUGHPUT = 6.00 / 730
+"""For each MiB/s that is provisioned; a month has 730 hours: https://aws.amazon.com/efs/pricing/"""
+
 _LISTED = """
 m5.large 0.096, m5.xlarge 0.192, m5.2xlarge 0.384, m6i.large 0.096, m6i.xlarge 0.192, m6i.2xlarge 0.384,
 g4dn.xlarge 0.526, g4dn.2xlarge 0.752, g4dn.4xlarge 1.204, g4dn.8xlarge 2.176, g4dn.12xlarge 3.912, g4dn.16xlarge 4.352,
@@ -42,6 +45,8 @@ def hourly(stack: Settings) -> dict[str, Any]:
     """
     zones = stack.network.zone_count if stack.network.nat_per_zone else 1
     parts = {"controlPlane": CONTROL_PLANE, "natGateways": zones * NAT_GATEWAY}
+    if mibps := stack.file_throughput.mibps:
+        parts["fileThroughput"] = mibps * FILE_THROUGHPUT
     groups = {"systemNodes": stack.system, "workerNodes": stack.workers.nodes, "surgeNodes": _surge(stack)}
     used = {part: nodes for part, nodes in groups.items() if nodes.desired}
     lacking = [nodes.instance_types[0] for nodes in used.values() if nodes.instance_types[0] not in INSTANCES]

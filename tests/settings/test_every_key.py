@@ -80,6 +80,7 @@ OUT_OF_RANGE: dict[str, tuple[Any, str]] = {
     "diskThroughput": (2001, "from 125 to 2000"),
     "datasetStorage": ("ebs", "efs or s3"),
     "datasetMinutes": (4, "from 5 to 1440"),
+    "fileThroughput": (3415, "elastic, bursting or a number of MiB/s from 1 to 3414"),
     "devicePluginImage": ("", "a container image"),
     "monitoring": ("datadog", "none or prometheus or managed"),
     "prometheusImage": ("@", "a container image"),

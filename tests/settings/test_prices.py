@@ -43,5 +43,11 @@ def test_the_nodes_are_those_of_the_workers_that_are_set() -> None:
     assert "surgeNodes" not in group
 
 
+def test_throughput_of_the_file_system_has_a_price_by_the_hour_if_it_is_provisioned() -> None:
+    assert prices.hourly(graph.parsed(fileThroughput=146))["fileThroughput"] == pytest.approx(1.2)
+    for mode in ("elastic", "bursting"):
+        assert "fileThroughput" not in prices.hourly(graph.parsed(fileThroughput=mode))
+
+
 def test_the_estimate_is_an_output_of_the_stack() -> None:
     assert graph.deploy(graph.stack_config("Pulumi.local.yaml")).outputs["hourlyCost"]["controlPlane"] == 0.1

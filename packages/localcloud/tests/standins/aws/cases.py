@@ -138,6 +138,12 @@ CASES = [
         lambda world: {"encrypted": False},
     ),
     Case(
+        "aws:efs/fileSystem:FileSystem",
+        lambda world: {"encrypted": True, "throughputMode": "provisioned", "provisionedThroughputInMibps": 100},
+        lambda world: {"encrypted": True, "throughputMode": "provisioned", "provisionedThroughputInMibps": 200},
+        lambda world: {"encrypted": False, "throughputMode": "elastic"},
+    ),
+    Case(
         "aws:efs/mountTarget:MountTarget",
         lambda world: _target(world, "group"),
         lambda world: _target(world, "group", "other"),

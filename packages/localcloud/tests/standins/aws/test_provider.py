@@ -109,7 +109,7 @@ WITHDRAWN = {
     "aws:ec2/routeTable:RouteTable": "routes",
     "aws:ec2/placementGroup:PlacementGroup": "partitionCount spreadLevel",
     "aws:ec2/vpcEndpoint:VpcEndpoint": "subnetIds securityGroupIds privateDnsEnabled",
-    "aws:efs/fileSystem:FileSystem": "availabilityZoneName lifecyclePolicies protection provisionedThroughputInMibps",
+    "aws:efs/fileSystem:FileSystem": "availabilityZoneName lifecyclePolicies protection",
     "aws:eks/cluster:Cluster": "computeConfig remoteNetworkConfig storageConfig zonalShiftConfig",
     "aws:eks/nodeGroup:NodeGroup": "remoteAccess",
     "aws:eks/addon:Addon": "podIdentityAssociations",

@@ -59,6 +59,7 @@ def _wait_until(call: Call, operation: str, key: str, what: str, **arguments: An
 _SYSTEM: Final = {
     "performanceMode": "PerformanceMode",
     "throughputMode": "ThroughputMode",
+    "provisionedThroughputInMibps": "ProvisionedThroughputInMibps",
     "encrypted": "Encrypted",
     "kmsKeyId": "KmsKeyId",
 }
@@ -103,8 +104,10 @@ def _system_read(call: Call) -> Tree | None:
 
 
 def _system_update(call: Call) -> None:
-    if "throughputMode" in call.changed:
-        call.client("efs").update_file_system(FileSystemId=call.id, ThroughputMode=call.inputs["throughputMode"])
+    if {"throughputMode", "provisionedThroughputInMibps"} & set(call.changed):
+        names = ("throughputMode", "provisionedThroughputInMibps")
+        throughput = {_SYSTEM[name]: call.inputs[name] for name in names if call.inputs.get(name)}
+        call.client("efs").update_file_system(FileSystemId=call.id, **throughput)
         _system_ready(call)
     _update_tags(call)
 
