@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
+from localcloud.aws import eks_images
 from localcloud.aws.ec2 import AMI
 from localcloud.aws.eks.model import VERSIONS
 from localcloud.aws.eks_images import NEWEST, OWNER, RELEASES, find, images
+from moto.ssm.models import ParameterDict
 
 from packages.localcloud.tests.aws.account import Clients
 
@@ -18,6 +23,27 @@ X86 = f"/aws/service/eks/optimized-ami/{NEWEST}/amazon-linux-2023/x86_64"
 def value(ssm: Any, name: str) -> str:
     found: str = ssm.get_parameter(Name=name)["Parameter"]["Value"]
     return found
+
+
+def test_a_request_finds_the_parameters_while_another_one_adds_them(
+    operator: Clients, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, answered, found = threading.Event(), threading.Event(), eks_images.parameters()
+
+    def slowly() -> Mapping[str, str]:
+        if not begun.is_set():
+            begun.set()
+            assert answered.wait(60)
+        return found
+
+    monkeypatch.setattr(eks_images, "parameters", slowly)
+    store, name = ParameterDict("123456789012", "us-west-2"), f"{X86}/standard/recommended/image_id"
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(lambda: name in store)
+        assert begun.wait(60)
+        assert name in store
+        answered.set()
+        assert first.result(60)
 
 
 def test_every_version_of_clusters_has_images() -> None:

@@ -135,7 +135,7 @@ def _add_parameters(store: Any, key: str) -> None:
 
     if not str(key or "").startswith(PARAMETERS) or getattr(store, "holds_eks_images", False):
         return
-    store.holds_eks_images = True
+    found: dict[str, Any] = {}
     for name, value in parameters().items():
         parameter = Parameter(  # type: ignore[abstract]
             account_id=store.account_id,
@@ -149,8 +149,10 @@ def _add_parameters(store: Any, key: str) -> None:
             version=1,
             data_type="text",
         )
-        # Not `store[name]`: that would ask this function again.
-        dict.__setitem__(store, name, [parameter])
+        found[name] = [parameter]
+    # Not `store.update`, which would ask this function again. And before the note: requests come at the same time.
+    dict.update(store, found)
+    store.holds_eks_images = True
 
 
 def _after(owner: Any, name: str, add: Callable[[Any], None]) -> None:
