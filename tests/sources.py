@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -60,5 +61,12 @@ def imports(path: Path, root: Path) -> Iterator[tuple[int, str]]:
 
 @functools.cache
 def _nodes(path: Path) -> tuple[ast.Import | ast.ImportFrom, ...]:
-    nodes = ast.walk(ast.parse(path.read_text()))
-    return tuple(node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom))
+    return tuple(node for node in ast.walk(_parsed(path)) if isinstance(node, ast.Import | ast.ImportFrom))
+
+
+def _parsed(path: Path) -> ast.Module:
+    # CPython 3.11 counts the depth of this for all threads together: another one's parsing can make it fail.
+    # https://github.com/python/cpython/issues/106905
+    with contextlib.suppress(SystemError):
+        return ast.parse(path.read_text())
+    return ast.parse(path.read_text())
