@@ -150,8 +150,8 @@ def sleeper(monkeypatch: pytest.MonkeyPatch) -> Sleeper:
     return sleeper
 
 
-def asleep(sleeper: Sleeper) -> Heartbeat:
-    heartbeat: Any = Heartbeat(Identity(SECRET, "me"), timeout=TIMEOUT)
+def asleep(sleeper: Sleeper, **more: Any) -> Heartbeat:
+    heartbeat: Any = Heartbeat(Identity(SECRET, "me"), timeout=TIMEOUT, **more)
     heartbeat._selector.select = sleeper.select
     return heartbeat  # type: ignore[no-any-return]
 
@@ -181,6 +181,18 @@ def test_a_worker_whose_timers_came_late_before_it_had_peers_gives_them_the_most
     heartbeat._turn()
     sleeper.late = 0.0
     assert TIMEOUT <= silent_after(heartbeat, sleeper) < TIMEOUT + 2 * SHORT
+
+
+def test_without_peers_a_long_step_does_not_keep_the_thread_busy(sleeper: Sleeper) -> None:
+    """A worker that trains alone has no peer to ping, however long its step takes."""
+    heartbeat = asleep(sleeper, since=lambda: began)
+    began = sleeper.now
+    heartbeat.watch([member("me", 1)])
+    sleeper.now += 2 * LATE_SECONDS
+    for _ in range(10):
+        before = sleeper.now
+        heartbeat._turn()
+        assert sleeper.now > before
 
 
 def test_an_unreachable_peer_is_silent_since_the_first_attempt(start: Start) -> None:

@@ -149,7 +149,7 @@ class Heartbeat:
     def _rest(self, peers: list[_Peer]) -> float:
         """Return the time to sleep. It is short also without peers: how late the thread then comes counts."""
         began = self._since()
-        late_at = math.inf if began is None else began + LATE_SECONDS
+        late_at = began + LATE_SECONDS if peers and began is not None else math.inf
         return min(max((self._round_at if self._due(peers) else late_at) - time.monotonic(), 0.0), _TICK_SECONDS)
 
     def _due(self, peers: list[_Peer]) -> list[_Peer]:
