@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from tidewater.elastic.errors import TrainerError
 from tidewater.elastic.etcd.access import Endpoint
 from tidewater.elastic.etcd.client import EtcdStore, Watch
 
@@ -80,6 +81,27 @@ def test_a_change_does_not_wait_if_a_proxy_has_divided_the_answer_in_its_own_way
     store, server = etcd
     server.sendall(answer)
     assert revisions(iter(store.watch("a", 2))) == [2]
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        pytest.param(b"0\r\n\r\n", id="ends"),
+        pytest.param(chunk(b'{"error": {"message": "etcdserver: server stopped"}}\n'), id="error"),
+        pytest.param(chunk(b'{"result": {"compact_revision": "9"}}\n'), id="compacted"),
+        pytest.param(chunk(b"<html>\n"), id="not-etcd"),
+    ],
+)
+def test_the_last_changes_before_the_end_of_a_watch_are_given(
+    etcd: tuple[EtcdStore, socket.socket], end: bytes
+) -> None:
+    """etcd may not be reachable again for long."""
+    store, server = etcd
+    server.sendall(HEAD + change(2) + change(3) + end)
+    batches = iter(store.watch("a", 2))
+    assert revisions(batches) == [2, 3]
+    with pytest.raises((StopIteration, TrainerError)):
+        next(batches)
 
 
 def test_the_events_of_a_long_line_come_whole(etcd: tuple[EtcdStore, socket.socket]) -> None:

@@ -275,16 +275,8 @@ class _WatchStream:
             raise _Rejected(self._response.status, text)
 
     def __iter__(self) -> Iterator[tuple[Event, ...]]:
-        found: list[Event] = []
         try:
-            while not self._closed:
-                text = self._response.readline()
-                if not text:
-                    return
-                found += self._events(json.loads(text))
-                if found and not self._has_line():
-                    yield tuple(found)
-                    found = []
+            yield from self._batches()
         except TimeoutError:
             return
         except (OSError, http.client.HTTPException, ValueError, AttributeError) as error:
@@ -292,6 +284,21 @@ class _WatchStream:
                 raise StoreError(f"the watch broke off: {error}") from error
         finally:
             self._connection.close()
+
+    def _batches(self) -> Iterator[tuple[Event, ...]]:
+        found: list[Event] = []
+        try:
+            while not self._closed and (text := self._response.readline()):
+                found += self._events(json.loads(text))
+                if found and not self._has_line():
+                    yield tuple(found)
+                    found = []
+        except Exception:
+            if found:  # etcd may not be reachable again for long
+                yield tuple(found)
+            raise
+        if found:
+            yield tuple(found)
 
     def _has_line(self) -> bool:
         """Return whether the next line has already been received, after the end of the last one's chunk.
