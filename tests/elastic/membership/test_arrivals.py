@@ -92,3 +92,20 @@ def test_a_leaving_member_a_loss_and_the_first_newcomer_after_it_do_not_wait() -
     assert kind(*inside, newcomer, cause="lost") is Kind.PROPOSE
     assert kind(inside[0], member("b", 2, leaving=True), newcomer) is Kind.PROPOSE
     assert kind(member("a", 1, ready_after=4), newcomer) is Kind.PROPOSE
+
+
+def test_the_second_oldest_proposes_only_if_the_oldest_has_not_when_the_wait_for_more_is_over() -> None:
+    """Newcomers may come for longer than a turn lasts, and then all whose turn has come would propose at once."""
+    limits = Limits(1, 8, patience_seconds=0.1)
+    inside = [member(f"m{index}", index + 1) for index in range(3)]
+    coming = [member(each, index + 9, ready_after=4) for index, each in enumerate("cd")]
+    seen = Arrivals().noted(4, "c", 100.0).noted(4, "cd", 100.3)
+    view, over_at = View(Generation(4, 9, tuple(inside), "joined"), 7, (*inside, *coming)), seen.over_at(5)
+
+    def proposing(seconds: float) -> list[str]:
+        inputs = {each.id: Inputs(each.id, limits, changed_at=100.0, arrivals=seen) for each in view.members}
+        return [me for me in inputs if decide(view, inputs[me], over_at + seconds).kind is Kind.PROPOSE]
+
+    assert proposing(-0.01) == []
+    assert proposing(0.01) == ["m0"]
+    assert proposing(0.11) == ["m0", "m1"]

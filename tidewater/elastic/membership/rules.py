@@ -196,8 +196,9 @@ def decide(view: View, inputs: Inputs, now: float) -> Action:
     proposers = _proposers(view)
     if inputs.me not in proposers:
         return REST
-    my_turn = inputs.changed_at + proposers.index(inputs.me) * inputs.limits.patience_seconds
-    may_at = max(my_turn, _over_at(view, inputs), inputs.changed_at + _pause_seconds(view), _all_here_at(view, inputs))
+    first_turn = max(inputs.changed_at, _all_here_at(view, inputs))
+    my_turn = first_turn + proposers.index(inputs.me) * inputs.limits.patience_seconds
+    may_at = max(my_turn, _over_at(view, inputs), inputs.changed_at + _pause_seconds(view))
     if now < may_at:
         return Action(Kind.WAIT, wake_at=may_at)
     return Action(Kind.PROPOSE, generation=_successor(view, inputs))
@@ -276,8 +277,7 @@ def _pause_seconds(view: View) -> float:
 
 
 def _all_here_at(view: View, inputs: Inputs) -> float:
-    """Return the monotonic time until which a proposal waits for more newcomers. Nothing else waits for them, and the
-    first newcomers after a loss don't wait."""
+    """Return the monotonic time until which a proposal waits for more newcomers. The first after a loss don't wait."""
     growing = view.generation and view.generation.cause in ("start", "joined") and not is_broken(view)
     if not growing or any(member.leaving for member in view.members):
         return 0.0
