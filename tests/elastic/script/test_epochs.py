@@ -56,6 +56,19 @@ def test_each_epoch_ends_with_the_totals_of_every_sample_once(alone: Alone, conf
     assert modes == {(False, False)}
 
 
+def test_a_tensor_may_be_the_dataset(alone: Alone, config: Settings) -> None:
+    held_out, totals = torch.arange(200.0), list[Any]()
+
+    def validate(run: Run, given: Given) -> None:
+        validation = run.validation(held_out)
+        for numbers, add in validation:
+            add(total=numbers.sum())
+        totals.append(validation.totals)
+
+    trained(config(), validate, validation=held_out)
+    assert totals == [None, *[{"total": 199 * 100.0}] * EPOCHS]
+
+
 def test_an_epoch_has_its_own_batches_and_the_weights_are_those_of_one_loop(alone: Alone, config: Settings) -> None:
     found = []
     for by_epochs in (False, True):
@@ -81,6 +94,74 @@ def test_training_can_end_by_what_a_validation_has_shown(alone: Alone, config: S
     _, code = trained(config(), lambda run, given: run.stop("good enough"))
     assert code == exit_codes.FINISHED
     assert alone.state.step == STEPS // EPOCHS
+
+
+@pytest.mark.parametrize("ends", ["by itself", "by break"])
+def test_a_worker_that_has_left_within_an_epoch_validates_nothing(ends: str, alone: Alone, config: Settings) -> None:
+    given, found = Given(validation=VAL), list[Any]()
+
+    def trains() -> None:
+        with tidewater.session(config(), **given.fields) as run:
+            session: Any = run._session
+            for epoch in run.epochs():
+                for batch in run.batches():
+                    run.step(given.loss(batch))
+                    if alone.joined:
+                        run.leave()
+                        if ends == "by break":
+                            break
+                        session.knows = lambda: True
+                validation = run.validation(VAL)
+                for _, add in validation:
+                    add(count=1)
+                    found.append(alone.left)
+                found.append((epoch, validation.totals))
+
+    with pytest.raises(SystemExit) as ended:
+        trains()
+    assert ended.value.code == exit_codes.LEFT
+    assert found == [False, (0, None), (0, None)]
+
+
+def test_after_the_end_of_training_nothing_is_validated(alone: Alone, config: Settings) -> None:
+    given, totals = Given(validation=VAL), list[Any]()
+    with tidewater.session(config(), **given.fields) as run:
+        for epoch in run.epochs():
+            if epoch == 1:
+                run.finish("one epoch is enough")
+            for batch in run.batches():
+                run.step(given.loss(batch))
+            validation = run.validation(VAL)
+            for (numbers,), add in validation:
+                add(count=len(numbers))
+            totals.append((epoch, validation.totals))
+    assert run.exit_code == exit_codes.FINISHED
+    assert totals == [(0, None), (0, {"count": 200.0}), (1, None)]
+
+
+@pytest.mark.parametrize("then", ["goes on", "validates again", "breaks"])
+def test_a_worker_that_leaves_may_end_a_validation(then: str, alone: Alone, config: Settings) -> None:
+    given = Given(validation=VAL)
+
+    def trains() -> None:
+        with tidewater.session(config(), **given.fields) as run:
+            for _ in run.epochs():
+                for batch in run.batches():
+                    run.step(given.loss(batch))
+                for _, add in run.validation(VAL):
+                    add(count=1)
+                    if alone.joined:
+                        run.leave()
+                        break
+                if then == "validates again" and alone.left:
+                    assert list(run.validation(VAL)) == []
+                if then == "breaks" and alone.left:
+                    break
+
+    with pytest.raises(SystemExit) as ended:
+        trains()
+    assert ended.value.code == exit_codes.LEFT
+    assert given.model.training
 
 
 def breaks(run: Run, given: Given) -> None:

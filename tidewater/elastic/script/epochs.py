@@ -25,7 +25,7 @@ from torch.utils.data import ConcatDataset
 
 from tidewater.elastic.data.loader import Prepared
 from tidewater.elastic.errors import ConfigError
-from tidewater.elastic.session.evaluation import Sums, passes
+from tidewater.elastic.session.evaluation import Evaluation, Sums, passes
 from tidewater.elastic.session.loop import Loop, Pause
 from tidewater.elastic.session.state import State
 from tidewater.elastic.session.warmup import trials
@@ -41,30 +41,45 @@ OUT_OF_MEMORY = (
 class Epochs:
     """Divides what a loop yields into epochs."""
 
-    def __init__(self, state: State) -> None:
-        self._state = state
+    def __init__(self, state: State, evaluation: Evaluation, leaves: Callable[[], bool]) -> None:
+        """``leaves`` returns whether this worker leaves: then the script may end its loops."""
+        self._state, self._evaluation, self._leaves = state, evaluation, leaves
         self.at_end = False
         """Whether the script has got all batches of the epoch."""
+        self._complete = False
+        """Whether the epoch has ended: not where training has, or where this worker has left within it."""
         self._rest: Iterator[Event]
 
-    def begin(self, events: Iterator[Event], leaves: Callable[[], bool]) -> Iterator[int]:
-        """Yield the number of each epoch. Raise ConfigError if the script has not got all batches of the last one.
-
-        Args:
-            events: What the loop yields.
-            leaves: Returns whether this worker leaves: then the script may end its loop over the batches.
-        """
+    def begin(self, events: Iterator[Event]) -> Iterator[int]:
+        """Yield the number of each epoch, from what the loop yields. Raise ConfigError if the script has not got all
+        batches of the last one."""
         for event in events:
-            self.at_end, self._rest = False, self._up_to_the_end(itertools.chain([event], events))
+            self.at_end = self._complete = False
+            self._rest = self._up_to_the_end(itertools.chain([event], events))
             cursor = self._state.cursor
             yield cursor.epoch - (event is Pause.EPOCH_END and cursor.offset == 0 < cursor.epoch)
+            if self.has_left:
+                return
             if not self.at_end:
-                if leaves():
-                    return
                 raise ConfigError(
                     "the script has begun the next turn of run.epochs() before its loop over run.batches() had ended "
                     "(by break, or without one): go on with it until it ends, or call run.stop(reason) to end training"
                 )
+
+    @property
+    def has_left(self) -> bool:
+        """Whether this worker leaves, and the script has ended a loop over batches or a validation itself."""
+        return self._leaves() and (not self.at_end or self._evaluation.is_open)
+
+    def to_validate(self, samples: range) -> range:
+        """Return these samples, or none where training has ended or this worker has left. Raise ConfigError if the
+        epoch has not ended."""
+        if not self.at_end and not self.has_left:
+            raise ConfigError(
+                "run.validation() was called where no epoch has ended: call it in for epoch in run.epochs(), after the "
+                "loop over run.batches()"
+            )
+        return samples if self._complete and not self.has_left else range(0)
 
     def events(self) -> Iterator[Event]:
         """Return what the loop yields up to the end of the epoch."""
@@ -76,7 +91,11 @@ class Epochs:
         return self._rest
 
     def _up_to_the_end(self, events: Iterator[Event]) -> Iterator[Event]:
-        yield from itertools.takewhile(lambda event: event is not Pause.EPOCH_END, events)
+        for event in events:
+            if event is Pause.EPOCH_END:
+                self._complete = True
+                break
+            yield event
         self.at_end = True
 
 
@@ -89,6 +108,7 @@ class Validation:
     """
 
     def __init__(self, loop: Loop, worker: Worker, material: Material, samples: range) -> None:
+        """``samples`` is empty where this worker has left, or training has ended: then there are no batches."""
         self._loop, self._worker, self._material, self._samples = loop, worker, material, samples
         self.totals: dict[str, float] | None = None
         """The sums over all samples, each counted once, the same in all workers. None before the end, in the rehearsal,
@@ -97,6 +117,8 @@ class Validation:
     def __iter__(self) -> Iterator[tuple[Any, Sums]]:
         """Yield each batch, on this worker's device, and ``add``. Raise ConfigError if the workers don't do the same,
         or if ``add`` is not called once for each batch with the same names."""
+        if not self._samples:
+            return
         with autocast_kept(self._worker.group.device.type), self._loop.keeping_failures():
             if self._loop.rehearses:
                 yield from self._rehearsed()

@@ -64,11 +64,12 @@ class Run:
 
     def __init__(self, opened: Opened, material: Material, reports: deque[Report], validation: object = None) -> None:
         self._opened, self._session, self._reports = opened, opened.session, reports
-        self._material, self._held_out, self._epochs = material, validation, Epochs(opened.session.worker.state)
+        self._material, self._held_out = material, validation
         self._requests, self._stepper, self._begins = material.requests, material.stepper, material.begins
         self._device = opened.session.worker.group.device
         self._joined = False
         self._loop = Loop(opened.session, material, self._join)
+        self._epochs = Epochs(self._session.worker.state, self._loop.evaluation, lambda: self._is_leaving)
         self._habits = Habits(material.training)
         self._iterated = self._leaves = False
         self.is_over = False
@@ -140,22 +141,17 @@ class Run:
         An epoch comes again, without batches, if its validation was interrupted. The first turn is the rehearsal.
         """
         self._loop.validates = True
-        return self._epochs.begin(self._events("epochs"), lambda: self._is_leaving)
+        return self._epochs.begin(self._events("epochs"))
 
     def validation(self, dataset: object) -> Validation:
         """Return a validation over ``dataset``, in a turn of ``epochs`` after the loop over ``batches``: see there.
 
         ``dataset`` is what the session has got as ``validation``, or one of several in a ``ConcatDataset``. Raise
-        ConfigError if it is another one, or elsewhere.
+        ConfigError if it is another one, or elsewhere. Where this worker has left in the epoch, it has no batches.
         """
-        if not self._epochs.at_end:
-            raise ConfigError(
-                "run.validation() was called where no epoch has ended: call it in for epoch in run.epochs(), after the "
-                "loop over run.batches()"
-            )
         used: Any = self._material.training.validation
-        samples = samples_of(dataset, self._held_out, len(used or ()))
-        return Validation(self._loop, self._session.worker, self._material, samples)
+        samples = samples_of(dataset, self._held_out, 0 if used is None else len(used))
+        return Validation(self._loop, self._session.worker, self._material, self._epochs.to_validate(samples))
 
     def step(self, loss: Any) -> None:
         """Add the gradients of this batch. With the last batch of a step, sum them and step the optimizers.
