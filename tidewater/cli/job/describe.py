@@ -1,11 +1,14 @@
 """What `job describe` prints: the job, its conditions, its workers, and what has happened to it. Pure.
 
 described(View(job, pods, events), now)      # rich Text, one block under another
+
+A job with more than MOST_PODS pods has a row only for pods that need attention; the others are listed by their indexes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -15,12 +18,20 @@ from rich.text import Text
 from tidewater.cli.job import waiting
 from tidewater.cli.job.lookup import last_seen, worker_of
 from tidewater.cli.show import columns, since, style
-from tidewater.elasticjob import names
+from tidewater.elasticjob import indexes, names
 from tidewater.elasticjob.choices import Launcher
 from tidewater.elasticjob.pod_end import failed_end
 from tidewater.kube.cluster import Object
 
 MOST_EVENTS = 15
+MOST_PODS = 40
+"""Pods that have a row each; of more pods, only those that aren't running and ready have one."""
+MOST_ROWS = 20
+"""Rows of a job with more than MOST_PODS pods."""
+_MOST_CHARACTERS = 400
+"""Of a list of indexes: one with many gaps is cut."""
+_NOT_READY = "Not ready"
+_WELL = ("Running", "Succeeded")
 _NONE = "<none>"
 _LABEL_WIDTH = 18
 
@@ -137,12 +148,60 @@ def _counted(counts: Mapping[str, Any]) -> list[str]:
 
 def _pods(view: View, now: datetime) -> Text | None:
     low, _ = waiting.bounds(view.job)
-    rows = [_pod_row(pod, low, now) for pod in view.pods if not isinstance(pod, str)]
-    heads = ["Name", "Role", "State", "Node", "Restarts", "Age"]
-    return columns(heads, rows, "  ") if rows else None
+    pods = [pod for pod in view.pods if not isinstance(pod, str)]
+    if len(pods) > MOST_PODS:
+        return _many_pods(pods, low, now)
+    return _pod_table([_pod_row(pod, pod_state(pod), low, now) for pod in pods]) if pods else None
 
 
-def _pod_row(pod: Object, low: int, now: datetime) -> list[str]:
+def _many_pods(pods: Sequence[Object], low: int, now: datetime) -> Text:
+    """Return the counts by state, a row for each pod that needs attention, and the indexes of the others."""
+    states = [(_exact_state(pod), pod) for pod in pods]
+    counts = Counter(state for state, _ in states)
+    rows, rest = attention(states)
+    blocks = [Text(f"  {len(pods)} pods: {', '.join(f'{count} {state}' for state, count in counts.most_common())}")]
+    if rows:
+        blocks.append(_pod_table([_pod_row(pod, state, low, now) for state, pod in rows]))
+    blocks += [Text(line) for line in _ranges(rest, {state for state, _ in rows})]
+    return Text("\n").join(blocks)
+
+
+def attention(states: Iterable[tuple[str, Object]]) -> tuple[list[tuple[str, Object]], list[tuple[str, Object]]]:
+    """Return the pods that get a row, at most MOST_ROWS, and the others, each with its state.
+
+    The rarest states come first: among hundreds of pods that wait for a node, the two that fail must be seen.
+    """
+    found = list(states)
+    counts = Counter(state for state, _ in found)
+    unwell = sorted((each for each in found if each[0] not in _WELL), key=lambda each: (counts[each[0]], each[0]))
+    rows = unwell[:MOST_ROWS]
+    return rows, [*unwell[MOST_ROWS:], *(each for each in found if each[0] in _WELL)]
+
+
+def _ranges(pods: Iterable[tuple[str, Object]], shown: Iterable[str]) -> Iterator[str]:
+    """Yield a line for each state; `shown` are the states that have rows."""
+    by_state: dict[str, list[str]] = {}
+    for state, pod in pods:
+        by_state.setdefault(state, []).append(str(pod["metadata"]["name"]))
+    for state, found in by_state.items():
+        text = indexes.listed(found)
+        short = text if len(text) <= _MOST_CHARACTERS else f"{text[: _MOST_CHARACTERS - 1]}…"
+        yield f"  {len(found)} {'more ' if state in shown else ''}{state}: {short}"
+
+
+def _exact_state(pod: Object) -> str:
+    """Return a pod's state, with those that run and aren't ready apart."""
+    state = pod_state(pod)
+    conditions = (pod.get("status") or {}).get("conditions") or []
+    unready = any(each.get("type") == "Ready" and each.get("status") != "True" for each in conditions)
+    return _NOT_READY if state == "Running" and unready else state
+
+
+def _pod_table(rows: Sequence[Sequence[str]]) -> Text:
+    return columns(["Name", "Role", "State", "Node", "Restarts", "Age"], rows, "  ")
+
+
+def _pod_row(pod: Object, state: str, low: int, now: datetime) -> list[str]:
     type, index = worker_of(pod)
     status = pod.get("status") or {}
     restarts = sum(int(each.get("restartCount") or 0) for each in status.get("containerStatuses") or [])
@@ -150,7 +209,7 @@ def _pod_row(pod: Object, low: int, now: datetime) -> list[str]:
     return [
         str(pod["metadata"]["name"]),
         tier if type == names.WORKER.lower() else type,
-        pod_state(pod),
+        state,
         str((pod.get("spec") or {}).get("nodeName") or _NONE),
         str(restarts),
         since(pod["metadata"].get("creationTimestamp"), now),
