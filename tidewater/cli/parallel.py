@@ -18,7 +18,8 @@ from tidewater.kube.errors import ErrorWithRemedy
 
 T = TypeVar("T")
 
-_MOST_THREADS = 16
+_MOST_THREADS = 40
+"""As many as `top` asks in one look: processes that hang must not keep others from being asked."""
 
 
 def at_once(calls: Sequence[Callable[[], T]], *, seconds: float) -> list[T | ErrorWithRemedy]:

@@ -115,6 +115,11 @@ def moment(stamp: str) -> datetime:
     return datetime.fromisoformat(stamp)
 
 
+def shortened(text: str, most: int) -> str:
+    """Return a text of at most so many characters: a longer one is cut, and ends with an ellipsis."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
 def plural(count: int, noun: str) -> str:
     """Return a number with its noun: 1 worker, 2 workers."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from tests.cli.top.objects import PORT, Trainer, event, job, pod, unschedulable
-from tidewater.cli.top.model import HISTORY, Curve, Followed, Model, advance, recovered, throughput
+from tidewater.cli.top.model import HISTORY, Curve, Followed, Model, advance, throughput
+from tidewater.cli.top.recoveries import recovered
 from tidewater.cli.top.samples import Sample, job_sample
 from tidewater.cli.top.scrape import Reading, Recoveries, Scraped, reading
 
@@ -132,14 +133,14 @@ def test_recoveries_are_not_forgotten_with_the_worker_that_counted_them() -> Non
 def test_after_all_workers_were_replaced_the_newcomers_counts_are_taken() -> None:
     old = {("a", PORT): Reading(at=1.0, steps=5, recoveries={"lost": Recoveries(4, 4.0)})}
     new = {("b", PORT): Reading(at=2.0, steps=1, recoveries={"start": Recoveries(1, 3.0)})}
-    assert recovered(old, new) == {"start": Recoveries(1, 3.0)}
+    assert recovered(old, new, {}) == {"start": Recoveries(1, 3.0)}
 
 
 def test_a_process_that_was_started_again_in_its_pod_counts_from_zero() -> None:
     before = {("a", PORT): Reading(at=0.0, steps=100, samples=3000, recoveries={"lost": Recoveries(2, 2.0)})}
     now = {("a", PORT): Reading(at=2.0, steps=2, samples=60, recoveries={"start": Recoveries(1, 1.0)})}
     assert throughput(before, now) == 30
-    assert recovered(before, now) == {"start": Recoveries(1, 1.0)}
+    assert recovered(before, now, {}) == {"start": Recoveries(1, 1.0)}
 
 
 def test_a_worker_that_does_not_answer_once_neither_loses_nor_doubles_its_samples() -> None:

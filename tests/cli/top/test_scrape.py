@@ -25,9 +25,11 @@ def test_what_the_trainer_exports_is_what_top_reads() -> None:
         epoch=3,
         loss=0.25,
         goodput=found.goodput,
+        waited=found.waited,
         recoveries={"lost": Recoveries(2, 0.75)},
     )
     assert found.goodput is not None
+    assert found.waits == pytest.approx(0.02)
     assert 0 < found.goodput <= 1
 
 

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from tidewater.cli.job import waiting
 from tidewater.cli.job.lookup import last_seen, worker_of
-from tidewater.cli.show import columns, since, style
+from tidewater.cli.show import columns, shortened, since, style
 from tidewater.elasticjob import indexes, names
 from tidewater.elasticjob.choices import Launcher
 from tidewater.elasticjob.pod_end import failed_end
@@ -184,9 +184,8 @@ def _ranges(pods: Iterable[tuple[str, Object]], shown: Iterable[str]) -> Iterato
     for state, pod in pods:
         by_state.setdefault(state, []).append(str(pod["metadata"]["name"]))
     for state, found in by_state.items():
-        text = indexes.listed(found)
-        short = text if len(text) <= _MOST_CHARACTERS else f"{text[: _MOST_CHARACTERS - 1]}…"
-        yield f"  {len(found)} {'more ' if state in shown else ''}{state}: {short}"
+        listed = shortened(indexes.listed(found), _MOST_CHARACTERS)
+        yield f"  {len(found)} {'more ' if state in shown else ''}{state}: {listed}"
 
 
 def _exact_state(pod: Object) -> str:

@@ -133,7 +133,7 @@ def models(cluster: Cluster, wanted: Wanted, interval: float, clock: Clock) -> I
             return
         clock.sleep(interval)
         try:
-            model = advance(model, look(cluster, wanted, clock.now()))
+            model = advance(model, look(cluster, wanted, clock.now(), model.answers))
         except NotFound:
             raise
         except ClusterError as error:

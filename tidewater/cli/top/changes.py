@@ -2,19 +2,28 @@
 
     for line in changes(before, now, resized, at): ...
 
-A worker is called by its type and index, because its pods come and go under the same name.
+A worker is called by its type and index, because its pods come and go under the same name. What happens to many workers
+at the same time is one sentence.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 
+from tidewater.cli.show import shortened
 from tidewater.cli.top.samples import Job, Note, Worker
 from tidewater.cli.top.scrape import Recoveries
+from tidewater.elasticjob import indexes
 from tidewater.elasticjob.names import Reason
+
+MOST_LINES = 10
+"""Workers that have a line each if the same happens to all of them at the same time."""
+_MOST_CHARACTERS = 40
+"""Of their indexes."""
 
 _LASTING = ("Running", "Succeeded")
 _TOLD_BY_PODS = (Reason.SUCCESSFUL_CREATE_POD, Reason.SUCCESSFUL_DELETE_POD)
@@ -58,19 +67,39 @@ def changes(before: Job, now: Job, recovered: Mapping[str, Recoveries], at: date
 
 
 def _workers(before: Job, now: Job, at: datetime) -> Iterator[Line]:
+    """Yield a line for each change of a worker; one for all workers if the same has happened to many."""
+    found = list(_changed(before, now))
+    alike: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for worker, text, _, _ in found:
+        alike[worker.type, text].append(worker.index)
+    for worker, text, place, mood in found:
+        those = alike[worker.type, text]
+        if len(those) <= MOST_LINES:
+            yield Line(at, f"{title(worker)}{text}{place}", mood)
+        elif those[0] == worker.index:
+            numbers = shortened(indexes.text(those), _MOST_CHARACTERS)
+            yield Line(at, f"{len(those)} {worker.type}s ({numbers}){_of_many(text)}", mood)
+
+
+def _of_many(text: str) -> str:
+    return text.replace(" is ", " are ").replace(" was ", " were ").replace("its pod", "their pods")
+
+
+def _changed(before: Job, now: Job) -> Iterator[tuple[Worker, str, str, Mood]]:
+    """Yield the workers that have changed: how, where, and whether that is good news."""
     old = {worker.uid: worker for worker in before.workers}
     new = {worker.uid for worker in now.workers}
     for worker in before.workers:
         if worker.uid not in new:
-            yield Line(at, f"{title(worker)} is gone", Mood.PLAIN if worker.state == "Ending" else Mood.BAD)
+            yield worker, " is gone", "", Mood.PLAIN if worker.state == "Ending" else Mood.BAD
     for worker in now.workers:
         previous = old.get(worker.uid)
         if previous is None:
-            yield Line(at, f"{title(worker)} is new: {_doing(worker)}", _mood(worker))
+            yield worker, f" is new: {worker.state}", _place(worker), _mood(worker)
         elif previous.state != worker.state:
-            yield Line(at, f"{title(worker)}: {previous.state} → {_doing(worker)}", _mood(worker))
+            yield worker, f": {previous.state} → {worker.state}", _place(worker), _mood(worker)
         elif previous.restarts < worker.restarts:
-            yield Line(at, f"{title(worker)} was restarted in its pod, for the {worker.restarts}. time", Mood.BAD)
+            yield worker, " was restarted in its pod", f", for the {worker.restarts}. time", Mood.BAD
 
 
 def title(worker: Worker) -> str:
@@ -78,8 +107,8 @@ def title(worker: Worker) -> str:
     return f"{worker.type} {worker.index}"
 
 
-def _doing(worker: Worker) -> str:
-    return f"{worker.state} on {worker.node}" if worker.state == "Running" and worker.node else worker.state
+def _place(worker: Worker) -> str:
+    return f" on {worker.node}" if worker.state == "Running" and worker.node else ""
 
 
 def _mood(worker: Worker) -> Mood:

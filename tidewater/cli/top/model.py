@@ -4,28 +4,26 @@
     model = advance(model, second_sample)
 
 Workers lose their counters when they end, and all workers of a job count the same recoveries. So the model adds up
-what has been new from sample to sample, and takes for each cause the worker that has counted most. What no worker
-that is still there has seen is not counted.
+what has been new from sample to sample (`recoveries`). What no worker that is still there has seen is not counted.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from tidewater.cli.top.changes import Line, changes
+from tidewater.cli.top.recoveries import Behind, behind, most, recovered
 from tidewater.cli.top.samples import Job, Sample
+from tidewater.cli.top.sampling import NO_ANSWERS, Answers, Process
 from tidewater.cli.top.scrape import Reading, Recoveries
 
 HISTORY = 240
 """Points of a curve that are kept."""
 LINES = 200
 """Changes that are kept."""
-
-Process = tuple[str, int]
-"""A process of a worker: the uid of its pod and its port."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +54,8 @@ class Followed:
     """Samples per second of all workers together."""
     recoveries: Mapping[str, Recoveries] = field(default_factory=dict)
     """By cause, since the oldest worker of the first sample started."""
+    behind: Mapping[Process, Behind] = field(default_factory=dict)
+    """The recoveries that are counted and that a process has not counted yet, as it was read too early."""
     lines: tuple[Line, ...] = ()
 
     @property
@@ -84,6 +84,8 @@ class Model:
     """Why the sample is old: the API server's answer, or that there was none."""
     none: str = ""
     """If there are no jobs: where there are some."""
+    answers: Answers = NO_ANSWERS
+    """The workers' answers up to this sample."""
 
     @property
     def lines(self) -> tuple[Line, ...]:
@@ -99,7 +101,7 @@ def advance(model: Model | None, sample: Sample) -> Model:
     new = any((each.job.key, line) not in old for each in jobs for line in each.lines)
     gone = before.keys() - {job.key for job in sample.jobs}
     changed = model is None or new or bool(gone) or len(jobs) != len(before)
-    return Model(sample.at, jobs, changed=changed, none=sample.none)
+    return Model(sample.at, jobs, changed=changed, none=sample.none, answers=sample.answers)
 
 
 def _follow(before: Followed | None, job: Job, at: datetime) -> Followed:
@@ -108,13 +110,15 @@ def _follow(before: Followed | None, job: Job, at: datetime) -> Followed:
         first = Followed(job, processes, recoveries=most(each.recoveries for each in processes.values()))
         return _with_loss(first, None)
     processes = _processes(job, before.processes)
-    new = recovered(before.processes, processes)
+    new = recovered(before.processes, processes, before.behind)
+    unasked = sum(worker.scraped.unasked for worker in job.workers)
     now = Followed(
         job=job,
         processes=processes,
         loss=before.loss,
-        throughput=before.throughput.then(throughput(before.processes, processes)),
+        throughput=before.throughput.then(throughput(before.processes, processes, unasked)),
         recoveries=_sum(before.recoveries, new),
+        behind=behind(before.processes, processes, before.behind, new),
         lines=(*before.lines, *changes(before.job, job, new, at))[-LINES:],
     )
     return _with_loss(now, before.lead)
@@ -136,43 +140,18 @@ def _with_loss(now: Followed, previous: Reading | None) -> Followed:
     return replace(now, loss=now.loss.then(lead.loss))
 
 
-def throughput(before: Mapping[Process, Reading], now: Mapping[Process, Reading]) -> float | None:
-    """Return samples per second between two samples, summed over the processes; None if none was read twice."""
+def throughput(before: Mapping[Process, Reading], now: Mapping[Process, Reading], unasked: int = 0) -> float | None:
+    """Return samples per second between two samples, summed over the processes; None if none was read twice.
+
+    Processes that were not asked are assumed to be as fast as the mean of those that have answered.
+    """
     rates = [
         # A counter that is less than before belongs to a process that was started again.
         (reading.samples - (old.samples if reading.samples >= old.samples else 0.0)) / (reading.at - old.at)
         for process, reading in now.items()
         if (old := before.get(process)) and reading.at > old.at
     ]
-    return math.fsum(rates) if rates else None
-
-
-def recovered(before: Mapping[Process, Reading], now: Mapping[Process, Reading]) -> dict[str, Recoveries]:
-    """Return the recoveries between two samples, by cause.
-
-    Newcomers count only if no older process is left: what they saw together with others, the others have counted too.
-    """
-    old = {process: reading for process, reading in now.items() if process in before}
-    if old:
-        return most(_new(before[process], reading) for process, reading in old.items())
-    return most(reading.recoveries for reading in now.values()) if before else {}
-
-
-def most(counts: Iterable[Mapping[str, Recoveries]]) -> dict[str, Recoveries]:
-    """Return for each cause the highest count; of equal ones the one with the most seconds: that of the slowest."""
-    found: dict[str, Recoveries] = {}
-    for each in counts:
-        for cause, recoveries in each.items():
-            known = found.get(cause, Recoveries())
-            found[cause] = max(known, recoveries, key=lambda one: (one.count, one.seconds))
-    return {cause: recoveries for cause, recoveries in found.items() if recoveries.count}
-
-
-def _new(before: Reading, now: Reading) -> dict[str, Recoveries]:
-    """Return what one process has counted between two readings; everything if it was started again."""
-    if now.steps < before.steps:
-        return dict(now.recoveries)
-    return {cause: total - before.recoveries.get(cause, Recoveries()) for cause, total in now.recoveries.items()}
+    return math.fsum(rates) * (1 + unasked / len(rates)) if rates else None
 
 
 def _sum(one: Mapping[str, Recoveries], other: Mapping[str, Recoveries]) -> dict[str, Recoveries]:

@@ -2,15 +2,16 @@
 
     sample = look(cluster, Wanted(job="digits"), datetime.now(UTC))
 
-Three lists, and one request for each process of a worker through the API server's proxy, all at the same time. A
-worker that does not answer in time is shown without numbers; a frozen one does not hold up the others.
+Three lists, and one request for each process of a worker through the API server's proxy, all at the same time; of many
+processes, those that `sampling` chooses. A worker that does not answer in time is shown without numbers; a frozen one
+does not hold up the others.
 """
 
 from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -19,7 +20,8 @@ from tidewater.cli.errors import TimeoutReached
 from tidewater.cli.job.lookup import job_named, none
 from tidewater.cli.parallel import at_once
 from tidewater.cli.top.samples import Metrics, Sample, job_sample
-from tidewater.cli.top.scrape import Reading, Scraped, metrics_ports, reading
+from tidewater.cli.top.sampling import NO_ANSWERS, Answers, Process, alternating, chosen
+from tidewater.cli.top.scrape import Reading, metrics_ports, reading
 from tidewater.contract.labels import selector
 from tidewater.elasticjob import names
 from tidewater.elasticjob.names import JOBS
@@ -43,8 +45,8 @@ class Wanted:
     namespace: str = ""
 
 
-def look(cluster: Cluster, wanted: Wanted, at: datetime) -> Sample:
-    """Return what there is now.
+def look(cluster: Cluster, wanted: Wanted, at: datetime, before: Answers = NO_ANSWERS) -> Sample:
+    """Return what there is now; `before` are the answers of the look before.
 
     Raises:
         NotFound: the one job that is wanted does not exist.
@@ -52,7 +54,7 @@ def look(cluster: Cluster, wanted: Wanted, at: datetime) -> Sample:
     """
     jobs, pods, events = _lists(cluster, wanted)
     by_job = _pods_by_job(pods)
-    metrics = _metrics(cluster, [pod for found in by_job.values() for pod in found])
+    metrics, answers = _metrics(cluster, list(by_job.values()), before)
     about = defaultdict(list)
     for event in events:
         about[event["involvedObject"].get("uid")].append(event)
@@ -60,7 +62,7 @@ def look(cluster: Cluster, wanted: Wanted, at: datetime) -> Sample:
         job_sample(job, by_job.get(_key(job), ()), about[job["metadata"]["uid"]], metrics)
         for job in sorted(jobs, key=_key)
     )
-    return Sample(at, tuple(samples), "" if jobs else none(cluster, wanted.namespace))
+    return Sample(at, tuple(samples), "" if jobs else none(cluster, wanted.namespace), answers)
 
 
 def _lists(cluster: Cluster, wanted: Wanted) -> tuple[Sequence[Object], Sequence[Object], Sequence[Object]]:
@@ -99,20 +101,20 @@ def _pods_by_job(pods: Sequence[Object]) -> Mapping[tuple[str, str], list[Object
     return found
 
 
-def _metrics(cluster: Cluster, pods: Sequence[Object]) -> Metrics:
-    """Ask every process of the pods that run."""
-    running = [pod for pod in pods if (pod.get("status") or {}).get("phase") == "Running"]
-    asked = [(_key(pod), port) for pod in running for port in metrics_ports(pod)]
-    calls = [partial(_scrape, cluster, key, port) for key, port in asked]
-    answers = at_once(calls, seconds=_SCRAPE_SECONDS)
-    readings: dict[tuple[str, str], dict[int, Reading]] = {_key(pod): {} for pod in running}
-    silences = dict.fromkeys(readings, "")
-    for (key, port), answer in zip(asked, answers, strict=True):
-        if isinstance(answer, ErrorWithRemedy):
-            silences[key] = f"port {port} of {key[1]}: {answer.message}"
-        else:
-            readings[key][port] = answer
-    return {key: Scraped(readings[key], silences[key]) for key in readings}
+def _metrics(cluster: Cluster, pods_by_job: Iterable[Sequence[Object]], before: Answers) -> tuple[Metrics, Answers]:
+    """Ask processes of the pods that run, with many jobs one of each first."""
+    running = [[pod for pod in pods if (pod.get("status") or {}).get("phase") == "Running"] for pods in pods_by_job]
+    keys = {_uid(pod): _key(pod) for pods in running for pod in pods}
+    ports = {_uid(pod): metrics_ports(pod) for pods in running for pod in pods}
+    processes = alternating(*([(_uid(pod), port) for pod in pods for port in ports[_uid(pod)]] for pods in running))
+    asked = chosen(processes, before)
+    calls = [partial(_scrape, cluster, keys[uid], port) for uid, port in asked]
+    new: dict[Process, Reading | str] = {
+        process: answer.message if isinstance(answer, ErrorWithRemedy) else answer
+        for process, answer in zip(asked, at_once(calls, seconds=_SCRAPE_SECONDS), strict=True)
+    }
+    answers = before.then(processes, new)
+    return {key: answers.scraped(uid, key[1], ports[uid]) for uid, key in keys.items()}, answers
 
 
 def _scrape(cluster: Cluster, pod: tuple[str, str], port: int) -> Reading:
@@ -123,3 +125,7 @@ def _scrape(cluster: Cluster, pod: tuple[str, str], port: int) -> Reading:
 
 def _key(object: Object) -> tuple[str, str]:
     return object["metadata"]["namespace"], object["metadata"]["name"]
+
+
+def _uid(object: Object) -> str:
+    return str(object["metadata"]["uid"])

@@ -14,6 +14,7 @@ from datetime import datetime
 from tidewater.cli.job.lookup import last_seen
 from tidewater.cli.job.waiting import told
 from tidewater.cli.show import moment
+from tidewater.cli.top.sampling import NO_ANSWERS, Answers
 from tidewater.cli.top.scrape import Scraped
 from tidewater.elasticjob import names
 from tidewater.elasticjob.pod_end import failed_end
@@ -90,6 +91,8 @@ class Sample:
     jobs: tuple[Job, ...]
     none: str = ""
     """If there are no jobs: where there are some."""
+    answers: Answers = NO_ANSWERS
+    """What the workers have answered up to this look; the next one needs it."""
 
 
 Metrics = Mapping[tuple[str, str], Scraped]

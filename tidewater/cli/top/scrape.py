@@ -63,8 +63,15 @@ class Reading:
     goodput: float | None = None
     straggler: float = 0.0
     """How many seconds longer its part of a step takes than the others', if it is the slow one; otherwise 0."""
+    waited: float = 0.0
+    """Seconds in these steps for which it waited for the others."""
     recoveries: Mapping[str, Recoveries] = field(default_factory=dict)
     """By cause."""
+
+    @property
+    def waits(self) -> float:
+        """Return the seconds of a step for which it waits for the others, on average."""
+        return self.waited / self.steps if self.steps else 0.0
 
 
 @dataclass(frozen=True)
@@ -75,6 +82,8 @@ class Scraped:
     """By port: one for each of its processes that has answered."""
     silence: str = ""
     """Why there is no reading of a process that should have one."""
+    unasked: int = 0
+    """Processes that were not asked in this look; their readings are older."""
 
 
 def metrics_ports(pod: Object) -> tuple[int, ...]:
@@ -130,6 +139,7 @@ def reading(text: str, *, at: float) -> Reading:
         loss=values.get("loss"),
         goodput=values.get("goodput_ratio"),
         straggler=values.get("straggler_seconds", 0.0),
+        waited=values.get("wait_seconds_total", 0.0),
         recoveries=recoveries,
     )
 

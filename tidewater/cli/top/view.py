@@ -16,7 +16,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from tidewater.cli.show import age, style
+from tidewater.cli.show import age, shortened, style
+from tidewater.cli.top import crowd
 from tidewater.cli.top.changes import Line, Mood
 from tidewater.cli.top.model import Followed, Model
 from tidewater.cli.top.samples import Job, Worker
@@ -49,6 +50,10 @@ _JOB_LINES = 14
 """Lines of one job besides its workers and changes, at most, with one line of what it waits for."""
 _TABLE_LINES = 3
 """Lines of a table of jobs besides the jobs and changes, at most."""
+_CROWD_LINES = 4
+"""Lines in addition to these about many workers."""
+_FEWEST_ROWS = 3
+"""Rows of many workers, however low the terminal is."""
 _FEWEST_LINES = 3
 """Changes that are shown however low the terminal is."""
 _GAP = 2
@@ -69,13 +74,13 @@ def screen(model: Model, size: Size) -> RenderableType:
     if not model.jobs:
         shown: list[RenderableType] = [Text(model.none, style="yellow")]
     elif len(model.jobs) == 1:
-        shown = _one_job(model.jobs[0], model.at, size)
+        shown = _one_job(model, size)
     else:
         shown = [_jobs_table(model, size)]
     if len(model.jobs) == 1:
-        job = model.jobs[0].job
-        used = len(job.workers) + _JOB_LINES + len(_message(job, size)) // size.columns
+        used = _lines_used(model.jobs[0].job, size)
     else:
+        shown += [Text(text, style="dim") for text in _turns(model)]
         used = len(model.jobs) + _TABLE_LINES
     lines = model.lines[-max(_FEWEST_LINES, size.lines - used) :]
     shown += [Text(), *map(_change, lines)] if lines else []
@@ -104,7 +109,26 @@ def _bar(value: float, low: float, high: float) -> str:
     return _BARS[min(len(_BARS) - 1, int(share * len(_BARS)))]
 
 
-def _one_job(followed: Followed, at: datetime, size: Size) -> list[RenderableType]:
+def _lines_used(job: Job, size: Size) -> int:
+    """Return the lines of everything but the changes."""
+    rows = len(job.workers)
+    if rows > crowd.MOST_ROWS:
+        rows = _rows(size) + _CROWD_LINES
+    return rows + _JOB_LINES + len(_message(job, size)) // size.columns
+
+
+def _rows(size: Size) -> int:
+    """Return how many of many workers have a row."""
+    return min(crowd.MOST_ROWS, max(_FEWEST_ROWS, size.lines - _JOB_LINES - _CROWD_LINES - _FEWEST_LINES))
+
+
+def _turns(model: Model) -> list[str]:
+    """Return, as one text or none, how many of many workers are asked."""
+    return [crowd.turns(sum(len(each.job.workers) for each in model.jobs), model.answers)] * model.answers.in_turn
+
+
+def _one_job(model: Model, size: Size) -> list[RenderableType]:
+    (followed,), at = model.jobs, model.at
     job, lead = followed.job, followed.lead
     heading = Text.assemble(
         (job.name, "bold"),
@@ -116,7 +140,11 @@ def _one_job(followed: Followed, at: datetime, size: Size) -> list[RenderableTyp
     shown: list[RenderableType] = [heading]
     if message := _message(job, size):
         shown.append(Text(message, style="yellow" if job.waiting else style(job.state)))
-    shown += [Text(), _figures(followed, lead, size), Text(), _workers_table(job.workers, size)]
+    many = len(job.workers) > crowd.MOST_ROWS
+    shown += [Text(), _figures(followed, lead, size)]
+    shown += [_figure(label, text) for label, text in crowd.summary(job.workers)] if many else []
+    shown += [Text(), *(Text(text, style="dim") for text in _turns(model))]
+    shown.append(_workers_table(crowd.worst(job.workers, _rows(size)) if many else job.workers, size))
     return shown
 
 
@@ -124,8 +152,7 @@ def _message(job: Job, size: Size) -> str:
     """Return why a job doesn't run, or not with all its workers; empty if it does."""
     if job.state == "Running" and not job.waiting:
         return ""
-    room = _MESSAGE_LINES * size.columns
-    return job.message if len(job.message) <= room else f"{job.message[: room - 1]}…"
+    return shortened(job.message, _MESSAGE_LINES * size.columns)
 
 
 def _figures(followed: Followed, lead: Reading | None, size: Size) -> RenderableType:
@@ -144,7 +171,11 @@ def _figures(followed: Followed, lead: Reading | None, size: Size) -> Renderable
         ("recoveries", _recoveries(followed.recoveries.items())),
     )
     rows += tuple(("straggler", text) for text in _stragglers(followed.job.workers))
-    return Group(*(Text.assemble((f"{label:<12}", "dim"), value, no_wrap=True) for label, value in rows))
+    return Group(*(_figure(label, value) for label, value in rows))
+
+
+def _figure(label: str, value: str | Text) -> Text:
+    return Text.assemble((f"{label:<12}", "dim"), value, no_wrap=True)
 
 
 def _stragglers(workers: Iterable[Worker]) -> Iterator[Text]:
