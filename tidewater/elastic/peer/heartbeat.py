@@ -165,8 +165,10 @@ class Heartbeat:
             return
         self._round_at = now + self._interval
         for peer in due:
-            # After an interruption TCP retries at growing intervals; a new connection works at once.
-            if peer.connection and peer.asked_at is not None and now - peer.opened_at > self._timeout:
+            # TCP sends a lost packet again at growing intervals, and the first one only after a second, when the peer
+            # may have been given up. A new connection works at once.
+            most = self._timeout if peer.connected else patience.LEAST * self._timeout / 2
+            if peer.connection and peer.asked_at is not None and now - peer.opened_at > most:
                 self._close(peer)
             if not peer.connection:
                 self._open(peer, now)
