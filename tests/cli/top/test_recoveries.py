@@ -9,7 +9,7 @@ from tidewater.cli.top.scrape import Reading, Recoveries
 
 
 class Story:
-    """Three processes, of which some are read in each look."""
+    """Three processes; each look reads some of them."""
 
     def __init__(self) -> None:
         self._readings: dict[Process, Reading] = {}

@@ -67,7 +67,7 @@ def most(counts: Iterable[Mapping[str, Recoveries]]) -> dict[str, Recoveries]:
 
 
 def _ahead(gain: Mapping[str, Recoveries], late: Behind) -> dict[str, Recoveries]:
-    """Return what a process has counted in addition to those by which it was behind, each with its mean time."""
+    """Return what a process has counted in addition to those that it was behind with, each with its mean time."""
     return {
         cause: Recoveries(count, total.seconds * (count / total.count))
         for cause, total in gain.items()
