@@ -95,7 +95,7 @@ def test_a_leaving_member_a_loss_and_the_first_newcomer_after_it_do_not_wait() -
 
 
 def test_the_second_oldest_proposes_only_if_the_oldest_has_not_when_the_wait_for_more_is_over() -> None:
-    """Newcomers may come for longer than a turn lasts, and then all that had their turns meanwhile would propose at once."""
+    """Newcomers may come for longer than a turn lasts, and all that had their turns meanwhile would propose at once."""
     limits = Limits(1, 8, patience_seconds=0.1)
     inside = [member(f"m{index}", index + 1) for index in range(3)]
     coming = [member(each, index + 9, ready_after=4) for index, each in enumerate("cd")]

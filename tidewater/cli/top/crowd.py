@@ -8,6 +8,7 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from tidewater.cli.show import plural
 from tidewater.cli.top.samples import Worker
@@ -15,22 +16,24 @@ from tidewater.cli.top.sampling import Answers, alternating
 
 MOST_ROWS = 40
 """Workers that have a row each."""
+_SILENT = "No answer"
 _WELL = ("Running", "Succeeded")
 
 
 def worst(workers: Sequence[Worker], most: int) -> list[Worker]:
-    """Return the workers that have a row: of each way to be bad the worst, and then those that wait most.
+    """Return the workers that have a row, from four lists in turn.
 
-    The ways are: the others wait for it, it hasn't answered, and it doesn't run; there the rarest states come first.
+    The lists: the others wait for it; it hasn't answered; it doesn't run, with the rarest states first; it waits most.
+    The state of one without an answer says so: its row would look like that of one that has not been asked yet.
     """
     counts = Counter(worker.state for worker in workers)
     slow = sorted((each for each in workers if _slow(each)), key=_slow, reverse=True)
     silent = [each for each in workers if each.scraped.silence]
     ill = sorted((each for each in workers if each.state not in _WELL), key=lambda each: counts[each.state])
     waits = sorted((each for each in workers if _waits(each)), key=_waits, reverse=True)
-    bad = alternating(*([each.uid for each in found] for found in (slow, silent, ill)))
-    by_uid = {each.uid: each for each in workers}
-    return [by_uid[uid] for uid in dict.fromkeys([*bad, *(each.uid for each in [*waits, *workers])])][:most]
+    bad = alternating(*([each.uid for each in found] for found in (slow, silent, ill, waits)))
+    by_uid = {each.uid: replace(each, state=_SILENT) if each.scraped.silence else each for each in workers}
+    return [by_uid[uid] for uid in dict.fromkeys([*bad, *(each.uid for each in workers)])][:most]
 
 
 def summary(workers: Sequence[Worker]) -> Iterator[tuple[str, str]]:

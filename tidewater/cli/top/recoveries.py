@@ -22,7 +22,7 @@ Behind = Mapping[str, int]
 def recovered(
     before: Mapping[Process, Reading], now: Mapping[Process, Reading], late: Mapping[Process, Behind]
 ) -> dict[str, Recoveries]:
-    """Return the recoveries between two samples, by cause; `late` is by how much each process was behind.
+    """Return the recoveries between two samples, by cause; `late` is how far each process was behind.
 
     Newcomers count only if no older process is left: what they saw together with others, the others have counted too.
     """
@@ -38,7 +38,7 @@ def behind(
     late: Mapping[Process, Behind],
     new: Mapping[str, Recoveries],
 ) -> dict[Process, Behind]:
-    """Return by how much each process is behind after a sample with these new recoveries.
+    """Return how far each process is behind after a sample with these new recoveries.
 
     One that is read when nothing is new has all of them: what it hasn't counted by then, it counts under another cause.
     """
@@ -67,7 +67,7 @@ def most(counts: Iterable[Mapping[str, Recoveries]]) -> dict[str, Recoveries]:
 
 
 def _ahead(gain: Mapping[str, Recoveries], late: Behind) -> dict[str, Recoveries]:
-    """Return what a process has counted in addition to those that it was behind with, each with its mean time."""
+    """Return what a process has counted and the job has not, each with its mean time."""
     return {
         cause: Recoveries(count, total.seconds * (count / total.count))
         for cause, total in gain.items()
