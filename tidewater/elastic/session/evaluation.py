@@ -195,7 +195,7 @@ class Evaluation:
             return False
         if compare:
             self._alike(self._count, None)
-        self._session.check()  # before the result counts: this process may have been frozen in a round
+        self._session.check()  # before the result counts: this process may have been frozen meanwhile
         state, score = self._session.worker.state, self._score
         if score is not None:
             state.scored(score)
@@ -313,6 +313,7 @@ class Validation:
             with passes(self._session.worker, self._material):
                 yield from self._rounds(progress)
             if not evaluation.interrupted:
+                self._session.check()  # this process may have been frozen in the last round
                 self.totals = dict(progress.sums)
 
     def _rounds(self, progress: _Progress) -> Iterator[tuple[Any, Sums]]:

@@ -70,31 +70,54 @@ def test_it_goes_on_where_it_was_when_workers_leave_and_join(tmp_path: Path) -> 
     assert all_at_once(lambda rank: validated((newcomer, a)[rank]), 2) == [EXPECTED] * 2
 
 
-def test_a_round_that_a_loss_has_broken_is_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    members, agree, lost = made(tmp_path, 2), Validation._agree, []
-
-    def once(validation: Validation, *more: Any) -> bool:
-        """Let only one rank have the sums of its second round."""
-        knows = agree(validation, *more)
-        lost.append(validation._session)
-        if validation._session is members[1].session and lost.count(validation._session) == 2:
-            raise GroupBroken("a peer is lost")
-        if validation._session is members[0].session and lost.count(validation._session) == 2:
-            raise GroupBroken("a peer is lost")
-        return knows
+@pytest.mark.parametrize("deaf", [0, 1])
+def test_a_round_that_only_one_worker_has_got_counts_once(deaf: int, tmp_path: Path) -> None:
+    """The second round's sums reach only one of two workers. The next generation is where its rank 0 is."""
+    members = made(tmp_path, 2)
 
     def broken(rank: int) -> None:
+        group: Any = members[rank].session.worker.group
+        tally, rounds = group.tally, list[Any]()
+
+        def once(values: Any) -> Any:
+            rounds.extend([values] * (len(values) == len(EXPECTED) + 1))  # others compare what the workers do
+            if len(rounds) == 3:
+                raise GroupBroken("a peer is lost")
+            sums = tally(values)
+            if rank == deaf and len(rounds) == 2:
+                raise GroupBroken("a peer is lost")
+            return sums
+
+        group.tally = once
         members[rank].session.knows = lambda: False  # type: ignore[method-assign]
         with pytest.raises(GroupBroken):
             validated(members[rank])
 
-    with monkeypatch.context() as patched:
-        patched.setattr(Validation, "_agree", once)
-        all_at_once(broken, 2)
-    members[1].loop.evaluation._progress[0].done -= 2 * ROUND  # it has not got the sums of that round
-    members[1].loop.evaluation._progress[0].sums["total"] = -1.0
+    all_at_once(broken, 2)
+    done = [each.loop.evaluation._progress[0].done for each in members]
+    assert (done[deaf], done[1 - deaf]) == (2 * ROUND, 4 * ROUND)
     together(members)
+    for each in members:
+        each.session.knows = lambda: False  # type: ignore[method-assign]
     assert all_at_once(lambda rank: validated(members[rank]), 2) == [EXPECTED] * 2
+
+
+def test_a_worker_that_the_others_have_gone_on_without_gets_no_totals(tmp_path: Path) -> None:
+    (rank,) = made(tmp_path, 1)
+
+    def frozen() -> None:
+        raise GroupBroken("others have continued without this worker")
+
+    def goes_through(validation: Validation) -> None:
+        for batch, add in validation:
+            add(count=len(batch))
+
+    rank.session.knows, rank.session.check = lambda: False, frozen  # type: ignore[method-assign]
+    first, second = (rank.loop.evaluation.validation(SAMPLES) for _ in range(2))
+    with pytest.raises(GroupBroken):
+        goes_through(first)
+    goes_through(second)
+    assert (first.totals, second.totals) == (None, None)
 
 
 def test_what_was_finished_is_not_repeated_in_the_next_generation(tmp_path: Path) -> None:
