@@ -185,8 +185,8 @@ def test_a_worker_whose_timers_came_late_before_it_had_peers_gives_them_the_most
 
 def test_without_peers_a_long_step_does_not_keep_the_thread_busy(sleeper: Sleeper) -> None:
     """A worker that trains alone has no peer to ping, however long its step takes."""
-    heartbeat = asleep(sleeper, since=lambda: began)
     began = sleeper.now
+    heartbeat = asleep(sleeper, since=lambda: began)
     heartbeat.watch([member("me", 1)])
     sleeper.now += 2 * LATE_SECONDS
     for _ in range(10):
