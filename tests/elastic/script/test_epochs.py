@@ -13,6 +13,7 @@ import tidewater
 from tests.elastic.script.conftest import EPOCHS, STEPS, Alone, Given
 from tidewater.contract import exit_codes
 from tidewater.elastic.config import Config
+from tidewater.elastic.errors import GroupBroken
 from tidewater.elastic.script.epochs import samples_of
 from tidewater.elastic.script.own_loop import Run
 
@@ -37,15 +38,17 @@ def test_each_epoch_ends_with_the_totals_of_every_sample_once(alone: Alone, conf
     modes, held_out = set(), ConcatDataset[Any]([VAL, TEST])
 
     def validate(run: Run, given: Given) -> None:
-        found = []
+        found, before = [], given.model[1].running_mean.clone()
         for data in (VAL, TEST):
             validation = run.validation(data)
             for (numbers,), add in validation:
                 modes.add((given.model.training, torch.is_grad_enabled()))
+                given.model[1].running_mean += 1
                 add(total=numbers.sum(), count=len(numbers))
             found.append(validation.totals)
         assert given.model.training
         assert torch.is_grad_enabled()
+        assert torch.equal(given.model[1].running_mean, before)
         seen.append((run.epoch, alone.joined, found))
 
     _, code = trained(config(), validate, validation=held_out)
@@ -54,6 +57,44 @@ def test_each_epoch_ends_with_the_totals_of_every_sample_once(alone: Alone, conf
     totals = [{"count": 200.0, "total": 199 * 100.0}, {"count": 7.0, "total": 21.0}]
     assert seen == [(0, False, [None, None]), *((epoch + 1, True, totals) for epoch in range(EPOCHS))]
     assert modes == {(False, False)}
+
+
+def test_an_epoch_comes_again_without_batches_if_a_loss_interrupts_its_validation(
+    alone: Alone, config: Settings
+) -> None:
+    given, losses, given_up, turns = Given(validation=VAL), [GroupBroken("a peer is lost")], list[Any](), list[Any]()
+
+    def check() -> None:
+        if losses:
+            raise losses.pop()
+
+    with tidewater.session(config(), **given.fields) as run:
+        session: Any = run._session
+        session.check, session.give_up = check, given_up.append
+        for epoch in run.epochs():
+            batches, totals = 0, []
+            for batch in run.batches():
+                run.step(given.loss(batch))
+                batches += 1
+            for _ in range(2):
+                validation = run.validation(VAL)
+                for (numbers,), add in validation:
+                    add(count=len(numbers))
+                totals.append(validation.totals)
+            turns.append((epoch, batches > 0, totals))
+    nothing, all_of_it = [None, None], [{"count": 200.0}] * 2
+    assert turns == [(0, True, nothing), (0, True, nothing), (0, False, all_of_it), (1, True, all_of_it)]
+    assert list(map(str, given_up)) == ["a peer is lost"]
+
+
+def test_too_little_memory_in_a_validation_has_a_note_with_the_remedy(alone: Alone, config: Settings) -> None:
+    def validate(run: Run, given: Given) -> None:
+        for _, _ in run.validation(VAL):
+            raise torch.OutOfMemoryError("CUDA out of memory")
+
+    with pytest.raises(torch.OutOfMemoryError) as raised:
+        trained(config(), validate)
+    assert any("a batch of the validation doesn't fit" in note for note in raised.value.__notes__)
 
 
 def test_a_tensor_may_be_the_dataset(alone: Alone, config: Settings) -> None:

@@ -120,6 +120,22 @@ def test_a_worker_that_the_others_have_gone_on_without_gets_no_totals(tmp_path: 
     assert (first.totals, second.totals) == (None, None)
 
 
+def test_a_change_that_is_known_in_the_last_round_interrupts_nothing(tmp_path: Path) -> None:
+    (rank,) = made(tmp_path, 1)
+    rank.session.knows = lambda: False  # type: ignore[method-assign]
+    assert validated(rank, rounds=11) == EXPECTED
+    assert rank.loop.evaluation.finish()
+
+
+def test_a_worker_that_has_to_end_begins_no_round(tmp_path: Path) -> None:
+    (rank,) = made(tmp_path, 1)
+    rank.session.is_overdue = lambda: True  # type: ignore[method-assign]
+    validation = rank.loop.evaluation.validation(SAMPLES)
+    assert list(validation) == []
+    assert validation.totals is None
+    assert not rank.loop.evaluation.finish()
+
+
 def test_what_was_finished_is_not_repeated_in_the_next_generation(tmp_path: Path) -> None:
     members = made(tmp_path, 2)
 
