@@ -70,7 +70,7 @@ def test_an_epoch_comes_again_without_batches_if_a_loss_interrupts_its_validatio
 
     with tidewater.session(config(), **given.fields) as run:
         session: Any = run._session
-        session.check, session.give_up = check, given_up.append
+        session.check, session.give_up = check, lambda error: given_up.append((str(error), len(turns)))
         for epoch in run.epochs():
             batches, totals = 0, []
             for batch in run.batches():
@@ -84,7 +84,7 @@ def test_an_epoch_comes_again_without_batches_if_a_loss_interrupts_its_validatio
             turns.append((epoch, batches > 0, totals))
     nothing, all_of_it = [None, None], [{"count": 200.0}] * 2
     assert turns == [(0, True, nothing), (0, True, nothing), (0, False, all_of_it), (1, True, all_of_it)]
-    assert list(map(str, given_up)) == ["a peer is lost"]
+    assert given_up == [("a peer is lost", 2)]
 
 
 def test_too_little_memory_in_a_validation_has_a_note_with_the_remedy(alone: Alone, config: Settings) -> None:
