@@ -38,17 +38,18 @@ def test_each_epoch_ends_with_the_totals_of_every_sample_once(alone: Alone, conf
     modes, held_out = set(), ConcatDataset[Any]([VAL, TEST])
 
     def validate(run: Run, given: Given) -> None:
-        found, before = [], given.model[1].running_mean.clone()
+        normalization: Any = given.model[1]
+        found, before = [], normalization.running_mean.clone()
         for data in (VAL, TEST):
             validation = run.validation(data)
             for (numbers,), add in validation:
                 modes.add((given.model.training, torch.is_grad_enabled()))
-                given.model[1].running_mean += 1
+                normalization.running_mean += 1
                 add(total=numbers.sum(), count=len(numbers))
             found.append(validation.totals)
         assert given.model.training
         assert torch.is_grad_enabled()
-        assert torch.equal(given.model[1].running_mean, before)
+        assert torch.equal(normalization.running_mean, before)
         seen.append((run.epoch, alone.joined, found))
 
     _, code = trained(config(), validate, validation=held_out)
