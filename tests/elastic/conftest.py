@@ -48,7 +48,9 @@ def farm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Farm]:
 def start(
     etcd: str, farm: Farm, digits: Path, tmp_path: Path, request: pytest.FixtureRequest
 ) -> Iterator[Callable[..., Worker]]:
-    """Start workers of one job; kill those that still run at the end of the test.
+    """Start workers of one job; kill those that still run at the end of the test, where no thread may have failed.
+
+    An error in one of the runtime's threads would pass unnoticed: they don't end the process.
 
     The script that comes with the stack is forked from a process that has imported everything. Other scripts are
     started as programs, and so are workers of several processes, which start their processes with their command line.
@@ -70,6 +72,7 @@ def start(
     for worker in started:
         worker.signal(signal.SIGKILL)
         worker.wait()
+    assert [text[-4000:] for text in map(Worker.text, started) if "Exception in thread" in text] == []
 
 
 @pytest.fixture(scope="session")
