@@ -150,8 +150,9 @@ def _add_parameters(store: Any, key: str) -> None:
             data_type="text",
         )
         found[name] = [parameter]
-    # Not `store.update`, which would ask this function again. And before the note: requests come at the same time.
+    # Not `store.update`: that would ask this function again.
     dict.update(store, found)
+    # Last, so that another request at the same time adds the parameters itself instead of missing them.
     store.holds_eks_images = True
 
 
