@@ -88,6 +88,18 @@ def adopt(session: Session, stack: Sequence[str], *, unanswered: bool = False, o
     Raises:
         UpError: a command failed.
     """
+    before: set[str] = set()
+    while taken := _take_over(session, stack, unanswered=unanswered, objects=objects) - before:
+        if not unanswered:
+            break
+        before |= taken
+
+
+def _take_over(session: Session, stack: Sequence[str], *, unanswered: bool, objects: bool) -> set[str]:
+    """Take over what needs nothing that the state lacks, since only then are all of its inputs known.
+
+    Returns the URNs of what was taken over and is needed by something that was not: that one is next.
+    """
     exported = session.exported(stack)
     deployment = exported["deployment"]
     resources: list[Resource] = deployment.get("resources") or []
@@ -99,8 +111,10 @@ def adopt(session: Session, stack: Sequence[str], *, unanswered: bool = False, o
         others += [each for each in resources if each["type"] == GROUP]
     lacking = _one_each([*pending, *others])
     placed = [each for each in lacking if _place(each)]
+    recorded = {str(each["urn"]) for each in resources}
+    ready = [each for each in placed if _needs(each) <= recorded]  # without the others AWS can't have it
     made = _objects(pending, resources) if objects else []
-    taken = [*_taken(session, placed, resources), *made]
+    taken = [*_taken(session, ready, resources), *made]
     known = [each for each in pending if each in placed or each["urn"] in {other["urn"] for other in made}]
     if taken or known:
         _write(session, stack, {**exported, "deployment": {**deployment, "resources": [*resources, *taken]}})
@@ -110,6 +124,8 @@ def adopt(session: Session, stack: Sequence[str], *, unanswered: bool = False, o
     for each in pending:
         if each not in known:
             print(f"not recorded whether it was made: {each['urn']}; {advice(each)}", flush=True)
+    needed = {urn for each in lacking if each not in ready for urn in _needs(each)}
+    return needed & {str(each["urn"]) for each in taken}
 
 
 def advice(resource: Resource) -> str:
@@ -162,12 +178,10 @@ def _place(resource: Resource) -> Place | None:
     return kind.place(resource) if kind else None
 
 
-def _taken(session: Session, placed: Sequence[Resource], resources: Sequence[Resource]) -> Iterator[Resource]:
+def _taken(session: Session, ready: Sequence[Resource], resources: Sequence[Resource]) -> Iterator[Resource]:
     """Carry out what is to be done about each place; yield the resources that are taken over, as the state has them."""
     recorded = {str(each["urn"]) for each in resources}
-    for resource in placed:
-        if not _needs(resource) <= recorded:
-            continue  # what it needs is made by the next `up`, so that AWS can't have it
+    for resource in ready:
         for lacking in _lacking(session, resource, resources):
             status = _status(session, lacking)
             if status is None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from scripts.adopt.command import Action, adopt, decide
+from scripts.adopt.kinds import UNKNOWN
 from scripts.session import Session, UpError
 
 PROVIDER = {"type": "pulumi:providers:aws", "urn": "urn::p", "inputs": {"region": "eu-west-1"}}
@@ -24,6 +25,9 @@ GROUP = resource("aws:eks/nodeGroup:NodeGroup", "workers", clusterName="c", node
 CLUSTER = resource("aws:eks/cluster:Cluster", "c", name="c", vpcConfig={"subnetIds": ["subnet-1"]})
 VPC = resource("aws:ec2/vpc:Vpc", "vpc", cidrBlock="10.0.0.0/16")
 TARGET = resource("aws:efs/mountTarget:MountTarget", "data", fileSystemId="fs-1", subnetId="subnet-1")
+
+NFS = resource("aws:ec2/securityGroup:SecurityGroup", "nfs", vpcId="vpc-1", tags={"Name": "nfs"})
+TARGET_WITH_NFS = {**TARGET, "inputs": {**TARGET["inputs"], "securityGroups": ["sg-1"]}, "dependencies": ["urn::nfs"]}
 
 
 @dataclass(frozen=True)
@@ -49,9 +53,23 @@ class FakeSession(Session):
             self.written.append(json.loads(Path(command[-1]).read_text()))
             return ""
         if command[:2] == ("pulumi", "preview"):
-            return json.dumps({"steps": [{"op": "create", "newState": each} for each in self.foreseen]})
+            return json.dumps({"steps": [{"op": "create", "newState": each} for each in self._next()]})
+        if self.written:
+            return json.dumps(self.written[-1])
         operations = [{"type": "creating", "resource": each} for each in self.pending]
         return json.dumps({"deployment": {"resources": [PROVIDER, *self.recorded], "pending_operations": operations}})
+
+    def _next(self) -> list[Mapping[str, Any]]:
+        """Return what the next `up` would make, with the inputs that a preview knows."""
+        recorded = {each["urn"] for state in self.written for each in state["deployment"]["resources"]}
+        missing = [each for each in self.foreseen if each["urn"] not in recorded]
+        unknown = {each["urn"] for each in missing}
+        return [each if not unknown & {*each.get("dependencies", ())} else self._hidden(each) for each in missing]
+
+    @staticmethod
+    def _hidden(resource: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return it as while what it needs has no ID yet."""
+        return {**resource, "inputs": {**resource["inputs"], "securityGroups": UNKNOWN}}
 
     def _answer(self, command: tuple[str, ...]) -> str:
         if command[-2:] != ("--region", "eu-west-1"):
@@ -198,6 +216,29 @@ def test_what_the_next_up_would_make_and_aws_has_is_taken_over() -> None:
     adopt(session, [], unanswered=True)
     assert session.taken == ["fsmt-1"]
     assert session.asked[-1] == "pulumi refresh --yes --skip-preview --target urn::data"
+
+
+def test_what_needs_something_that_is_taken_over_follows_with_all_of_its_inputs() -> None:
+    session = FakeSession(pending=(), foreseen=(NFS, TARGET_WITH_NFS), listed=("found-1",))
+    adopt(session, [], unanswered=True)
+    assert session.written[-1]["deployment"]["resources"][1:] == [
+        {**NFS, "id": "found-1", "outputs": {}},
+        {**TARGET_WITH_NFS, "id": "found-1", "outputs": {}},
+    ]
+
+
+def test_what_a_refresh_does_not_find_is_taken_over_once_only() -> None:
+    @dataclass(frozen=True)
+    class Lost(FakeSession):
+        def ask(self, *command: str) -> str:
+            answer = super().ask(*command)
+            if command[:2] == ("pulumi", "refresh"):
+                self.written[-1]["deployment"]["resources"][1:] = []
+            return answer
+
+    session = Lost(pending=(), foreseen=(NFS, TARGET_WITH_NFS), listed=("sg-1",))
+    adopt(session, [], unanswered=True)
+    assert len(commands(session, "pulumi preview")) == 2
 
 
 def test_what_is_in_something_that_is_still_to_be_made_is_not_looked_for() -> None:
