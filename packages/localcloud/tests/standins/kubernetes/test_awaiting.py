@@ -148,6 +148,23 @@ def test_job_is_ready_when_complete_and_its_failure_includes_the_state_of_its_po
     assert "(Active: 2 | Succeeded: 0 | Failed: 0)" in waiting.message
 
 
+def warning(uid: str, message: str) -> Object:
+    about = {"kind": "Job", "uid": uid}
+    return {"involvedObject": about, "type": "Warning", "reason": "WaitingForNode", "message": message}
+
+
+def test_while_a_job_runs_the_warnings_about_it_are_shown() -> None:
+    running = {"metadata": {"name": "j", "uid": "j"}, "status": {"startTime": "x", "active": 1}}
+    events = [warning("j", "no worker node is Ready"), warning("other", "not mine")]
+    for job in (running, {**running, "status": {}}):
+        waiting = workloads.decide_job(job, {**related(), "Event": events})
+        assert isinstance(waiting, Waiting)
+        assert waiting.pods == ("[WaitingForNode] no worker node is Ready",)
+    awaiter = awaiter_for({"apiVersion": "batch/v1", "kind": "Job"}, {})
+    assert awaiter is not None
+    assert "Event" in awaiter.related
+
+
 def failed_job(reason: str) -> Object:
     condition = {"type": "Failed", "status": "True", "reason": reason, "message": "Job has failed"}
     status = {"startTime": "x", "failed": 1, "conditions": [condition]}

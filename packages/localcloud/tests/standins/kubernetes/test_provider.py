@@ -258,6 +258,8 @@ def test_a_failed_job_stays_in_the_state_with_the_reason_and_is_replaced_where_a
     assert jobs.preview(JOB, "j", inputs) == "same"
     inputs["metadata"]["annotations"] = {"pulumi.com/replaceUnready": "true"}
     assert jobs.preview(JOB, "j", inputs).startswith('replace metadata.annotations["pulumi.com/replaceUnready"]')
+    inputs["metadata"]["annotations"] |= {"pulumi.com/skipAwait": "true"}
+    assert jobs.preview(JOB, "j", inputs).startswith('replace metadata.annotations["pulumi.com/replaceUnready"]')
 
 
 def test_a_patch_sets_its_fields_and_gives_them_up_again(

@@ -13,7 +13,9 @@ from pulumi.provider.experimental import provider as sdk
 from localcloud.standins.kubernetes import config as configuration
 from localcloud.standins.kubernetes import metadata, state
 from localcloud.standins.kubernetes.awaiting.conditions import BadExpression
+from localcloud.standins.kubernetes.awaiting.decision import Ready
 from localcloud.standins.kubernetes.awaiting.wait import NotReady
+from localcloud.standins.kubernetes.awaiting.workloads import decide_job
 from localcloud.standins.kubernetes.cluster.client import Cluster
 from localcloud.standins.kubernetes.cluster.kinds import Token, UnsupportedType, built_in_namespaced
 from localcloud.standins.kubernetes.cluster.scopes import Scopes
@@ -161,9 +163,8 @@ class KubernetesProvider(sdk.Provider):
             self.log.log(urn, Severity.WARNING, "replaceUnready annotation is not supported for this resource")
             return False
         try:
-            operations = self._operations()
-            live = operations.read(old_live)
-            return live is not None and bool(operations.not_ready_reasons(live, new, urn))
+            live = self._operations().read(old_live)
+            return live is not None and not isinstance(decide_job(live, {"Pod": ()}), Ready)
         except ClusterError:
             self.log.log(urn, Severity.WARNING, "Cluster is unreachable, skipping replaceUnready check")
             return False

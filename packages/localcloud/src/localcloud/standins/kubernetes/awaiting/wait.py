@@ -51,7 +51,7 @@ _AWAITERS: Final[dict[tuple[str, str], Awaiter]] = {
     ("apps", "Deployment"): Awaiter(workloads.decide_deployment, ("ReplicaSet", "Pod", "PersistentVolumeClaim")),
     ("apps", "StatefulSet"): Awaiter(workloads.decide_stateful_set, ("Pod",)),
     ("apps", "DaemonSet"): Awaiter(workloads.decide_daemon_set, ("Pod",)),
-    ("batch", "Job"): Awaiter(workloads.decide_job, ("Pod",)),
+    ("batch", "Job"): Awaiter(workloads.decide_job, ("Pod", "Event")),
     ("", "Pod"): Awaiter(pods.decide_pod),
     ("", "Service"): Awaiter(workloads.decide_service, ("EndpointSlice",)),
     ("", "PersistentVolume"): Awaiter(workloads.decide_volume, seconds=300, on_read=False),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from localcloud.standins.kubernetes.awaiting.conditions import warnings
 from localcloud.standins.kubernetes.awaiting.decision import (
     Decision,
     Failed,
@@ -109,16 +110,20 @@ def decide_daemon_set(daemon_set: Object, related: Related) -> Decision:
 
 
 def decide_job(job: Object, related: Related) -> Decision:
-    """Ready when complete. A Job that failed for one of `_JOB_FAILED` stays failed, and its pods say why."""
+    """Ready when complete. A Job that failed for one of `_JOB_FAILED` stays failed, and its pods say why.
+
+    Until then the warnings about it are shown.
+    """
     pods, failed = problems_of(job, related["Pod"]), condition(job, "Failed")
     if failed.get("status") == "True" and failed.get("reason") in _JOB_FAILED:
         return Failed((f"[{failed.get('reason')}] {failed.get('message')}", *pods))
     if is_true(job, "Complete"):
         return Ready()
+    shown = (*pods, *warnings(job, related.get("Event", ())))
     if not status(job).get("startTime"):
-        return Waiting(f'Waiting for Job "{full_name(job)}" to start', pods=pods)
+        return Waiting(f'Waiting for Job "{full_name(job)}" to start', pods=shown)
     counts = (f"{key.capitalize()}: {_count(status(job), key, 0)}" for key in ("active", "succeeded", "failed"))
-    return Waiting(f'Waiting for Job "{full_name(job)}" to succeed ({" | ".join(counts)})', pods=pods)
+    return Waiting(f'Waiting for Job "{full_name(job)}" to succeed ({" | ".join(counts)})', pods=shown)
 
 
 def _settled(obj: Object) -> bool:
