@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import json
 import subprocess
+import urllib.error
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +19,11 @@ import yaml
 import settings
 from scripts import toolchain
 from tests import facts, graph
-from tests.control_plane import Plane, PlaneError, running
+from tests.control_plane import NO_PROXY, Plane, PlaneError, running
+from tests.controller.fakes import karpenter as fakes
 from workloads import karpenter
+from workloads.devices import check, plugin
+from workloads.devices.in_pod import gpus
 
 pytestmark = pytest.mark.e2e
 
@@ -129,3 +134,39 @@ def test_the_charts_definitions_are_those_of_the_objects(tmp_path: Path) -> None
         if version["served"]
     }
     assert {(each["apiVersion"], each["kind"]) for each in objects()} <= served
+
+
+@pytest.fixture
+def checker(plane: Plane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> gpus.Cluster:
+    """The API server as the program in the pod of the GPUs' check reaches it, with the rights of the check."""
+    for name, value in NO_PROXY.items():
+        monkeypatch.setenv(name, value)
+    plane.apply(plugin.namespace_manifest(), *check.access_manifests(karpenter=True))
+    (tmp_path / "token").write_text(plane.kubectl("create", "token", check.NAME, "-n", check.NAMESPACE).strip())
+    (tmp_path / "namespace").write_text(check.NAMESPACE)
+    (tmp_path / "ca.crt").write_bytes((plane.site.folder / "pki" / "ca.crt").read_bytes())
+    return gpus.Cluster("tidewater.dev/node-role=worker", tmp_path, plane.site.endpoint)
+
+
+def apply_refused_claim(plane: Plane) -> None:
+    """Make a NodeClaim as Karpenter does, and its event about it when EC2 has no capacity."""
+    event = {**fakes.short(fakes.NO_CAPACITY), "apiVersion": "v1", "kind": "Event", "type": "Warning"}
+    event["lastTimestamp"] = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+    event["metadata"]["name"] = "workers-x7k2p.short"
+    spec = {"nodeClassRef": {"group": karpenter.AWS, "kind": "EC2NodeClass", "name": "workers"}, "requirements": []}
+    metadata = {"name": "workers-x7k2p", "labels": {"tidewater.dev/node-role": "worker"}}
+    plane.apply({"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "metadata": metadata, "spec": spec}, event)
+
+
+def test_the_check_of_the_gpus_has_the_rights_that_it_needs_and_no_more(plane: Plane, checker: gpus.Cluster) -> None:
+    apply_refused_claim(plane)
+    assert checker.nodes() == []
+    said = checker.why_no_node()
+    assert said.trouble
+    assert said.text.startswith("Karpenter: InsufficientCapacityError: insufficient capacity, with fleet error(s), ")
+    gpus.Speaker(checker, check.NAME, "uid-1").say("WaitingForNode", said)
+    (made,) = json.loads(plane.kubectl("get", "events", "-n", check.NAMESPACE, "-o", "json"))["items"]
+    assert (made["type"], made["message"], made["involvedObject"]["uid"]) == ("Warning", said.text, "uid-1")
+    for path in ("/api/v1/secrets", "/api/v1/events", "/api/v1/namespaces/tidewater-devices/pods"):
+        with pytest.raises(urllib.error.HTTPError, match="403"):
+            checker.ask(path)

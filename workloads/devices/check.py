@@ -7,7 +7,11 @@ driver is broken, or if it no longer supports the instance type. Then workers st
 wait for them until its time-out. The job ends with a sentence instead, which Pulumi shows.
 
 It runs again when something changes that decides whether there are GPUs: the plug-in, the nodes' image, their types. It
-asks the API server, and needs no free GPU. Its own pod runs on a worker node, so that it has one to look at.
+asks the API server, and needs no free GPU. Its pod runs on a system node, so that it can say why no worker node comes.
+
+Where Karpenter brings all nodes, none comes before a pod needs one. There a second job, on a worker node, has a first
+node brought: workers come to that one, and a mistake costs one node and not all of them. EC2 may have no instance for
+hours, and training is to start by itself when it has: a check that sees no node until its limit is a warning.
 """
 
 from __future__ import annotations
@@ -23,16 +27,25 @@ from tidewater.contract.devices import NAMESPACE
 from workloads import objects
 from workloads.devices import plugin
 from workloads.devices.in_pod import gpus
-from workloads.manifests import CONFINED, NON_ROOT, WORKER_NODES, Manifest, metadata
+from workloads.manifests import CONFINED, NON_ROOT, SYSTEM_NODES, WORKER_NODES, Manifest, field, metadata
 
 NAME = "gpu-check"
+NODE_NAME = f"{NAME}-node"
+"""Name of the job that has a first node brought."""
+
 PROGRAM = Path(gpus.__file__)
 DIRECTORY = "/check"
+JOB_UID_LABEL = "batch.kubernetes.io/controller-uid"
+"""Kubernetes labels the pods of a job with its UID: https://kubernetes.io/docs/reference/labels-annotations-taints/"""
+
 CHECKED = f"{labels.PREFIX}/checked"
 """Annotation: what the job has looked at. A change of it makes another job."""
 
-DEADLINE_SECONDS = 600
-"""So long the job may take, with the start of a node and the pull of its image."""
+START_SECONDS = 300
+"""So long the pod may take to start, with the pull of its image."""
+
+DEADLINE_SECONDS = START_SECONDS + round(gpus.NODE_SECONDS + 2 * gpus.PATIENCE_SECONDS)
+"""So long the job may take. The program ends before, also if it sees the first node at its limit."""
 
 REMEDY = (
     f"`kubectl logs -n {NAMESPACE} daemonset/{plugin.NAME}` says why; set nodeImageVersion to another release, "
@@ -41,13 +54,13 @@ REMEDY = (
 
 
 def needed(workers: settings.Workers) -> bool:
-    """Return whether the core has nodes with GPUs: the check needs one to look at.
+    """Return whether there are to be nodes with GPUs: those of the core, or those that Karpenter brings for workers."""
+    return workers.gpus > 0 and (workers.nodes.minimum > 0 or workers.count > 0)
 
-    Where Karpenter brings all nodes (`minWorkers` 0 or `coreNodes` 0), EC2 may have none for longer than a check can
-    wait. It would fail meanwhile without saying why, and there would be no job; the status of a job has Karpenter's
-    words.
-    """
-    return workers.gpus > 0 and workers.nodes.minimum > 0
+
+def brings_first_node(workers: settings.Workers) -> bool:
+    """Return whether no node comes before a pod needs one: there is no core (`minWorkers` 0 or `coreNodes` 0)."""
+    return workers.nodes.minimum == 0
 
 
 def checked(stack: settings.Settings) -> str:
@@ -57,16 +70,39 @@ def checked(stack: settings.Settings) -> str:
 
 
 def job_manifest(stack: settings.Settings) -> Manifest:
-    """Return the job.
+    """Return the job that Pulumi waits for."""
+    return _job(stack, NAME, {"nodeSelector": SYSTEM_NODES})
+
+
+def node_manifest(stack: settings.Settings) -> Manifest:
+    """Return the job that has a first worker node brought, and keeps it until the check has ended.
+
+    It runs the same program, so it ends with it: Karpenter ends a node without pods before its GPUs have shown.
+    Pulumi doesn't wait for it, but for the check.
+    """
+    placed = {
+        "nodeSelector": WORKER_NODES,
+        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": _nodes(stack)}},
+        "tolerations": [
+            {"key": labels.TAINT_WORKER, "operator": "Exists", "effect": "NoSchedule"},
+            {"key": devices.GPU, "operator": "Exists", "effect": "NoSchedule"},
+        ],
+    }
+    return _job(stack, NODE_NAME, placed, skipAwait="true")
+
+
+def _job(stack: settings.Settings, name: str, placed: Manifest, **annotations: str) -> Manifest:
+    """Return a job that runs the program.
 
     It fails at the first failure, except for the loss of its node. A failed one is made again by the next `pulumi up`.
     https://www.pulumi.com/registry/packages/kubernetes/installation-configuration/#pulumicomreplaceunready
     """
-    own = _labels()
+    own = _labels(name)
+    annotations = {f"pulumi.com/{key}": value for key, value in {"replaceUnready": "true", **annotations}.items()}
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": metadata(NAME, own, namespace=NAMESPACE, annotations={"pulumi.com/replaceUnready": "true"}),
+        "metadata": metadata(name, own, namespace=NAMESPACE, annotations=annotations),
         "spec": {
             "backoffLimit": 0,
             "activeDeadlineSeconds": DEADLINE_SECONDS,
@@ -76,16 +112,11 @@ def job_manifest(stack: settings.Settings) -> Manifest:
             "template": {
                 "metadata": {"labels": own, "annotations": {CHECKED: checked(stack)}},
                 "spec": {
+                    **placed,
                     "serviceAccountName": NAME,
                     "restartPolicy": "Never",
-                    "nodeSelector": WORKER_NODES,
-                    "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": _nodes(stack)}},
-                    "tolerations": [
-                        {"key": labels.TAINT_WORKER, "operator": "Exists", "effect": "NoSchedule"},
-                        {"key": devices.GPU, "operator": "Exists", "effect": "NoSchedule"},
-                    ],
                     "securityContext": NON_ROOT,
-                    "containers": [_container(stack)],
+                    "containers": [_container(stack, name)],
                     "volumes": [{"name": "program", "configMap": {"name": NAME}}],
                 },
             },
@@ -93,27 +124,35 @@ def job_manifest(stack: settings.Settings) -> Manifest:
     }
 
 
-def access_manifests() -> list[Manifest]:
-    """Return the job's service account, and its right to look at nodes."""
-    own = _labels()
-    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": f"{labels.APPLICATION}-{NAME}"}
-    account = {"kind": "ServiceAccount", "name": NAME, "namespace": NAMESPACE}
-    rbac = {"apiVersion": "rbac.authorization.k8s.io/v1"}
+def access_manifests(*, karpenter: bool) -> list[Manifest]:
+    """Return the jobs' service account and its rights: to look at nodes, and to say what they wait for.
+
+    With Karpenter also to look at its NodeClaims, and at its events about them and about the pods here.
+    """
+    own, shared = _labels(NAME), f"{labels.APPLICATION}-{NAME}"
+    nodes = [_rule("", "nodes", "list"), *([_rule("karpenter.sh", "nodeclaims", "list")] if karpenter else [])]
+    here = _rule("", "events", "create", *(["list"] if karpenter else []))
     return [
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata(NAME, own, namespace=NAMESPACE)},
-        {
-            **rbac,
-            "kind": "ClusterRole",
-            "metadata": metadata(role["name"], own),
-            "rules": [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["list"]}],
-        },
-        {
-            **rbac,
-            "kind": "ClusterRoleBinding",
-            "metadata": metadata(role["name"], own),
-            "roleRef": role,
-            "subjects": [account],
-        },
+        *_granted("Cluster", shared, None, nodes),
+        *_granted("", NAME, NAMESPACE, [here]),
+        *(_granted("", shared, gpus.CLAIMS_NAMESPACE, [_rule("", "events", "list")]) if karpenter else []),
+    ]
+
+
+def _rule(group: str, resources: str, *verbs: str) -> Manifest:
+    return {"apiGroups": [group], "resources": [resources], "verbs": list(verbs)}
+
+
+def _granted(scope: str, name: str, namespace: str | None, rules: list[Manifest]) -> list[Manifest]:
+    """Return a Role, or with the scope `Cluster` a ClusterRole, and what gives it to the service account."""
+    group = "rbac.authorization.k8s.io"
+    made: Manifest = {"apiVersion": f"{group}/v1", "metadata": metadata(name, _labels(NAME), namespace=namespace)}
+    account = {"kind": "ServiceAccount", "name": NAME, "namespace": NAMESPACE}
+    reference = {"apiGroup": group, "kind": f"{scope}Role", "name": name}
+    return [
+        {**made, "kind": f"{scope}Role", "rules": rules},
+        {**made, "kind": f"{scope}RoleBinding", "roleRef": reference, "subjects": [account]},
     ]
 
 
@@ -122,13 +161,13 @@ def program_manifest() -> Manifest:
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": metadata(NAME, _labels(), namespace=NAMESPACE),
+        "metadata": metadata(NAME, _labels(NAME), namespace=NAMESPACE),
         "data": {PROGRAM.name: PROGRAM.read_text()},
     }
 
 
-def _labels() -> dict[str, str]:
-    return labels.component(NAME, instance=labels.APPLICATION)
+def _labels(name: str) -> dict[str, str]:
+    return labels.component(name, instance=labels.APPLICATION)
 
 
 def _nodes(stack: settings.Settings) -> Manifest:
@@ -142,18 +181,21 @@ def _nodes(stack: settings.Settings) -> Manifest:
     }
 
 
-def _container(stack: settings.Settings) -> Manifest:
+def _container(stack: settings.Settings, job: str) -> Manifest:
     arguments = {
         "resource": devices.GPU,
         "count": str(stack.workers.gpus * stack.workers.per_node),
         "node-labels": labels.selector(WORKER_NODES),
         "instance-types": ",".join(stack.workers.nodes.instance_types),
         "remedy": REMEDY,
+        "job": job,
+        "job-uid": "$(JOB_UID)",
     }
     return {
         "name": "check",
         "image": stack.training.images.controller,
         "command": ["python3", f"{DIRECTORY}/{PROGRAM.name}", *(f"--{key}={text}" for key, text in arguments.items())],
+        "env": [field("JOB_UID", f"metadata.labels['{JOB_UID_LABEL}']")],
         "terminationMessagePolicy": "FallbackToLogsOnError",  # the sentence is what Pulumi shows of a failed pod
         # So little that it fits on a node with workers, which request all but what the DaemonSets need.
         "resources": {"requests": {"cpu": "1m", "memory": "16Mi"}, "limits": {"memory": "128Mi"}},
@@ -174,15 +216,14 @@ class GpuCheck(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: GpuCheckArgs, opts: pulumi.ResourceOptions) -> None:
         super().__init__("tidewater:workloads:GpuCheck", name, None, opts)
-        child = pulumi.ResourceOptions(parent=self)
-        around = [objects.register(each, opts=child) for each in (*access_manifests(), program_manifest())]
+        stack, child = args.stack, pulumi.ResourceOptions(parent=self)
+        manifests = [*access_manifests(karpenter=stack.surge is not None), program_manifest()]
+        around = [objects.register(each, opts=child) for each in manifests]
         limit = f"{DEADLINE_SECONDS // 60 + 2}m"
-        objects.register(
-            job_manifest(args.stack),
-            opts=pulumi.ResourceOptions(
-                parent=self,
-                depends_on=around,
-                custom_timeouts=pulumi.CustomTimeouts(create=limit, update=limit),
-            ),
+        after = pulumi.ResourceOptions(
+            parent=self, depends_on=around, custom_timeouts=pulumi.CustomTimeouts(create=limit, update=limit)
         )
+        objects.register(job_manifest(stack), opts=after)
+        if brings_first_node(stack.workers):
+            objects.register(node_manifest(stack), opts=after)
         self.register_outputs({})
