@@ -10,14 +10,14 @@ from infra.account import Account, connect
 from infra.addons import Addons, AddonsArgs
 from infra.bucket import Bucket, BucketArgs
 from infra.cluster import Cluster, ClusterArgs
-from infra.encryption import Encryption, EncryptionArgs, FlowLogs, FlowLogsArgs
+from infra.encryption import Encryption, EncryptionArgs
 from infra.identity import Identity, IdentityArgs
 from infra.image_cache import ImageCache, ImageCacheArgs
 from infra.karpenter import NAMESPACE as KARPENTER_NAMESPACE
 from infra.karpenter import SERVICE_ACCOUNT as KARPENTER_ACCOUNT
 from infra.karpenter import KarpenterAccess, KarpenterAccessArgs
 from infra.managed_prometheus import ManagedPrometheus, ManagedPrometheusArgs
-from infra.network import Network, NetworkArgs
+from infra.network import FlowLogs, FlowLogsArgs, Network, NetworkArgs
 from infra.node_groups import ROOT_DEVICE, NodeGroup, failed_groups, system_group, worker_group
 from infra.outputs import Platform, kubernetes_platform
 from infra.preflight import login, place

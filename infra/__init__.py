@@ -2,9 +2,9 @@
 
 account          the AWS provider and the account behind it
 preflight        what the region and the account must have, checked before anything is made
-network          VPC, subnets, routes, NAT gateways
-zones            which of the zones have the worker nodes
-encryption       the KMS key, the log groups, and the VPC's flow logs
+network          VPC, subnets, routes, NAT gateways, flow logs
+zones            the stack's zones, their address ranges, and which of them have the worker nodes
+encryption       the KMS key, and the names of the log groups that it encrypts
 bucket           the S3 bucket for code and checkpoints
 identity         IAM roles of nodes, the EFS CSI driver and the training pods
 policies         policy documents, as pure functions

@@ -1,6 +1,7 @@
 """One customer-managed KMS key for all the stack's data: Kubernetes secrets, file system, bucket, logs.
 
-The log groups are here too, since the key's policy names them: the control plane's, and that of the VPC's flow logs.
+The names of the log groups are here too, since the key's policy has them: the control plane's, and that of the VPC's
+flow logs.
 
 Node volumes use the account's EBS key. A customer-managed key would need a grant for the role of the Auto Scaling
 service, which does not exist in a new account.
@@ -111,46 +112,3 @@ def log_group(
         kms_key_id=key_arn,
         opts=opts,
     )
-
-
-@dataclass(frozen=True)
-class FlowLogsArgs:
-    """The VPC, the key of the logs, and how many days they are kept."""
-
-    vpc_id: pulumi.Input[str]
-    key_arn: pulumi.Input[str]
-    days: int
-
-
-class FlowLogs(pulumi.ComponentResource):
-    """Who exchanges how much with whom in the VPC, as CloudWatch logs; AWS adds what it has seen each ten minutes."""
-
-    def __init__(self, name: str, args: FlowLogsArgs, opts: pulumi.ResourceOptions) -> None:
-        super().__init__("tidewater:infra:FlowLogs", name, None, opts)
-        child, entry = pulumi.ResourceOptions(parent=self), f"{name}-flow-logs"
-        group = log_group(entry, flow_log_group_name(name), key_arn=args.key_arn, retention_days=args.days, opts=child)
-        trust = policies.service_trust("vpc-flow-logs.amazonaws.com", "sts:AssumeRole")
-        role = aws.iam.Role(
-            entry,
-            description=f"The flow logs of the VPC of {name}",
-            assume_role_policy=policies.to_json(trust),
-            tags={"Name": entry},
-            opts=child,
-        )
-        written = aws.iam.RolePolicy(
-            entry,
-            name="flow-logs",
-            role=role.name,
-            policy=group.arn.apply(lambda arn: policies.to_json(policies.flow_logs(arn))),
-            opts=child,
-        )
-        aws.ec2.FlowLog(
-            entry,
-            vpc_id=args.vpc_id,
-            traffic_type="ALL",
-            log_destination=group.arn,
-            iam_role_arn=role.arn,
-            tags={"Name": entry},
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[written]),
-        )
-        self.register_outputs({})

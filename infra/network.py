@@ -3,6 +3,7 @@
     args = NetworkArgs(account.region, stack.network, stack.instance_types, stack.machines, kept.first_zones)
     network = Network(name, args, account.options())
     network.private_subnet_ids
+    FlowLogs(name, FlowLogsArgs(network.vpc_id, key.arn, days=90), account.options(network))
 
 Nodes, mount targets and the control plane's interfaces are in the private subnets; the control plane and the system
 nodes only in those of the first update's zones. The public subnets hold NAT gateways, and load balancers if a workload
@@ -11,7 +12,6 @@ asks for one.
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -19,83 +19,10 @@ import pulumi
 import pulumi_aws as aws
 
 import settings
-from infra import zones as worker_zones
+from infra import policies
+from infra.encryption import flow_log_group_name, log_group
+from infra.zones import check_offerings, choose_worker_zones, choose_zones, plan_subnets
 from settings import hardware
-
-PUBLIC_PREFIX = 24
-"""Size of a public subnet: a NAT gateway and load balancers need few addresses."""
-
-
-@dataclass(frozen=True)
-class SubnetPlan:
-    """Address ranges of the subnets, one of each kind per zone."""
-
-    public: tuple[str, ...]
-    private: tuple[str, ...]
-
-
-def plan_subnets(cidr: str, zones: int) -> SubnetPlan:
-    """Divide `cidr` into eighths: the first four are private subnets, the end of the last one holds the public ones.
-
-    The plan is always for four zones, so a zone's subnets keep their ranges when another zone is added.
-    Pods take their addresses from the private subnets, so these are large.
-    """
-    network = ipaddress.IPv4Network(cidr)
-    halves = list(network.subnets(prefixlen_diff=3))
-    private = halves[:4]
-    public = list(halves[7].subnets(new_prefix=max(PUBLIC_PREFIX, halves[7].prefixlen + 2)))[-4:]
-    return SubnetPlan(
-        public=tuple(str(each) for each in public[:zones]),
-        private=tuple(str(each) for each in private[:zones]),
-    )
-
-
-def choose_zones(kept: Sequence[str], available: Sequence[str], wanted: int) -> list[str]:
-    """Return the zones of the first `wanted` subnets: those of the stack's first update, in order, then new ones.
-
-    AWS's list grows and shrinks. By an index into the list itself, subnets would move to other zones: they and all
-    that is in them would be replaced (hashicorp/terraform-provider-aws#530).
-
-    Args:
-        kept: the zones that AWS listed at the first update.
-        available: those that it lists now.
-        wanted: how many the stack uses.
-
-    Raises:
-        pulumi.RunError: there are fewer than are wanted.
-    """
-    chosen = [*sorted(kept), *sorted(set(available) - set(kept))]
-    if len(chosen) < wanted:
-        raise pulumi.RunError(
-            f"availabilityZones = {wanted}: the region has only {len(chosen)} that EKS can use now "
-            f"({', '.join(chosen)}); set it to {len(chosen)}, or choose another region"
-        )
-    return chosen[:wanted]
-
-
-def check_offerings(
-    zones: Sequence[str], offered: Sequence[tuple[str, str]], wanted: Mapping[str, Sequence[str]]
-) -> list[str]:
-    """Return the zones, if at least one of them has each instance type: node groups and Karpenter use those that do.
-
-    Args:
-        zones: the stack's zones.
-        offered: pairs of an instance type and a zone that has it.
-        wanted: the instance types, by the key that names them.
-
-    Raises:
-        pulumi.RunError: none of the zones has a type.
-    """
-    for key, types in wanted.items():
-        for name in types:
-            having = sorted(zone for type_, zone in offered if type_ == name)
-            if not set(having) & set(zones):
-                elsewhere = f"it is in {', '.join(having)}" if having else "no zone of the region has it"
-                raise pulumi.RunError(
-                    f"{key} = {name}: none of the stack's zones {', '.join(zones)} has it; {elsewhere}. Choose another "
-                    "type; in a new stack, name zones that have it in availabilityZones"
-                )
-    return list(zones)
 
 
 def _pairs(both: Sequence[str]) -> list[tuple[str, str]]:
@@ -225,7 +152,7 @@ class Network(pulumi.ComponentResource):
         # From the zones alone, which a preview knows: it reports a mistake although no subnet exists yet.
         zones = [subnet.availability_zone for subnet in private]
         names = pulumi.Output.all(offered, *zones).apply(
-            lambda given: worker_zones.choose(given[1:], given[0], types, asked)
+            lambda given: choose_worker_zones(given[1:], given[0], types, asked)
         )
         if isinstance(asked, int):
             # The value of the first update with this count stays in the state, and a choice for another count is none
@@ -236,7 +163,7 @@ class Network(pulumi.ComponentResource):
                 opts=pulumi.ResourceOptions(parent=self, ignore_changes=["input"]),
             )
             names = pulumi.Output.all(offered, kept.output, *zones).apply(
-                lambda given: worker_zones.choose(given[2:], given[0], types, asked, given[1])
+                lambda given: choose_worker_zones(given[2:], given[0], types, asked, given[1])
             )
         chosen = pulumi.Output.all(names, *zones, *(subnet.id for subnet in private)).apply(
             lambda given: [id_ for zone, id_ in _pairs(given[1:]) if zone in given[0]]
@@ -316,3 +243,46 @@ class Network(pulumi.ComponentResource):
             # AWS refuses a NAT gateway in a VPC without a route to the internet.
             opts=pulumi.ResourceOptions(parent=self, depends_on=[internet]),
         )
+
+
+@dataclass(frozen=True)
+class FlowLogsArgs:
+    """The VPC, the key of the logs, and how many days they are kept."""
+
+    vpc_id: pulumi.Input[str]
+    key_arn: pulumi.Input[str]
+    days: int
+
+
+class FlowLogs(pulumi.ComponentResource):
+    """Who exchanges how much with whom in the VPC, as CloudWatch logs; AWS adds what it has seen each ten minutes."""
+
+    def __init__(self, name: str, args: FlowLogsArgs, opts: pulumi.ResourceOptions) -> None:
+        super().__init__("tidewater:infra:FlowLogs", name, None, opts)
+        child, entry = pulumi.ResourceOptions(parent=self), f"{name}-flow-logs"
+        group = log_group(entry, flow_log_group_name(name), key_arn=args.key_arn, retention_days=args.days, opts=child)
+        trust = policies.service_trust("vpc-flow-logs.amazonaws.com", "sts:AssumeRole")
+        role = aws.iam.Role(
+            entry,
+            description=f"The flow logs of the VPC of {name}",
+            assume_role_policy=policies.to_json(trust),
+            tags={"Name": entry},
+            opts=child,
+        )
+        written = aws.iam.RolePolicy(
+            entry,
+            name="flow-logs",
+            role=role.name,
+            policy=group.arn.apply(lambda arn: policies.to_json(policies.flow_logs(arn))),
+            opts=child,
+        )
+        aws.ec2.FlowLog(
+            entry,
+            vpc_id=args.vpc_id,
+            traffic_type="ALL",
+            log_destination=group.arn,
+            iam_role_arn=role.arn,
+            tags={"Name": entry},
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[written]),
+        )
+        self.register_outputs({})

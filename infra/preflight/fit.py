@@ -7,9 +7,9 @@ import ipaddress
 from collections.abc import Sequence
 
 import settings
-from infra.network import plan_subnets
 from infra.preflight.quotas import SPOT
 from infra.preflight.region import Region
+from infra.zones import plan_subnets
 from settings.hardware import RETIRED_GPUS, InstanceType, Size, smallest
 
 LEAST = Size(vcpus=2, memory_mib=4096)

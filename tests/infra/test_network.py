@@ -1,16 +1,11 @@
-"""The subnet plan, and the routes of the VPC."""
+"""The subnets and the routes of the VPC, and its flow logs."""
 
 from __future__ import annotations
 
-import ipaddress
-import itertools
-
-import pulumi
 import pytest
 
 import settings
 from infra import network, policies
-from infra import zones as worker_zones
 from infra.account import connect
 from tests import graph
 
@@ -31,83 +26,13 @@ def zones_of(deployed: graph.Graph) -> dict[str, str]:
     return {subnet.name: subnet.inputs["availabilityZone"] for subnet in deployed.all(SUBNET)}
 
 
-@pytest.mark.parametrize("cidr", ["10.0.0.0/16", "192.168.16.0/20", "172.16.0.0/18"])
-@pytest.mark.parametrize("zones", [2, 3, 4])
-def test_subnets_are_in_the_vpc_and_do_not_overlap(cidr: str, zones: int) -> None:
-    plan = network.plan_subnets(cidr, zones)
-    ranges = [ipaddress.IPv4Network(each) for each in (*plan.public, *plan.private)]
-    assert len(ranges) == 2 * zones
-    assert all(each.subnet_of(ipaddress.IPv4Network(cidr)) for each in ranges)
-    assert not any(one.overlaps(other) for one, other in itertools.combinations(ranges, 2))
-
-
-def test_another_zone_does_not_change_existing_subnets() -> None:
-    two, three = network.plan_subnets("10.0.0.0/16", 2), network.plan_subnets("10.0.0.0/16", 3)
-    assert three.private[:2] == two.private
-    assert three.public[:2] == two.public
-
-
-def test_pods_get_most_of_the_addresses() -> None:
-    plan = network.plan_subnets("10.0.0.0/16", 2)
-    assert plan.private == ("10.0.0.0/19", "10.0.32.0/19")
-    assert ipaddress.IPv4Network(plan.public[0]).prefixlen == 24
-
-
-def test_zones_come_in_a_stable_order() -> None:
-    assert network.choose_zones(["c", "a", "b"], ["c", "a", "b"], 2) == ["a", "b"]
-
-
-@pytest.mark.parametrize(
-    "available",
-    [
-        pytest.param(["a", "b", "c", "d"], id="zones are new"),
-        pytest.param(["c", "d"], id="a zone is not available"),
-        pytest.param([], id="no zone is"),
-    ],
-)
-def test_subnets_stay_in_their_zones_when_awss_list_changes(available: list[str]) -> None:
-    assert network.choose_zones(["b", "d"], available, 2) == ["b", "d"]
-
-
-def test_another_zone_is_added_to_those_in_use() -> None:
-    assert network.choose_zones(["b", "c", "d"], ["a", "b", "c", "d"], 3) == ["b", "c", "d"]
-    assert network.choose_zones(["b", "c"], ["a", "b", "c", "d"], 3) == ["b", "c", "a"]
-
-
-def test_too_few_zones_in_the_region_is_an_error_that_names_them() -> None:
-    with pytest.raises(pulumi.RunError, match=r"availabilityZones = 3: .* only 2 .*\(a, b\); set it to 2"):
-        network.choose_zones(["a"], ["b", "a"], 3)
-
-
-OFFERED = [("g5.xlarge", "us-west-2a"), ("g5.xlarge", "us-west-2b"), ("p5.48xlarge", "us-west-2c")]
-
-
-def test_one_zone_with_an_instance_type_is_enough() -> None:
-    zones = ["us-west-2b", "us-west-2c"]
-    wanted = {"instanceTypes": ["g5.xlarge"], "surgeInstanceTypes": ["g5.xlarge", "p5.48xlarge"]}
-    assert network.check_offerings(zones, OFFERED, wanted) == zones
-
-
-@pytest.mark.parametrize(
-    ("name", "reason"),
-    [
-        ("p5.48xlarge", "none of .* us-west-2a, us-west-2b has it; it is in us-west-2c. Choose another"),
-        ("g6e.xlarge", "none of .* us-west-2a, us-west-2b has it; no zone of the region has it"),
-    ],
-)
-def test_an_instance_type_that_no_zone_has_is_an_error_that_names_both(name: str, reason: str) -> None:
-    wanted = {"instanceTypes": ["g5.xlarge"], "surgeInstanceTypes": [name]}
-    with pytest.raises(pulumi.RunError, match=f"surgeInstanceTypes = {name}: {reason}"):
-        network.check_offerings(["us-west-2a", "us-west-2b"], OFFERED, wanted)
-
-
 def test_subnets_are_in_the_zones_that_were_checked_for_the_types_of_all_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     def checked(zones: list[str], offered: list[tuple[str, str]], wanted: dict[str, tuple[str, ...]]) -> list[str]:
         assert {name for name, _ in offered} == {name for types in wanted.values() for name in types}
         return [f"checked {zone} for {', '.join(wanted)}" for zone in zones]
 
     monkeypatch.setattr(network, "check_offerings", checked)
-    monkeypatch.setattr(worker_zones, "choose", lambda zones, *_: zones[:1])  # it would not know these zones
+    monkeypatch.setattr(network, "choose_worker_zones", lambda zones, *_: zones[:1])  # it would not know these zones
     zones = set(zones_of(graph.run(network_of_the_stack, graph.defaults())).values())
     keys = "systemInstanceTypes, instanceTypes, surgeInstanceTypes"
     assert zones == {f"checked us-west-2a for {keys}", f"checked us-west-2b for {keys}"}

@@ -1,14 +1,16 @@
-"""The workers' nodes are in as few zones as the settings say, and these have their types."""
+"""The stack's zones and their address ranges stay as they were, and its workers' nodes are where their types are."""
 
 from __future__ import annotations
 
+import ipaddress
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
 import pulumi
 import pytest
 
-from infra import zones as worker_zones
+from infra.zones import check_offerings, choose_worker_zones, choose_zones, plan_subnets
 from tests import graph
 
 ZONES = ["a", "b", "c"]
@@ -18,25 +20,25 @@ OFFERED = [("g5.xlarge", "a"), ("g5.xlarge", "c"), ("p5.48xlarge", "c"), ("m5.la
 
 
 def test_it_is_the_first_zone_that_has_the_type() -> None:
-    assert worker_zones.choose(ZONES, OFFERED, G5, 1) == ["a"]
+    assert choose_worker_zones(ZONES, OFFERED, G5, 1) == ["a"]
 
 
 def test_a_zone_that_has_all_types_comes_before_one_that_has_some() -> None:
-    assert worker_zones.choose(ZONES, OFFERED, BOTH, 1) == ["c"]
+    assert choose_worker_zones(ZONES, OFFERED, BOTH, 1) == ["c"]
 
 
 def test_of_several_zones_those_are_chosen_that_have_most() -> None:
-    assert worker_zones.choose(ZONES, OFFERED, G5, 2) == ["a", "c"]
+    assert choose_worker_zones(ZONES, OFFERED, G5, 2) == ["a", "c"]
 
 
 def test_what_system_nodes_need_does_not_matter() -> None:
-    assert worker_zones.choose(ZONES, OFFERED, {**G5, "systemInstanceTypes": ["m5.large"]}, 1) == ["a"]
+    assert choose_worker_zones(ZONES, OFFERED, {**G5, "systemInstanceTypes": ["m5.large"]}, 1) == ["a"]
 
 
 def test_a_choice_is_kept_when_aws_offers_the_types_elsewhere_too() -> None:
     grown = [*OFFERED, ("p5.48xlarge", "a")]
-    assert worker_zones.choose(ZONES, grown, BOTH, 1) == ["a"]
-    assert worker_zones.choose(ZONES, grown, BOTH, 1, kept=["c"]) == ["c"]
+    assert choose_worker_zones(ZONES, grown, BOTH, 1) == ["a"]
+    assert choose_worker_zones(ZONES, grown, BOTH, 1, kept=["c"]) == ["c"]
 
 
 @pytest.mark.parametrize(
@@ -48,7 +50,7 @@ def test_a_choice_is_kept_when_aws_offers_the_types_elsewhere_too() -> None:
     ],
 )
 def test_a_choice_that_no_longer_fits_is_made_anew(kept: list[str]) -> None:
-    assert worker_zones.choose(ZONES, OFFERED, BOTH, 1, kept) == ["c"]
+    assert choose_worker_zones(ZONES, OFFERED, BOTH, 1, kept) == ["c"]
 
 
 def test_an_update_after_aws_offers_the_types_elsewhere_leaves_the_nodes_where_they_are(
@@ -89,7 +91,7 @@ def test_the_choice_for_another_number_of_zones_is_kept_too(monkeypatch: pytest.
 
 
 def test_named_zones_are_taken_as_they_are() -> None:
-    assert worker_zones.choose(ZONES, OFFERED, BOTH, ("c", "a")) == ["a", "c"]
+    assert choose_worker_zones(ZONES, OFFERED, BOTH, ("c", "a")) == ["a", "c"]
 
 
 def test_types_that_no_zone_has_together_are_an_error_that_says_where_they_are() -> None:
@@ -98,13 +100,13 @@ def test_types_that_no_zone_has_together_are_an_error_that_says_where_they_are()
         "surgeInstanceTypes = p5.48xlarge: the workers are in a, which doesn't have it; it is in c. Name that zone"
     )
     with pytest.raises(pulumi.RunError, match=message):
-        worker_zones.choose(ZONES, apart, BOTH, 1)
-    assert worker_zones.choose(ZONES, apart, BOTH, 2) == ["a", "c"]
+        choose_worker_zones(ZONES, apart, BOTH, 1)
+    assert choose_worker_zones(ZONES, apart, BOTH, 2) == ["a", "c"]
 
 
 def test_a_named_zone_without_a_type_is_an_error() -> None:
     with pytest.raises(pulumi.RunError, match=r"instanceTypes = g5\.xlarge: the workers are in b"):
-        worker_zones.choose(ZONES, OFFERED, G5, ("b",))
+        choose_worker_zones(ZONES, OFFERED, G5, ("b",))
 
 
 @pytest.mark.parametrize(
@@ -123,3 +125,73 @@ def test_the_rest_of_the_stack_is_in_all_zones() -> None:
     deployed = graph.production()
     assert len(deployed.one("aws:eks/nodeGroup:NodeGroup", "system").inputs["subnetIds"]) == 3
     assert len(deployed.all("aws:efs/mountTarget:MountTarget")) == 3
+
+
+@pytest.mark.parametrize("cidr", ["10.0.0.0/16", "192.168.16.0/20", "172.16.0.0/18"])
+@pytest.mark.parametrize("zones", [2, 3, 4])
+def test_subnets_are_in_the_vpc_and_do_not_overlap(cidr: str, zones: int) -> None:
+    plan = plan_subnets(cidr, zones)
+    ranges = [ipaddress.IPv4Network(each) for each in (*plan.public, *plan.private)]
+    assert len(ranges) == 2 * zones
+    assert all(each.subnet_of(ipaddress.IPv4Network(cidr)) for each in ranges)
+    assert not any(one.overlaps(other) for one, other in itertools.combinations(ranges, 2))
+
+
+def test_another_zone_does_not_change_existing_subnets() -> None:
+    two, three = plan_subnets("10.0.0.0/16", 2), plan_subnets("10.0.0.0/16", 3)
+    assert three.private[:2] == two.private
+    assert three.public[:2] == two.public
+
+
+def test_pods_get_most_of_the_addresses() -> None:
+    plan = plan_subnets("10.0.0.0/16", 2)
+    assert plan.private == ("10.0.0.0/19", "10.0.32.0/19")
+    assert ipaddress.IPv4Network(plan.public[0]).prefixlen == 24
+
+
+def test_zones_come_in_a_stable_order() -> None:
+    assert choose_zones(["c", "a", "b"], ["c", "a", "b"], 2) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    "available",
+    [
+        pytest.param(["a", "b", "c", "d"], id="zones are new"),
+        pytest.param(["c", "d"], id="a zone is not available"),
+        pytest.param([], id="no zone is"),
+    ],
+)
+def test_subnets_stay_in_their_zones_when_awss_list_changes(available: list[str]) -> None:
+    assert choose_zones(["b", "d"], available, 2) == ["b", "d"]
+
+
+def test_another_zone_is_added_to_those_in_use() -> None:
+    assert choose_zones(["b", "c", "d"], ["a", "b", "c", "d"], 3) == ["b", "c", "d"]
+    assert choose_zones(["b", "c"], ["a", "b", "c", "d"], 3) == ["b", "c", "a"]
+
+
+def test_too_few_zones_in_the_region_is_an_error_that_names_them() -> None:
+    with pytest.raises(pulumi.RunError, match=r"availabilityZones = 3: .* only 2 .*\(a, b\); set it to 2"):
+        choose_zones(["a"], ["b", "a"], 3)
+
+
+OFFERED_IN_REGION = [("g5.xlarge", "us-west-2a"), ("g5.xlarge", "us-west-2b"), ("p5.48xlarge", "us-west-2c")]
+
+
+def test_one_zone_with_an_instance_type_is_enough() -> None:
+    zones = ["us-west-2b", "us-west-2c"]
+    wanted = {"instanceTypes": ["g5.xlarge"], "surgeInstanceTypes": ["g5.xlarge", "p5.48xlarge"]}
+    assert check_offerings(zones, OFFERED_IN_REGION, wanted) == zones
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("p5.48xlarge", "none of .* us-west-2a, us-west-2b has it; it is in us-west-2c. Choose another"),
+        ("g6e.xlarge", "none of .* us-west-2a, us-west-2b has it; no zone of the region has it"),
+    ],
+)
+def test_an_instance_type_that_no_zone_has_is_an_error_that_names_both(name: str, reason: str) -> None:
+    wanted = {"instanceTypes": ["g5.xlarge"], "surgeInstanceTypes": [name]}
+    with pytest.raises(pulumi.RunError, match=f"surgeInstanceTypes = {name}: {reason}"):
+        check_offerings(["us-west-2a", "us-west-2b"], OFFERED_IN_REGION, wanted)
