@@ -105,7 +105,8 @@ def arguments_of(token: str) -> type:
 
 def resources() -> dict[str, type]:
     """Return the SDKs' classes that are loaded, by the type of resource."""
-    found, waiting = {}, [pulumi.Resource]
+    found: dict[str, type] = {}
+    waiting: list[type] = [pulumi.Resource]
     while waiting:
         each = waiting.pop()
         waiting += each.__subclasses__()
