@@ -21,6 +21,7 @@ from scripts import toolchain
 from tests import facts, graph
 from tests.control_plane import NO_PROXY, Plane, PlaneError, running
 from tests.controller.fakes import karpenter as fakes
+from tidewater.contract.devices import NAMESPACE
 from workloads import karpenter
 from workloads.devices import check, plugin
 from workloads.devices.in_pod import gpus
@@ -142,8 +143,8 @@ def checker(plane: Plane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> gp
     for name, value in NO_PROXY.items():
         monkeypatch.setenv(name, value)
     plane.apply(plugin.namespace_manifest(), *check.access_manifests(karpenter=True))
-    (tmp_path / "token").write_text(plane.kubectl("create", "token", check.NAME, "-n", check.NAMESPACE).strip())
-    (tmp_path / "namespace").write_text(check.NAMESPACE)
+    (tmp_path / "token").write_text(plane.kubectl("create", "token", check.NAME, "-n", NAMESPACE).strip())
+    (tmp_path / "namespace").write_text(NAMESPACE)
     (tmp_path / "ca.crt").write_bytes((plane.site.folder / "pki" / "ca.crt").read_bytes())
     return gpus.Cluster("tidewater.dev/node-role=worker", tmp_path, plane.site.endpoint)
 
@@ -165,7 +166,7 @@ def test_the_check_of_the_gpus_has_the_rights_that_it_needs_and_no_more(plane: P
     assert said.trouble
     assert said.text.startswith("Karpenter: InsufficientCapacityError: insufficient capacity, with fleet error(s), ")
     gpus.Speaker(checker, check.NAME, "uid-1").say("WaitingForNode", said)
-    (made,) = json.loads(plane.kubectl("get", "events", "-n", check.NAMESPACE, "-o", "json"))["items"]
+    (made,) = json.loads(plane.kubectl("get", "events", "-n", NAMESPACE, "-o", "json"))["items"]
     assert (made["type"], made["message"], made["involvedObject"]["uid"]) == ("Warning", said.text, "uid-1")
     for path in ("/api/v1/secrets", "/api/v1/events", "/api/v1/namespaces/tidewater-devices/pods"):
         with pytest.raises(urllib.error.HTTPError, match="403"):
