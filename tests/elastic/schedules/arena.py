@@ -1,6 +1,6 @@
 """A long-lived job on which schedules are run one after the other, with checks after each.
 
-arena = Arena(farm, folder, etcd, group="nccl")        # a kind of ``kinds.KINDS``
+arena = Arena(farm, folder, etcd, group="nccl", own_loops=True)        # a kind of ``kinds.KINDS``
 arena.play(schedule(17))          # raises AssertionError
 """
 
@@ -17,7 +17,8 @@ from tests.elastic.schedules.forked import Forked, Job
 from tests.elastic.schedules.ledger import verdict
 from tests.elastic.schedules.plan import Move, Schedule
 from tests.elastic.schedules.points import CHECKPOINT, STRIKES, arm, disarm, was_hit
-from tests.elastic.schedules.script import BATCH_SIZE, TOTAL, Keys
+from tests.elastic.schedules.script import BATCH_SIZE, TOTAL
+from tests.elastic.session.evaluation.held_out import Keys
 from tests.farm import Farm
 from tidewater.contract import exit_codes
 
@@ -30,7 +31,7 @@ _HIT_SECONDS = 10.0
 """For a victim to reach its moment: a joiner first becomes a member, and may have to outlast a frozen worker."""
 _OF_ONE = (*CHECKPOINT, "offer")
 """Moments of one worker only, mostly rank 0: it saves and offers the state. The workers decide which one."""
-_OWN_LOOPS = ("", "tensor", "function", "sums")
+_OWN_LOOPS = ("tensor", "function", "sums")
 _SETTLE_SECONDS = 90.0
 BOUND_SECONDS = 20.0
 """No survivor stands still for longer, whatever comes together; see the docs for the bounds of single faults.
@@ -58,8 +59,9 @@ class Aim:
 class Arena:
     """Keeps a job running from schedule to schedule."""
 
-    def __init__(self, farm: Farm, folder: Path, etcd: str, group: str) -> None:
-        self.group = group
+    def __init__(self, farm: Farm, folder: Path, etcd: str, group: str, *, own_loops: bool = False) -> None:
+        """With ``own_loops``, the workers train and validate in loops of their own, of each kind in turn."""
+        self.group, self.own_loops = group, own_loops
         self.job = Job(farm, folder, etcd, *COMMON, *_PACE, group=group)
         self.pauses: list[float] = []
         """The longest pause of a survivor in each schedule."""
@@ -71,13 +73,19 @@ class Arena:
     def play(self, schedule: Schedule) -> None:
         """Scale the job to the schedule's size, run the schedule, and check the invariants."""
         self._bring_to(schedule.size)
-        round_ = _Round(self.job, self._anchor(schedule))
+        round_ = _Round(self, self._anchor(schedule))
         for move in schedule.moves:
             round_.make(move)
         round_.settle()
         self.aims += round_.aims
         self.job.wait_for_all(_SETTLE_SECONDS)
         self._check(round_)
+
+    def enlist(self, armed: dict[str, str] | None = None) -> Forked:
+        """Start another worker. Every fourth one prepares its batches, some ahead, in a separate process."""
+        count = len(self.job.workers)
+        own_loop = _OWN_LOOPS[count % len(_OWN_LOOPS)] if self.own_loops else ""
+        return self.job.start("w", "--data-workers", str(int(count % 4 == 3)), armed=armed or {}, own_loop=own_loop)
 
     def _anchor(self, schedule: Schedule) -> Forked:
         """Return the worker that is never hit. Not rank 0, if what only that one does is to be struck."""
@@ -94,7 +102,7 @@ class Arena:
         for worker in extra:
             worker.signal(signal.SIGTERM)
         for _ in range(size - len(self._present())):
-            enlist(self.job)
+            self.enlist()
         for worker in extra:
             worker.wait(_SETTLE_SECONDS)
         self.job.wait_for_all(_SETTLE_SECONDS)
@@ -123,16 +131,6 @@ class Arena:
         return max(later - earlier for earlier, later in itertools.pairwise(times))
 
 
-def enlist(job: Job, armed: dict[str, str] | None = None) -> Forked:
-    """Start another worker. Every third one prepares its batches, some ahead, in a separate process.
-
-    Of four, three train in a loop of their own, each of another kind, together with those that call ``tidewater.run``.
-    """
-    count = len(job.workers)
-    own_loop = _OWN_LOOPS[count % len(_OWN_LOOPS)]
-    return job.start("w", "--data-workers", str(int(count % 3 == 2)), armed=armed or {}, own_loop=own_loop)
-
-
 def _misjudged(workers: Sequence[Forked]) -> Iterator[str]:
     """Yield evaluations with a missing or repeated sample."""
     mean = Keys().mean()
@@ -156,13 +154,13 @@ def _expected(worker: Forked) -> set[int | None]:
 class _Round:
     """A schedule that is being run."""
 
-    def __init__(self, job: Job, anchor: Forked) -> None:
+    def __init__(self, arena: Arena, anchor: Forked) -> None:
         self.began = time.monotonic()
         self.anchor = anchor
-        self.generation = job.book.last[anchor.name].generation
+        self.generation = arena.job.book.last[anchor.name].generation
         self.happened = 0
         self.aims: list[Aim] = []
-        self._job = job
+        self._arena, self._job = arena, arena.job
         self._armed: list[tuple[Move, list[Forked]]] = []
         self._thaws: list[tuple[float, Forked]] = []
 
@@ -210,7 +208,7 @@ class _Round:
 
     def _join(self, armed: dict[str, str] | None = None) -> Forked:
         self.happened += 1
-        return enlist(self._job, armed)
+        return self._arena.enlist(armed)
 
     def _struck(self, move: Move, victim: Forked) -> None:
         self.happened += 1

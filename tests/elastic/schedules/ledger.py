@@ -81,7 +81,22 @@ class Written:
     """Monotonic time at which it began to write."""
 
 
-Entry = Attempt | Final | Restored | Written
+@dataclass(frozen=True)
+class Validated:
+    """The totals of a validation that the script of a process has got."""
+
+    epoch: int
+    """That has ended."""
+    step: int
+    generation: int
+    times: str
+    """How often each sample is in them: one digit for each sample."""
+    outputs: float
+    """The sum of the model's outputs."""
+
+
+Entry = Attempt | Final | Restored | Written | Validated
+_ENTRIES = {each.__name__: each for each in (Attempt, Final, Restored, Written, Validated)}
 
 
 class Scribe:
@@ -97,10 +112,8 @@ class Scribe:
 def read(line: bytes) -> Entry:
     """Return the entry that ``Scribe.write`` has written."""
     kind, *values = json.loads(line)
-    if kind in ("Restored", "Written"):
-        return Restored(*values) if kind == "Restored" else Written(*values)
-    values = [tuple(value) if isinstance(value, list) else value for value in values]
-    return Attempt(*values) if kind == "Attempt" else Final(*values)
+    entry: Entry = _ENTRIES[kind](*(tuple(value) if isinstance(value, list) else value for value in values))
+    return entry
 
 
 @dataclass
@@ -123,6 +136,7 @@ class Book:
     repeated: list[tuple[str, Final]] = field(default_factory=list)
     """Steps that were reported to a process a second time in the same generation."""
     restored: list[Restored] = field(default_factory=list)
+    validated: list[Validated] = field(default_factory=list)
     written: list[Written] = field(default_factory=list)
     written_to: int = 0
     """The last step with a point that was read for certain together with all points before it."""
@@ -164,6 +178,8 @@ class Book:
             self.restored.append(entry)
         elif isinstance(entry, Written):
             self.written.append(entry)
+        elif isinstance(entry, Validated):
+            self.validated.append(entry)
         else:
             before = self.finals[entry.step].get(process)
             if before and before.generation == entry.generation:
@@ -185,6 +201,7 @@ class Book:
             took_part=self.took_part,
             built_on=self.built_on,
             restored=self.restored,
+            validated=self.validated,
             written=self.written,
             written_to=self.written_to,
         )
@@ -230,6 +247,7 @@ def verdict(book: Book, total: int) -> list[str]:
         *_different(book),
         *_misreported(book, history),
         *_unreported(book, history),
+        *_unvalidated(book, history),
         *_untracked(book),
     ]
     return problems[:_MOST_PROBLEMS]
@@ -321,6 +339,26 @@ def _unreported(book: Book, history: dict[int, list[Attempt]]) -> Iterator[str]:
             made = history.get(step)
             if made and made[0].generation == generation and step < last and process not in book.finals.get(step, {}):
                 yield f"step {step} (generation {generation}) was never reported to {process}, which took part in it"
+
+
+def _unvalidated(book: Book, history: dict[int, list[Attempt]]) -> Iterator[str]:
+    """Where scripts validate, each finished epoch has totals, with each sample once, and the same ones in all workers.
+
+    All who have totals write them before any of them begins the next epoch.
+    """
+    outputs: dict[tuple[int, int], set[float]] = defaultdict(set)
+    for found in book.validated:
+        outputs[found.epoch, found.generation].add(found.outputs)
+        wrong = ", ".join(f"sample {sample} {count} times" for sample, count in enumerate(found.times) if count != "1")
+        if wrong:
+            yield f"epoch {found.epoch}: the totals of its validation in generation {found.generation} have {wrong}"
+    for (epoch, generation), sums in sorted(outputs.items()):
+        if len(sums) > 1:
+            yield f"epoch {epoch}: the totals of its validation in generation {generation} differ: {sorted(sums)}"
+    finished = max((made[0].epoch for made in history.values()), default=0)
+    lacking = sorted(set(range(finished)) - {epoch for epoch, _ in outputs})
+    if outputs and lacking:
+        yield f"no worker has got the totals of the validations after epochs {', '.join(map(str, lacking))}"
 
 
 def _untracked(book: Book) -> Iterator[str]:

@@ -38,6 +38,9 @@ MEETING = ("form", "handover", *HANDOVER)
 """A generation begins: its group is being formed; positions are compared; a newcomer gets the state."""
 RECOVERY = ("give-up",)
 """A survivor is about to tell the others that it has given the broken generation up."""
+MIDDLE = "middle"
+"""A rank is about to validate a sample of the second half: the first ones are in the sums. For the loss of all workers,
+which no schedule has."""
 ALL = (*STEP, *EPOCH_END, *EVALUATION, *CHECKPOINT, *MEETING, *RECOVERY)
 
 

@@ -26,11 +26,14 @@ from torch.utils.data import Dataset, IterableDataset
 import tidewater
 from tests.elastic.group import faulty, kinds
 from tests.elastic.schedules import breakages
-from tests.elastic.schedules.ledger import SUFFIX, Attempt, Final, Restored, Scribe, Written
-from tests.elastic.schedules.points import Points
+from tests.elastic.schedules.ledger import SUFFIX, Attempt, Final, Restored, Scribe, Validated, Written
+from tests.elastic.schedules.points import MIDDLE, Points
+from tests.elastic.session.evaluation.held_out import HELD_OUT, Keys, go_through, times
 from tidewater.elastic.checkpoint import Checkpoints
 from tidewater.elastic.membership.rules import Generation
 from tidewater.elastic.observe.tracker import Tracker, Write
+from tidewater.elastic.script.epochs import Validation
+from tidewater.elastic.script.own_loop import Run
 from tidewater.elastic.session import handover
 from tidewater.elastic.session.state import State
 from tidewater.elastic.session.worker import Worker
@@ -39,8 +42,6 @@ from tidewater.elastic.training import Report, Training
 TOTAL = 50
 BATCH_SIZE = 7
 """50 is no multiple: an epoch's last step has one sample, so most ranks have none."""
-HELD_OUT = 300
-"""Validation samples: several rounds of an evaluation. In the last round some ranks have no sample."""
 STUCK = "stuck"
 _STUCK_SECONDS = 0.02
 _FEATURES = 6
@@ -80,8 +81,8 @@ class Options:
     fault: tuple[str, str] | None = None
     """What fails in this worker only, see ``faulty.install``."""
     own_loop: str = ""
-    """How a loop of its own gives the loss: ``tensor``, ``function`` or ``sums``. Otherwise the script gives a training
-    to ``tidewater.run``."""
+    """How a loop of its own gives the loss: ``tensor``, ``function`` or ``sums``. It validates at the end of each epoch.
+    Otherwise the script gives a training to ``tidewater.run``, which does so with a score."""
     raises_at: int = 0
     """The body of the loop of its own raises an error in this step."""
     fails_alone: bool = False
@@ -124,24 +125,6 @@ class Stream(IterableDataset[tuple[torch.Tensor, torch.Tensor, int]]):
 
     def load_state_dict(self, state: dict[str, int]) -> None:
         self._next = state["next"]
-
-
-class Keys(Dataset[int]):
-    """Numbers; their sum shows whether one of them is missing or was added twice."""
-
-    def __init__(self) -> None:
-        generator = torch.Generator().manual_seed(_EPOCH_SEEDS)
-        self._keys: list[int] = torch.randint(1, 2**40, (HELD_OUT,), generator=generator).tolist()
-
-    def __len__(self) -> int:
-        return HELD_OUT
-
-    def __getitem__(self, index: int) -> int:
-        return self._keys[index]
-
-    def mean(self) -> float:
-        """Return the correct result of every evaluation."""
-        return sum(self._keys) / HELD_OUT
 
 
 class Means(nn.Module):
@@ -281,12 +264,31 @@ class Witness:
         if cursor.offset + BATCH_SIZE >= TOTAL:
             self._points.reach("epoch-gradients")
 
-    def score(self, model: nn.Module, batch: torch.Tensor) -> torch.Tensor:
+    def score(self, model: nn.Module, batch: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
         """Return the sum of the keys."""
-        if self._state is not None:  # not in the warm-up
-            self._points.reach("score")
-        self._need_memory(len(batch))
-        return batch.sum().double()
+        keys, samples = batch
+        self._validates(samples.tolist())
+        self._need_memory(len(samples))
+        return keys.sum().double()
+
+    def validate(self, epoch: int, validation: Validation, model: nn.Module) -> None:
+        """Go through a validation at the end of an epoch, and record its totals."""
+        go_through(validation, model, _FEATURES, self._validates)
+        if validation.totals is not None:
+            state, generation = self._state, self._generation
+            assert state is not None
+            assert generation is not None
+            found = times(validation.totals)
+            self._scribe.write(
+                Validated(epoch, state.step, generation.number, found, validation.totals["outputs"])
+            )
+
+    def _validates(self, samples: list[int]) -> None:
+        if self._state is None:  # in the warm-up
+            return
+        self._points.reach("score")
+        if max(samples) >= HELD_OUT // 2:
+            self._points.reach(MIDDLE)
 
     def on_step(self, report: Report) -> None:
         """Update the average, and record a final step."""
@@ -359,21 +361,27 @@ def main(options: Options, argv: list[str]) -> int:
 
 
 def own_loop(witness: Witness, argv: list[str]) -> int:
-    """Train the same in a loop of the script's own. Return the exit code."""
+    """Train the same in a loop of the script's own, which also validates. Return the exit code."""
     config = tidewater.init(argv)
     training = witness.training(config)
-    given = {each.name: getattr(training, each.name) for each in fields(training) if each.name != "loss"}
+    given = {each.name: getattr(training, each.name) for each in fields(training)}
+    del given["loss"], given["score"]
     with tidewater.session(config, **given) as run:
-        for batch in run.batches():
-            witness.raise_if_asked()
-            loss = functools.partial(witness.loss, training.model, batch)
-            if witness.options.own_loop == "function":
-                run.step(loss)
-            elif witness.options.own_loop == "tensor":
-                run.step(loss())
-            elif run.sums(loss()):
-                cast("torch.optim.Optimizer", training.optimizer).step()
-                run.applied()
-            for report in run.reports():
-                print(f"reported {report.step}", flush=True)
+        for epoch in run.epochs():
+            for batch in run.batches():
+                witness.raise_if_asked()
+                _step(run, functools.partial(witness.loss, training.model, batch), training, witness.options.own_loop)
+                for report in run.reports():
+                    print(f"reported {report.step}", flush=True)
+            witness.validate(epoch, run.validation(training.validation), training.model)
     return run.exit_code
+
+
+def _step(run: Run, loss: Callable[[], torch.Tensor], training: Training, way: str) -> None:
+    if way == "function":
+        run.step(loss)
+    elif way == "tensor":
+        run.step(loss())
+    elif run.sums(loss()):
+        cast("torch.optim.Optimizer", training.optimizer).step()
+        run.applied()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.elastic.schedules.ledger import Attempt, Book, Final, Restored, Scribe, Written, verdict
+from tests.elastic.schedules.ledger import Attempt, Book, Final, Restored, Scribe, Validated, Written, verdict
 
 TOTAL = 4
 
@@ -120,8 +120,9 @@ def test_going_back_to_a_checkpoint_is_a_failure_unless_no_state_was_left(book: 
 
 def test_a_growing_ledger_is_read_incrementally_and_an_incomplete_line_is_read_later(tmp_path: Path) -> None:
     scribe, made = Scribe(tmp_path / "a-1.ledger"), attempt(1, (3,))
-    book = Book(tmp_path)
+    book, totals = Book(tmp_path), Validated(0, 1, 1, times="111", outputs=0.5)
     scribe.write(made)
+    scribe.write(totals)
     book.refresh()
     scribe.write(final(made))
     with (tmp_path / "a-1.ledger").open("ab") as file:
@@ -129,8 +130,26 @@ def test_a_growing_ledger_is_read_incrementally_and_an_incomplete_line_is_read_l
     book.refresh()
     book.refresh()
     assert book.attempts[1][1] == [made]
+    assert book.validated == [totals]
     assert book.finals == {1: {"a-1": final(made)}}
     assert book.last["a-1"].step == book.reached == 1
+
+
+def test_what_is_wrong_with_the_totals_of_a_validation_is_named(book: Book) -> None:
+    for process in "ab":
+        book.add(process, Validated(0, 2, 1, times="111", outputs=0.5))
+    assert verdict(book, TOTAL) == []
+    book.add("c", Validated(0, 2, 2, times="021", outputs=0.5))
+    book.add("c", Validated(0, 2, 1, times="111", outputs=0.75))
+    assert verdict(book, TOTAL) == [
+        "epoch 0: the totals of its validation in generation 2 have sample 0 0 times, sample 1 2 times",
+        "epoch 0: the totals of its validation in generation 1 differ: [0.5, 0.75]",
+    ]
+
+
+def test_a_finished_epoch_without_the_totals_of_a_validation_is_named(book: Book) -> None:
+    book.add("a", Validated(1, 4, 1, times="111", outputs=0.5))
+    assert verdict(book, TOTAL) == ["no worker has got the totals of the validations after epochs 0"]
 
 
 def test_a_missing_and_a_double_point_of_a_tracker_are_named(book: Book) -> None:

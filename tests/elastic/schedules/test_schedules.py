@@ -6,8 +6,10 @@
     … test_schedules.py -k nccl                                                     # only on the double of NCCL
 
 Real processes, gloo and etcd. All schedules run one after the other on one long-lived job, so that each starts with the
-result of the previous one. After a failure, and for another kind of group, the next schedule gets a new job. Seeds that
-are asked for run on each kind of group; one schedule per moment takes the kinds in turns.
+result of the previous one. After a failure, for another kind of group, and for the other kind of script, the next
+schedule gets a new job. Seeds that are asked for run on each kind of group, and with both kinds of script: with
+``tidewater.run``, and with loops of their own over epochs and validations. One schedule per moment takes the kinds of
+group in turns, all but one of them with loops of their own.
 """
 
 from __future__ import annotations
@@ -31,11 +33,31 @@ from tests.farm import Farm
 from tidewater.contract import exit_codes
 
 ASKED_FOR = os.environ.get("TIDEWATER_SCHEDULES")
-SCHEDULES = [
-    (kind, seed)
-    for turn, kind in enumerate(KINDS_OF_GROUP)
-    for seed in (range(*map(int, ASKED_FOR.split(":"))) if ASKED_FOR else ONE_PER_MOMENT[turn :: len(KINDS_OF_GROUP)])
-]
+RUN, OWN_LOOPS = "run", "own-loops"
+"""The kinds of script. No job has both: all its workers must run the same script."""
+WITH_RUN = "restarted"
+"""The kind of group whose schedules in `make test` have ``tidewater.run``."""
+
+
+def planned() -> list[tuple[str, str, int]]:
+    """Return kind of group, kind of script and seed of each schedule; those of one job follow each other."""
+    count = len(KINDS_OF_GROUP)
+    if not ASKED_FOR:
+        return [
+            (kind, RUN if kind == WITH_RUN else OWN_LOOPS, seed)
+            for turn, kind in enumerate(KINDS_OF_GROUP)
+            for seed in ONE_PER_MOMENT[turn::count]
+        ]
+    return [
+        (kind, script, seed)
+        for turn, kind in enumerate(KINDS_OF_GROUP)
+        for place, script in enumerate((RUN, OWN_LOOPS))
+        for seed in range(*map(int, ASKED_FOR.split(":")))
+        if (seed + turn) % 2 == place
+    ]
+
+
+SCHEDULES = planned()
 HIT_RATE = 2 / 3
 """Of the strikes at named moments, at least so many must find their victim there. About five of six do: the worker that
 an earlier move has made rank 0 may be the one that is never hit. `make test` has some two dozen, so chance is wide."""
@@ -47,18 +69,19 @@ NOISE = 1e-4
 class Ring:
     """The current arena."""
 
-    def __init__(self, make: Callable[[str], Arena]) -> None:
+    def __init__(self, make: Callable[[str, bool], Arena]) -> None:
         self._make = make
         self.arena: Arena | None = None
         self.pauses: list[float] = []
         self.changes: list[float] = []
         self.aims: list[Aim] = []
 
-    def enter(self, group: str) -> Arena:
-        if self.arena is not None and self.arena.group != group:
+    def enter(self, group: str, script: str) -> Arena:
+        own_loops = script == OWN_LOOPS
+        if self.arena is not None and (self.arena.group, self.arena.own_loops) != (group, own_loops):
             self.discard()
         if self.arena is None:
-            self.arena = self._make(group)
+            self.arena = self._make(group, own_loops)
         return self.arena
 
     def discard(self) -> None:
@@ -70,7 +93,12 @@ class Ring:
 @pytest.fixture(scope="module")
 def ring(farm: Farm, etcd: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ring]:
     numbers = itertools.count()
-    ring = Ring(lambda group: Arena(farm, tmp_path_factory.mktemp(f"arena{next(numbers)}"), etcd, group))
+
+    def make(group: str, own_loops: bool) -> Arena:
+        folder = tmp_path_factory.mktemp(f"arena{next(numbers)}")
+        return Arena(farm, folder, etcd, group, own_loops=own_loops)
+
+    ring = Ring(make)
     yield ring
     ring.discard()
 
@@ -93,13 +121,19 @@ def test_one_schedule_per_moment_covers_every_moment_and_every_fault() -> None:
 
 
 @pytest.mark.e2e
-@pytest.mark.parametrize(("group", "seed"), SCHEDULES, ids=[f"{group}-schedule-{seed}" for group, seed in SCHEDULES])
-def test_no_sample_is_lost_or_repeated_and_all_replicas_stay_equal(ring: Ring, group: str, seed: int) -> None:
-    planned = schedule(seed)
-    print(planned)
-    arena = ring.enter(group)
+@pytest.mark.parametrize(
+    ("group", "script", "seed"),
+    SCHEDULES,
+    ids=[f"{group}-{script}-schedule-{seed}" for group, script, seed in SCHEDULES],
+)
+def test_no_sample_is_lost_or_repeated_and_all_replicas_stay_equal(
+    ring: Ring, group: str, script: str, seed: int
+) -> None:
+    moves = schedule(seed)
+    print(moves)
+    arena = ring.enter(group, script)
     try:
-        arena.play(planned)
+        arena.play(moves)
     except BaseException:
         ring.discard()
         raise
@@ -127,7 +161,7 @@ def test_the_membership_settles_after_every_fault(ring: Ring) -> None:
 
 
 @pytest.mark.e2e
-def test_the_loss_equals_that_of_an_undisturbed_run(ring: Ring, farm: Farm, etcd: str) -> None:
+def test_losses_and_validations_equal_those_of_an_undisturbed_run(ring: Ring, farm: Farm, etcd: str) -> None:
     if ring.arena is None:  # only this test was selected, or the last schedule has failed
         test_no_sample_is_lost_or_repeated_and_all_replicas_stay_equal(ring, *SCHEDULES[0])
     assert ring.arena is not None
@@ -138,7 +172,8 @@ def test_the_loss_equals_that_of_an_undisturbed_run(ring: Ring, farm: Farm, etcd
     epochs = disturbed.reached // steps
     flags = ("--epochs", str(epochs), "--checkpoint-minutes", "0", "--report-every", "1000")
     calm = Job(farm, ring.arena.job.folder.with_name("calm"), etcd, *COMMON, *flags)
-    assert calm.start("calm").wait(CALM_SECONDS) == exit_codes.FINISHED
+    own_loop = "tensor" if ring.arena.own_loops else ""
+    assert calm.start("calm", own_loop=own_loop).wait(CALM_SECONDS) == exit_codes.FINISHED
     calm.book.refresh()
     calm.book.refresh()  # the newest entries count only after another refresh
     assert samples(disturbed, epochs * steps) == samples(calm.book, epochs * steps)
@@ -149,6 +184,11 @@ def test_the_loss_equals_that_of_an_undisturbed_run(ring: Ring, farm: Farm, etcd
     print(f"longest pause: median {statistics.median(ring.pauses):.2f} s, worst {max(ring.pauses):.2f} s")
     print(f"loss of the last epoch {pairs[-1][0]:.6f}, undisturbed {pairs[-1][1]:.6f}, worst difference {worst:.2e}")
     assert worst < NOISE
+    undisturbed = {found.epoch: found.outputs for found in calm.book.validated}
+    assert len(undisturbed) == (epochs if ring.arena.own_loops else 0)
+    for found in disturbed.validated:
+        if found.epoch < epochs:
+            assert found.outputs == pytest.approx(undisturbed[found.epoch], rel=NOISE, abs=NOISE), found
 
 
 def samples(book: Book, steps: int) -> list[list[int]]:

@@ -1,30 +1,32 @@
-"""A validation in a script's own loop goes on when workers are killed, join and leave in the middle of it."""
+"""A validation in a script's own loop goes on when workers are killed, join and leave in the middle of it.
+
+If all are lost, it is made again after the steps since the last checkpoint.
+"""
 
 from __future__ import annotations
 
 import signal
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from tests.elastic.session.evaluation.test_evaluation_e2e import scored
+from tests.elastic.schedules.arena import COMMON
+from tests.elastic.schedules.forked import Job
+from tests.elastic.schedules.ledger import verdict
+from tests.elastic.schedules.points import MIDDLE, was_hit
+from tests.elastic.schedules.script import TOTAL
+from tests.elastic.session.evaluation.held_out import scored
 from tests.elastic.workers import Worker
+from tests.farm import Farm
 from tidewater.contract import exit_codes
 
 pytestmark = pytest.mark.e2e
 
 COUNT = 1200
 SCRIPT = """
-import time, torch, tidewater
-
-class Samples(torch.utils.data.Dataset):
-    def __init__(self, count, seconds):
-        self.count, self.seconds = count, seconds
-    def __len__(self):
-        return self.count
-    def __getitem__(self, index):
-        time.sleep(self.seconds)
-        return torch.tensor([float(index)])
+import torch, tidewater
+from tests.elastic.session.evaluation.held_out import Samples
 
 config = tidewater.init()
 model = torch.nn.Linear(1, 1)
@@ -33,7 +35,7 @@ with tidewater.session(
     config,
     model=model,
     optimizer=torch.optim.SGD(model.parameters(), lr=1e-3),
-    dataset=Samples(8, 0),
+    dataset=Samples(8),
     validation=held_out,
 ) as run:
     for epoch in run.epochs():
@@ -82,3 +84,35 @@ def test_a_worker_that_skips_a_validation_ends_all_with_a_sentence_that_names_it
     for worker in (a, b):
         assert "worker b has ended after 0 validations" in worker.text()
         assert "worker a begins validation 1, over samples 0 to 1199" in worker.text()
+
+
+EPOCHS, SAVED_EVERY = 3, 3
+"""The last checkpoint of the first epoch, which has eight steps, is that of step 6."""
+TWO_WORKERS = (
+    *COMMON,
+    *("--epochs", str(EPOCHS), "--checkpoint-every", str(SAVED_EVERY)),
+    *("--min-workers", "2", "--min-step-seconds", "0.01", "--lease-seconds", "3"),
+)
+
+
+def test_a_validation_in_which_all_workers_are_lost_is_made_again_whole(farm: Farm, etcd: str, tmp_path: Path) -> None:
+    calm, job = (Job(farm, tmp_path / name, etcd, *TWO_WORKERS) for name in ("calm", "job"))
+    undisturbed = [calm.start(name, own_loop="tensor") for name in "ab"]
+    assert [worker.wait() for worker in undisturbed] == [exit_codes.FINISHED] * 2, calm.told()
+    lost = [job.start(name, own_loop="tensor", armed={MIDDLE: "kill"}) for name in "ab"]
+    assert [worker.wait() for worker in lost] == [-signal.SIGKILL] * 2, job.told()
+    assert all(was_hit(worker.folder, MIDDLE) for worker in lost)
+    job.book.refresh()
+    assert job.book.validated == []
+    again = [job.start(name, own_loop="tensor") for name in "cd"]
+    assert [worker.wait() for worker in again] == [exit_codes.FINISHED] * 2, job.told()
+    for each in (calm, job):
+        each.book.refresh()
+        each.book.refresh()  # the newest entries count only after another refresh
+    assert job.book.restored[-1].step == 2 * SAVED_EVERY
+    assert verdict(job.book.without_what_was_undone(), TOTAL) == [], job.told()
+    made, expected = (
+        sorted((each.epoch, each.times, each.outputs) for each in book.validated) for book in (job.book, calm.book)
+    )
+    assert [epoch for epoch, _, _ in expected] == sorted([*range(EPOCHS)] * 2)
+    assert made == expected

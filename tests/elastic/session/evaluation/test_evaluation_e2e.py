@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.elastic.session.evaluation.held_out import scored
 from tests.elastic.workers import Worker
 from tidewater.contract import exit_codes
 from tidewater.elastic.session.evaluation import ROUND
@@ -14,28 +15,20 @@ from tidewater.elastic.session.evaluation import ROUND
 pytestmark = pytest.mark.e2e
 
 SCRIPT = """
-import time, torch, tidewater
-
-class Samples(torch.utils.data.Dataset):
-    def __init__(self, count, seconds):
-        self.count, self.seconds = count, seconds
-    def __len__(self):
-        return self.count
-    def __getitem__(self, index):
-        time.sleep(self.seconds)
-        return torch.tensor([index / self.count])
+import torch, tidewater
+from tests.elastic.session.evaluation.held_out import Samples
 
 def score(model, batch):
     print(f"scored={len(batch)}", flush=True)
-    return batch.double().sum()
+    return batch.double().sum() / COUNT
 
 def training(config):
     model = torch.nn.Linear(1, 1)
     return tidewater.Training(
         model=model,
         optimizer=torch.optim.SGD(model.parameters(), lr=0.01),
-        dataset=Samples(8, 0),
-        loss=lambda model, batch: model(batch).square().mean(),
+        dataset=Samples(8),
+        loss=lambda model, batch: model(batch / 8).square().mean(),
         validation=Samples(COUNT, SECONDS),
         score=score,
     )
@@ -62,12 +55,6 @@ SHORT = ("--batch-size", "4", "--evaluate-every", "1")
 def script(count: int, seconds: float, before: str = "") -> tuple[str, str]:
     """Return a script that trains on eight samples and evaluates on ``count``, which take ``seconds`` each to load."""
     return ("-c", before + SCRIPT.replace("COUNT", str(count)).replace("SECONDS", str(seconds)))
-
-
-def scored(*workers: Worker) -> list[int]:
-    """Return the sizes of the batches that the workers have evaluated, without those of their warm-ups."""
-    lines = [[line for line in worker.lines() if "scored" in line] for worker in workers]
-    return [int(line["scored"]) for of_worker in lines for line in of_worker[1:]]
 
 
 def test_evaluated_samples_still_count_after_a_kill_a_join_and_a_leave(start: Callable[..., Worker]) -> None:
