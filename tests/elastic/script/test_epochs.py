@@ -10,7 +10,7 @@ import torch
 from torch.utils.data import ConcatDataset, TensorDataset
 
 import tidewater
-from tests.elastic.script.conftest import EPOCHS, STEPS, Alone, Given
+from tests.elastic.script.conftest import EPOCHS, MICRO_BATCH, SAMPLES, STEPS, Alone, Given
 from tidewater.contract import exit_codes
 from tidewater.elastic.config import Config
 from tidewater.elastic.errors import GroupBroken
@@ -20,6 +20,7 @@ from tidewater.elastic.script.own_loop import Run
 Settings = Callable[..., Config]
 AtEnd = Callable[[Run, Given], object]
 VAL, TEST = TensorDataset(torch.arange(200.0)), TensorDataset(torch.arange(7.0))
+EMPTY = TensorDataset(torch.empty(0))
 
 
 def trained(config: Config, at_end: AtEnd, **more: Any) -> tuple[Given, int]:
@@ -132,6 +133,39 @@ def test_in_a_rehearsal_each_data_set_has_its_part_of_the_samples_that_are_used(
     assert [samples_of(each, both, 2) for each in (VAL, TEST)] == [range(2), range(1, 2)]
 
 
+def test_autocast_that_the_script_has_left_on_in_a_validation_ends_with_it(alone: Alone, config: Settings) -> None:
+    """A worker that joins later would train without it."""
+
+    def validate(run: Run, given: Given) -> None:
+        for (numbers,), add in run.validation(VAL):
+            torch.set_autocast_enabled("cpu", True)
+            torch.set_autocast_dtype("cpu", torch.float16)
+            add(count=len(numbers))
+        assert not torch.is_autocast_enabled("cpu")
+        assert torch.get_autocast_dtype("cpu") == torch.bfloat16
+
+    trained(config(), validate)
+    assert alone.state.step == STEPS
+
+
+@pytest.mark.parametrize(("stops", "steps"), [("within the epoch", 2), ("at its end", SAMPLES // MICRO_BATCH)])
+def test_after_stop_the_last_state_is_validated_once(stops: str, steps: int, alone: Alone, config: Settings) -> None:
+    given, turns = Given(validation=VAL), list[Any]()
+    with tidewater.session(config("--batch-size", str(MICRO_BATCH)), **given.fields) as run:
+        for epoch in run.epochs():
+            for batch in run.batches():
+                run.step(given.loss(batch))
+                if stops == "within the epoch":
+                    run.stop("enough")
+            run.stop("enough")
+            validation = run.validation(VAL)
+            for (numbers,), add in validation:
+                add(count=len(numbers))
+            turns.append((epoch, run.steps, validation.totals))
+    assert run.exit_code == exit_codes.FINISHED
+    assert turns == [(0, 0, None), (0, steps, {"count": 200.0})]
+
+
 def test_training_can_end_by_what_a_validation_has_shown(alone: Alone, config: Settings) -> None:
     _, code = trained(config(), lambda run, given: run.stop("good enough"))
     assert code == exit_codes.FINISHED
@@ -223,6 +257,16 @@ def adds_twice(run: Run, given: Given) -> None:
         add(loss=1)
 
 
+def adds_other_sums(run: Run, given: Given) -> None:
+    for place, (_, add) in enumerate(run.validation(VAL)):
+        add(**{f"sum_{place}": 1})
+
+
+def adds_a_text(run: Run, given: Given) -> None:
+    for _, add in run.validation(VAL):
+        add(label="cat")
+
+
 def adds_a_tensor(run: Run, given: Given) -> None:
     for (numbers,), add in run.validation(VAL):
         add(losses=numbers)
@@ -251,11 +295,14 @@ def loops_again(run: Run, given: Given) -> None:
         (breaks, "has left a loop over run.validation() before its end"),
         (without_add, "has called no add() for its batch"),
         (adds_twice, "add() was called a second time for one batch"),
+        (adds_other_sums, "add() has got the sums sum_1, and for other batches of this validation sum_0"),
+        (adds_a_text, "add() has got a str as label: give one number"),
         (adds_a_tensor, "add() has got a tensor of shape (2,) as losses: give one number"),
         (adds_nothing, "add() was called without a sum"),
         (within, "was begun where another one has not ended"),
         (loops_again, "run.batches() was called a second time in one turn of run.epochs()"),
         (lambda run, given: run.validation(TEST), "a dataset, TensorDataset, that tidewater.session() has not"),
+        (lambda run, given: run.validation(EMPTY), "the dataset of run.validation(), TensorDataset, is empty"),
         (lambda run, given: run.validation(None), "a dataset, NoneType, that tidewater.session() has not"),
     ],
 )
@@ -263,7 +310,7 @@ def test_a_misuse_of_a_validation_is_refused_in_the_rehearsal(
     at_end: AtEnd, named: str, alone: Alone, config: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
-        trained(config(), at_end)
+        trained(config(), at_end, validation=ConcatDataset([VAL, EMPTY]))
     assert ended.value.code == exit_codes.USAGE
     assert named in capsys.readouterr().err
     assert not alone.joined
@@ -273,6 +320,15 @@ def in_training(run: Run, given: Given) -> None:
     for _ in run.epochs():
         for _ in run.batches():
             run.validation(VAL)
+
+
+def before_training(run: Run, given: Given) -> None:
+    for _ in run.epochs():
+        run.validation(VAL)
+
+
+def outside_of_epochs(run: Run, given: Given) -> None:
+    run.validation(VAL)
 
 
 def without_epochs(run: Run, given: Given) -> None:
@@ -291,6 +347,8 @@ def leaves_its_batches(run: Run, given: Given) -> None:
     ("body", "named"),
     [
         (in_training, "run.validation() was called where no epoch has ended"),
+        (before_training, "run.validation() was called where no epoch has ended"),
+        (outside_of_epochs, "run.validation() was called where no epoch has ended"),
         (without_epochs, "the training has validation but no score"),
         (leaves_its_batches, "before its loop over run.batches() had ended"),
     ],

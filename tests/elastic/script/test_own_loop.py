@@ -369,13 +369,14 @@ class Endless(torch.utils.data.Dataset[int]):
 @pytest.mark.parametrize(
     ("more", "says"),
     [
-        (lambda: {"dataset": Endless()}, "has no length or no index"),
+        (lambda: {"dataset": Endless()}, "the training's dataset, Endless, has no length or no index"),
+        (lambda: {"validation": Endless()}, "the training's validation, Endless, has no length or no index"),
         (
             lambda: {"optimizer": torch.optim.SGD(torch.nn.Linear(2, 1).parameters(), lr=0.1)},
             "has a parameter that its model doesn't have",
         ),
     ],
-    ids=["dataset", "optimizer"],
+    ids=["dataset", "validation", "optimizer"],
 )
 def test_what_cannot_be_trained_is_refused_before_the_loop(
     more: Callable[[], dict[str, Any]],
