@@ -10,7 +10,7 @@ import torch
 from torch.utils.data import ConcatDataset, TensorDataset
 
 import tidewater
-from tests.elastic.script.conftest import EPOCHS, MICRO_BATCH, SAMPLES, STEPS, Alone, Given
+from tests.elastic.script.conftest import BATCH_SIZE, EPOCHS, MICRO_BATCH, SAMPLES, STEPS, Alone, Given
 from tidewater.contract import exit_codes
 from tidewater.elastic.config import Config
 from tidewater.elastic.errors import GroupBroken
@@ -87,6 +87,20 @@ def test_an_epoch_comes_again_without_batches_if_a_loss_interrupts_its_validatio
     nothing, all_of_it = [None, None], [{"count": 200.0}] * 2
     assert turns == [(0, True, nothing), (0, True, nothing), (0, False, all_of_it), (1, True, all_of_it)]
     assert given_up == [("a peer is lost", 2)]
+
+
+def test_the_rehearsal_validates_a_small_batch_and_the_largest_that_training_can_have(
+    alone: Alone, config: Settings
+) -> None:
+    sizes = list[int]()
+
+    def validate(run: Run, given: Given) -> None:
+        for (numbers,), add in run.validation(VAL):
+            sizes.extend([] if alone.joined else [len(numbers)])
+            add(count=len(numbers))
+
+    trained(config("--micro-batch", "0"), validate)
+    assert sizes == [2, BATCH_SIZE]
 
 
 def test_too_little_memory_in_a_validation_has_a_note_with_the_remedy(alone: Alone, config: Settings) -> None:
@@ -196,7 +210,7 @@ def test_a_worker_that_has_left_within_an_epoch_validates_nothing(ends: str, alo
     with pytest.raises(SystemExit) as ended:
         trains()
     assert ended.value.code == exit_codes.LEFT
-    assert found == [False, (0, None), (0, None)]
+    assert found == [False, False, (0, None), (0, None)]
 
 
 def test_after_the_end_of_training_nothing_is_validated(alone: Alone, config: Settings) -> None:

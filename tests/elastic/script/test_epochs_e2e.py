@@ -24,6 +24,8 @@ from tidewater.contract import exit_codes
 pytestmark = pytest.mark.e2e
 
 COUNT = 1200
+WARM_UPS = 2
+"""Batches of a validation in a rehearsal: a small one and the largest."""
 SCRIPT = """
 import torch, tidewater
 from tests.elastic.session.evaluation.held_out import Samples
@@ -64,10 +66,10 @@ def test_every_sample_counts_once_after_a_kill_a_join_and_a_leave(start: Callabl
     long = script(seconds=0.02)
     a, b = (start(name, "--epochs", "1", *FLAGS, python=long) for name in "ab")
     for worker in (a, b):
-        worker.wait_for(lambda worker: len(scored(worker)) >= 2)
+        worker.wait_for(lambda worker: len(scored(worker, warm_ups=WARM_UPS)) >= 2)
     c = start("c", "--epochs", "1", *FLAGS, python=long)
     b.signal(signal.SIGKILL)
-    c.wait_for(lambda worker: scored(worker))
+    c.wait_for(lambda worker: scored(worker, warm_ups=WARM_UPS))
     assert "totals" not in a.text()
     c.signal(signal.SIGTERM)
     assert c.wait() == exit_codes.LEFT, c.text()

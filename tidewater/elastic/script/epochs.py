@@ -107,9 +107,13 @@ class Validation:
     there are no gradients. Afterwards every module has its own mode again.
     """
 
-    def __init__(self, loop: Loop, worker: Worker, material: Material, samples: range) -> None:
-        """``samples`` is empty where this worker has left, or training has ended: then there are no batches."""
+    def __init__(self, loop: Loop, worker: Worker, material: Material, samples: range, *, most: int) -> None:
+        """``samples`` is empty where this worker has left, or training has ended: then there are no batches.
+
+        ``most``: samples in a step of one worker. In the rehearsal no batch is larger than those of training may be.
+        """
         self._loop, self._worker, self._material, self._samples = loop, worker, material, samples
+        self._most = most
         self.totals: dict[str, float] | None = None
         """The sums over all samples, each counted once, the same in all workers. None before the end, in the rehearsal,
         and if the validation was interrupted: then it goes on in the next turn of ``run.epochs()``."""
@@ -131,7 +135,7 @@ class Validation:
         """Yield a few samples. Nothing is kept of them."""
         sums = Sums()
         with self._loop.evaluation.one_at_a_time(), passes(self._worker, self._material):
-            for _, batch in trials(self._worker, self._material, self._samples):
+            for _, batch in trials(self._worker, self._material, self._samples, most=self._most):
                 yield batch, sums
                 sums.end_batch()
 

@@ -151,7 +151,8 @@ class Run:
         """
         used: Any = self._material.training.validation
         samples = samples_of(dataset, self._held_out, 0 if used is None else len(used))
-        return Validation(self._loop, self._session.worker, self._material, self._epochs.to_validate(samples))
+        here, most = self._epochs.to_validate(samples), self._session.config.step_size(1)
+        return Validation(self._loop, self._session.worker, self._material, here, most=most)
 
     def step(self, loss: Any) -> None:
         """Add the gradients of this batch. With the last batch of a step, sum them and step the optimizers.

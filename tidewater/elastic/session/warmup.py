@@ -8,8 +8,8 @@ function is compiled again for inputs of another kind, which takes seconds to mi
 micro-batch depends on the number of workers, and is smaller at the end of an epoch. torch can compile for any number at
 once, but sets conditions that depend on the model (not one sample, at least 16 samples). So where anything is compiled,
 all powers of two up to the largest number are tried, in training and in evaluation. Otherwise one small batch of each.
-Where the script makes the forward passes, a step of several micro-batches is tried too, with the largest one: what is
-wrong in the script's loop shows before the worker has joined.
+Where the script makes the forward passes, a step of several micro-batches is tried too, with the largest one, and
+several batches of its validation: what is wrong in the script's loops shows before the worker has joined.
 
 Afterwards the model is as the script has built it.
 """
@@ -120,21 +120,27 @@ def _evaluate(worker: Worker, material: Material, *, every_size: bool) -> None:
         return
     held_out: Any = training.validation
     with passes(worker, material):
-        for size, batch in trials(worker, material, range(len(held_out)), every_size=every_size):
+        for size, batch in trials(worker, material, range(len(held_out)), most=ROUND, every_size=every_size):
             with enough_memory(worker.state, worker.group, samples=size):
                 _refuse_score(training.score(training.model, batch))
 
 
 def trials(
-    worker: Worker, material: Material, samples: range, *, every_size: bool | None = None
+    worker: Worker, material: Material, samples: range, *, most: int, every_size: bool | None = None
 ) -> Iterator[tuple[int, Any]]:
-    """Yield batches of these samples of the validation data, on the device, with their sizes: a small one, or one of
-    each size where it is None and torch has compiled anything."""
+    """Yield batches of these samples of the validation data, on the device, with their sizes.
+
+    They are one of each size, or a small one. Where the script makes the passes, ``every_size`` is None: then they are
+    a small one and the largest, or one of each size if torch has compiled anything. ``most``: samples in the largest
+    batch, if no step has determined that.
+    """
     if not samples:
         return
-    largest = min(ROUND, len(samples), worker.state.micro_batch or ROUND)
-    every = _compiled() > 0 if every_size is None else every_size
-    tried = list(sizes(largest)) if every else [min(_SAMPLES, largest)]
+    largest = min(ROUND, len(samples), worker.state.micro_batch or most)
+    small = min(_SAMPLES, largest)
+    tried = sorted({small, largest}) if every_size is None else [small]
+    if every_size or (every_size is None and _compiled()):
+        tried = list(sizes(largest))
     batches = material.loader.validation(samples[:size] for size in tried)
     for size, batch in zip(tried, batches, strict=True):
         yield size, _of_any_size(worker.group.device, batch, size)

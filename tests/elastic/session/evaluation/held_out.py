@@ -36,10 +36,10 @@ class Samples(Dataset[torch.Tensor]):
         return torch.tensor([float(index)])
 
 
-def scored(*workers: Worker) -> list[int]:
-    """Return the sizes of the batches that the workers have evaluated, without those of their warm-ups."""
+def scored(*workers: Worker, warm_ups: int = 1) -> list[int]:
+    """Return the sizes of the batches that the workers have evaluated, without this number of them in each warm-up."""
     lines = [[line for line in worker.lines() if "scored" in line] for worker in workers]
-    return [int(line["scored"]) for of_worker in lines for line in of_worker[1:]]
+    return [int(line["scored"]) for of_worker in lines for line in of_worker[warm_ups:]]
 
 
 class Keys(Dataset[tuple[int, int]]):
