@@ -81,7 +81,7 @@ class Options:
     fault: tuple[str, str] | None = None
     """What fails in this worker only, see ``faulty.install``."""
     own_loop: str = ""
-    """How a loop of its own gives the loss: ``tensor``, ``function`` or ``sums``. It validates at the end of each epoch.
+    """How a loop of its own gives the loss: ``tensor``, ``function`` or ``sums``. It validates after each epoch.
     Otherwise the script gives a training to ``tidewater.run``, which does so with a score."""
     raises_at: int = 0
     """The body of the loop of its own raises an error in this step."""
@@ -279,9 +279,7 @@ class Witness:
             assert state is not None
             assert generation is not None
             found = times(validation.totals)
-            self._scribe.write(
-                Validated(epoch, state.step, generation.number, found, validation.totals["outputs"])
-            )
+            self._scribe.write(Validated(epoch, state.step, generation.number, found, validation.totals["outputs"]))
 
     def _validates(self, samples: list[int]) -> None:
         if self._state is None:  # in the warm-up
