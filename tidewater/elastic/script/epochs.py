@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -123,7 +122,7 @@ class Validation:
         or if ``add`` is not called once for each batch with the same names."""
         if not self._samples:
             return
-        with autocast_kept(self._worker.group.device.type), self._loop.keeping_failures():
+        with AutocastKept(self._worker.group.device.type), self._loop.keeping_failures:
             if self._loop.rehearses:
                 yield from self._rehearsed()
             else:
@@ -168,13 +167,16 @@ def samples_of(dataset: object, validation: Any, count: int) -> range:
     return range(first, max(end, first + 1))
 
 
-@contextmanager
-def autocast_kept(kind: str) -> Iterator[None]:
-    """Put autocast back at the end. A script's own autocast around ``run.step`` ends after the runtime's, which it
-    would turn on again for all that follows."""
-    enabled, dtype = torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)
-    try:
-        yield
-    finally:
-        torch.set_autocast_enabled(kind, enabled)
-        torch.set_autocast_dtype(kind, dtype)
+class AutocastKept:
+    """A context that puts autocast back at its end. A script's own autocast around ``run.step`` ends after the
+    runtime's, which it would turn on again for all that follows."""
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+
+    def __enter__(self) -> None:
+        self._enabled, self._dtype = torch.is_autocast_enabled(self._kind), torch.get_autocast_dtype(self._kind)
+
+    def __exit__(self, *_: object) -> None:
+        torch.set_autocast_enabled(self._kind, self._enabled)
+        torch.set_autocast_dtype(self._kind, self._dtype)

@@ -16,11 +16,12 @@ seeded, under autocast as ``--amp`` says, and with layers of batch normalization
 
 from __future__ import annotations
 
+import functools
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from torch.optim import Optimizer
 
@@ -30,7 +31,7 @@ from tidewater.elastic.errors import ConfigError
 from tidewater.elastic.machine_errors import ran_out_of_memory
 from tidewater.elastic.method.checks import refuse_unmeasured
 from tidewater.elastic.method.optimizers import several
-from tidewater.elastic.script.epochs import OUT_OF_MEMORY, Epochs, Event, Validation, autocast_kept, samples_of
+from tidewater.elastic.script.epochs import OUT_OF_MEMORY, AutocastKept, Epochs, Event, Validation, samples_of
 from tidewater.elastic.script.habits import Habits
 from tidewater.elastic.session.assembly import Ended, Opened
 from tidewater.elastic.session.loop import Loop, Pause
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Pause", "Run"]
 
+_Given, _Result = ParamSpec("_Given"), TypeVar("_Result")
 _NO_BATCH = "call it once for each batch of run.batches(), with the loss of that batch"
 _OUT_OF_MEMORY = (
     "tidewater: the passes of a micro-batch don't fit in this worker's memory: give run.step a function that returns "
@@ -57,6 +59,20 @@ class Stage(Enum):
     BETWEEN = "between"
     GIVEN = "given"
     SUMMED = "summed"
+
+
+def _noting_errors(method: Callable[Concatenate[Run, _Given], _Result]) -> Callable[Concatenate[Run, _Given], _Result]:
+    """Note an error of this method, with which the step can't be continued. In each step: no context manager."""
+
+    @functools.wraps(method)
+    def noting(run: Run, *args: _Given.args, **kwargs: _Given.kwargs) -> _Result:
+        try:
+            return method(run, *args, **kwargs)
+        except BaseException as error:
+            run._error = run._error or error
+            raise
+
+    return noting
 
 
 class Run:
@@ -133,7 +149,7 @@ class Run:
         if not self._loop.validates:
             refuse_unmeasured(self._material.training)
         events = self._epochs.events() if self._loop.validates else self._events("batches")
-        yield from (each for each in self._batches(events) if pauses or not isinstance(each, Pause))
+        yield from self._batches(events, pauses=pauses)
 
     def epochs(self) -> Iterator[int]:
         """Yield the number of each epoch, from 0, for loops over ``batches`` and ``validation`` in it.
@@ -154,6 +170,7 @@ class Run:
         here, most = self._epochs.to_validate(samples), self._session.config.step_size(1)
         return Validation(self._loop, self._session.worker, self._material, here, most=most)
 
+    @_noting_errors
     def step(self, loss: Any) -> None:
         """Add the gradients of this batch. With the last batch of a step, sum them and step the optimizers.
 
@@ -167,11 +184,12 @@ class Run:
         Raise ConfigError if it is no loss, if there is no batch that lacks a step, or if the script's code in between
         has done what the runtime does (``habits``). ``batches`` raises an error of this call again.
         """
-        with self._noting_errors():
-            if self._sums("step", loss):
-                with self._stepping():
-                    self._loop.apply()
+        if self._sums("step", loss):
+            self._may_step = True
+            self._loop.apply()
+            self._may_step = False
 
+    @_noting_errors
     def sums(self, loss: Any) -> bool:
         """Do the same, but let the script step the optimizers. Return whether it is to do that now.
 
@@ -183,20 +201,19 @@ class Run:
                 "run.sums() is used with --amp fp16, where a scaler must step the optimizers: use run.step(loss), or "
                 "--amp bf16"
             )
-        with self._noting_errors():
-            if not self._sums("sums", loss):
-                return False
-            self._applying.enter_context(self._loop.applying())
+        if not self._sums("sums", loss):
+            return False
+        self._applying.enter_context(self._loop.applying())
         self._stage, self._may_step = Stage.SUMMED, True
         return True
 
+    @_noting_errors
     def applied(self) -> None:
         """Note that the script has stepped its optimizers. Raise ConfigError if ``sums`` has not returned True."""
         if self._stage is not Stage.SUMMED:
             raise ConfigError("run.applied() was called where run.sums() has not returned True: call it only then")
         self._stage, self._may_step = Stage.BETWEEN, False
-        with self._noting_errors():
-            self._applying.close()
+        self._applying.close()
 
     def reports(self) -> Iterator[Report]:
         """Yield the reports of the steps that have become final since the last call, in order: the newest thousand.
@@ -291,14 +308,15 @@ class Run:
             self.exit_code = ended.code
         self.is_over = True
 
-    def _batches(self, events: Iterator[Event]) -> Iterator[Any]:
+    def _batches(self, events: Iterator[Event], *, pauses: bool) -> Iterator[Any]:
         loop, stepper = self._loop, self._stepper
         for prepared in events:
             if isinstance(prepared, Pause):
-                yield prepared
+                if pauses:
+                    yield prepared
                 continue
             self._prepared = prepared
-            with loop.keeping_failures():
+            with loop.keeping_failures:
                 stepper.begin(prepared, compare=loop.compares())
                 self._begun = True
             for index, micro in enumerate(prepared.micro):
@@ -306,7 +324,7 @@ class Run:
                     break
                 self._index = index
                 batch = onto(micro.batch, self._device)
-                with autocast_kept(self._device.type):
+                with AutocastKept(self._device.type):
                     self._precision.enter_context(stepper.precision())
                     self._passing.enter_context(stepper.passing())
                     self._stage = Stage.GIVEN
@@ -319,19 +337,20 @@ class Run:
         """Make the passes of the batch. Return whether the sums of the step stand."""
         if self._stage is not Stage.GIVEN:
             raise ConfigError(f"run.{name}() was called without a batch, or twice for one: {_NO_BATCH}")
-        self._stage = Stage.BETWEEN
+        self._stage, is_last, loop = Stage.BETWEEN, self.is_last, self._loop
         stands = False
         try:
-            if self.is_last:
-                stands = self._loop.sum(self._prepared, lambda vote: self._last(loss, vote))
+            if is_last:
+                stands = loop.sum(self._prepared, lambda vote: self._last(loss, vote))
             else:
-                with self._loop.keeping_failures():
+                with loop.keeping_failures:
                     self._add(loss, Vote())
+                    self._habits.added()
         finally:
             self._leave_pass()
-        if self._loop.has_failed and self._begun:
+        if loop.has_failed and self._begun:
             self._stepper.abandon()
-        self._begun = not (self.is_last or self._loop.has_failed)
+        self._begun = not (is_last or loop.has_failed)
         return stands
 
     @property
@@ -349,8 +368,6 @@ class Run:
                 result = self._result(loss)
             self._habits.check(self._index, len(self._prepared.micro))
             self._stepper.add(result, vote)
-        if not self.is_last:
-            self._habits.added()
 
     def _result(self, loss: Any) -> Any:
         if not callable(loss):
@@ -363,23 +380,9 @@ class Run:
         self._precision.close()
         self._passing.close()
 
-    @contextmanager
-    def _noting_errors(self) -> Iterator[None]:
-        try:
-            yield
-        except BaseException as error:
-            self._error = self._error or error
-            raise
-
     def _raise_error(self) -> None:
         if self._error is not None:
             raise self._error
-
-    @contextmanager
-    def _stepping(self) -> Iterator[None]:
-        self._may_step = True
-        yield
-        self._may_step = False
 
     def _refuse_stepping(self, *_: object) -> None:
         if not self._may_step:

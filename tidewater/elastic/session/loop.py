@@ -45,6 +45,22 @@ class Pause(Enum):
     """At the end of an epoch or of training, for the validations of the script: again until they are complete."""
 
 
+class KeepingFailures:
+    """A context that leaves a GroupBroken to the generator of a loop, which handles it before it yields again."""
+
+    failure: GroupBroken | None = None
+    """What the step has met."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
+        if not isinstance(error, GroupBroken):
+            return False
+        self.failure = error
+        return True
+
+
 class Loop:
     """Trains as one worker until the job is finished or this worker is asked to leave.
 
@@ -65,8 +81,7 @@ class Loop:
         self._began = self._ready = 0.0
         self._bad: dict[int, str] = {}
         """Samples that this worker could not read, with their errors, which the others don't know of yet."""
-        self._failure: GroupBroken | None = None
-        """What the step has met."""
+        self.keeping_failures = KeepingFailures()
         self.rehearses = False
         """Whether this is the rehearsal, before the others know of this worker."""
         self._summed: tuple[Prepared, Share, Outcome]
@@ -115,7 +130,7 @@ class Loop:
         They don't in the rehearsal, nor if a peer fails. ``sums`` computes them, and may raise GroupBroken.
         """
         stands = False
-        with self.keeping_failures():
+        with self.keeping_failures:
             if self.rehearses:
                 sums(Vote())
             else:
@@ -137,18 +152,10 @@ class Loop:
             yield
         self._applied(lr)
 
-    @contextmanager
-    def keeping_failures(self) -> Iterator[None]:
-        """Leave a GroupBroken to the generator, which handles it before it yields the next share."""
-        try:
-            yield
-        except GroupBroken as error:
-            self._failure = error
-
     @property
     def has_failed(self) -> bool:
         """Whether the step has failed, so that its other passes are of no use."""
-        return self._failure is not None
+        return self.keeping_failures.failure is not None
 
     def compares(self) -> bool:
         """Return whether the ranks compare their states in the next step; the same on all of them."""
@@ -212,7 +219,7 @@ class Loop:
         self.rehearses = False
 
     def _raise_failure(self) -> None:
-        failure, self._failure = self._failure, None
+        failure, self.keeping_failures.failure = self.keeping_failures.failure, None
         if failure:
             raise failure
 
