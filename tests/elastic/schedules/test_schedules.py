@@ -36,7 +36,7 @@ ASKED_FOR = os.environ.get("TIDEWATER_SCHEDULES")
 RUN, OWN_LOOPS = "run", "own-loops"
 """The kinds of script. No job has both: all its workers must run the same script."""
 WITH_RUN = "restarted"
-"""The kind of group whose schedules in `make test` have ``tidewater.run``."""
+"""In `make test` the schedules on this kind of group have ``tidewater.run``."""
 
 
 def planned() -> list[tuple[str, str, int]]:
