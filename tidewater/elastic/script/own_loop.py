@@ -343,7 +343,7 @@ class Run:
             if is_last:
                 stands = loop.sum(self._prepared, lambda vote: self._last(loss, vote))
             else:
-                with loop.keeping_failures:
+                with loop.keeping_failures, self._stepper.attempt():
                     self._add(loss, Vote())
                     self._habits.added()
         finally:
@@ -359,11 +359,10 @@ class Run:
 
     def _last(self, loss: Any, vote: Vote) -> Outcome:
         self._begins()
-        self._add(loss, vote)
-        return self._stepper.sums(self._loop.meanwhile)
+        return self._stepper.sums(lambda: self._add(loss, vote), self._loop.meanwhile)
 
     def _add(self, loss: Any, vote: Vote) -> None:
-        with self._stepper.attempt(), self._passing:
+        with self._passing:
             with self._precision:
                 result = self._result(loss)
             self._habits.check(self._index, len(self._prepared.micro))

@@ -6,10 +6,10 @@
 A loop of a script makes the forward passes itself, between the same pieces:
 
     stepper.begin(prepared)
-    for micro in prepared.micro:
-        with stepper.passing(), stepper.attempt():
+    for micro in prepared.micro[:-1]:
+        with stepper.attempt(), stepper.passing():
             stepper.add(criterion(model(micro.batch)))
-    outcome = stepper.sums()
+    outcome = stepper.sums(passes)             # which do the same with the last one
     with stepper.applying(outcome, factor=0.5) as lr:
         optimizer.step()
 
@@ -154,10 +154,7 @@ class Stepper:
         Raise like ``sums``.
         """
         self.begin(prepared, compare=compare)
-        with self.attempt():
-            self._accumulate(vote)
-            sums = self._reduced(meanwhile)
-        return self._judged(sums)
+        return self.sums(lambda: self._accumulate(vote), meanwhile)
 
     def begin(self, prepared: Prepared, *, compare: bool = False) -> None:
         """Begin a step: then come the passes of each micro-batch, and the sums.
@@ -225,21 +222,20 @@ class Stepper:
             self._reducer.reset()
         self._reducer.flush([self._ballot, self._check])
 
-    def sums(self, meanwhile: Callable[[], None] = lambda: None) -> Outcome:
-        """Wait for the sums over the ranks. They are the gradients in the parameters then; a collective call.
+    def sums(self, passes: Callable[[], None], meanwhile: Callable[[], None] = lambda: None) -> Outcome:
+        """Make the last passes, and wait for the sums over the ranks. They are the gradients in the parameters then; a
+        collective call.
 
-        ``meanwhile`` is called before, when this rank has done its part.
+        ``meanwhile`` is called in between, when this rank has done its part.
 
         Raise GroupBroken on any failure of a peer, and on all ranks if their states differ; OutOfMemory if a smaller
         micro-batch may fit; Diverged, on all ranks, if the loss is not a number.
         """
         with self.attempt():
-            sums = self._reduced(meanwhile)
+            passes()
+            meanwhile()
+            sums = self._reducer.sums()
         return self._judged(sums)
-
-    def _reduced(self, meanwhile: Callable[[], None]) -> Sequence[torch.Tensor]:
-        meanwhile()
-        return self._reducer.sums()
 
     def _judged(self, sums: Sequence[torch.Tensor]) -> Outcome:
         """Return what the sums of ballot and checksum say, and the buffers. Raise like ``sums``."""
