@@ -14,8 +14,9 @@ from torch.utils.checkpoint import checkpoint
 
 from tests.elastic.session.step.conftest import FEATURES, prepared
 from tidewater.elastic.errors import ConfigError
+from tidewater.elastic.method.norms import lone_sample
 from tidewater.elastic.session.state import State
-from tidewater.elastic.session.step import Stepper, lone_sample
+from tidewater.elastic.session.step import Stepper
 
 Made = Callable[..., tuple[Stepper, State]]
 LAYERS: dict[str, tuple[Callable[..., Any], tuple[int, ...]]] = {
