@@ -47,11 +47,11 @@ def stepper_of(
 ) -> tuple[Stepper, State]:
     """Return a stepper for a model, and its state; the dataset is not used.
 
-    ``more``: ``sum_dtype`` (see ``Stepper``), and fields of ``Training``.
+    ``more``: ``sum_dtype`` (see ``Stepper``), ``outer`` (see ``State``), and fields of ``Training``.
     """
-    sum_dtype = more.pop("sum_dtype", None)
+    sum_dtype, outer = more.pop("sum_dtype", None), more.pop("outer", None)
     training = _training(model, loss, optimizer, **more)
-    state = State(training, kind_of(model), torch.amp.GradScaler("cpu", enabled=amp == "fp16"))
+    state = State(training, kind_of(model), torch.amp.GradScaler("cpu", enabled=amp == "fp16"), outer=outer)
     return Stepper(training, state, group, amp=amp, sum_dtype=sum_dtype, seed=seed), state
 
 

@@ -55,6 +55,10 @@ class Config:
     seed: int
     amp: str
     sum_dtype: str
+    sync_every: int | None
+    """Inner steps of a step; None: the gradients are summed in each step."""
+    outer_lr: float | None
+    outer_momentum: float | None
     fresh_optimizer: bool
     begin_again: bool
     data_workers: int
@@ -126,26 +130,46 @@ class Config:
         return self.max_workers * self.local_size
 
     def step_size(self, world_size: int) -> int:
-        """Return the number of samples in one step, over all processes."""
+        """Return the number of samples in one step of the optimizers, over all processes."""
         return self.batch_size * (world_size if self.batch_policy == "scale" else 1)
 
     def lr_factor(self, world_size: int) -> float:
-        """Return the factor on the learning rate by the linear scaling rule (arXiv 1706.02677)."""
-        return float(world_size) if self.batch_policy == "scale" else 1.0
+        """Return the factor on the learning rate by the linear scaling rule (arXiv 1706.02677).
+
+        With ``--sync-every`` a step of the optimizers has the samples of one process.
+        """
+        return float(world_size) if self.batch_policy == "scale" and not self.sync_every else 1.0
+
+    @property
+    def outer(self) -> tuple[float, float] | None:
+        """Return learning rate and momentum of the outer optimizer; None without ``--sync-every``."""
+        if not self.sync_every:
+            return None
+        lr = common.OUTER_LR if self.outer_lr is None else self.outer_lr
+        return lr, common.OUTER_MOMENTUM if self.outer_momentum is None else self.outer_momentum
 
     def steps(self, samples: int) -> int:
-        """Return the number of steps of a job with ``samples`` in an epoch, for a schedule that depends on it.
+        """Return the number of the optimizers' steps of a job with ``samples`` in an epoch, for a schedule.
 
-        Raise ConfigError under ``--batch-policy scale`` without ``--max-steps``: then the number of workers decides.
+        With ``--sync-every`` these are the inner steps. Raise ConfigError under ``--batch-policy scale`` without
+        ``--max-steps``: then the number of workers decides.
         """
         if self.batch_policy == "scale" and not self.max_steps:
             raise ConfigError(
                 "the number of steps depends on the number of workers with --batch-policy scale, and the training's "
                 "schedule needs it: give --max-steps, or use --batch-policy keep or a schedule by progress"
             )
+        every, steps = self.sync_every or 1, math.ceil(samples / self.batch_size)
         if self.batch_policy == "scale":
-            return self.max_steps
-        steps = self.epochs * math.ceil(samples / self.batch_size)
+            return self.max_steps * every
+        if not self.max_steps:
+            return self.epochs * steps
+        epochs, rest = divmod(self.max_steps, math.ceil(steps / every))
+        return min(self.epochs * steps, epochs * steps + rest * every)
+
+    def reported_steps(self, samples: int) -> int:
+        """Return the number of steps that the job reports, under ``--batch-policy keep``."""
+        steps = self.epochs * math.ceil(math.ceil(samples / self.batch_size) / (self.sync_every or 1))
         return min(steps, self.max_steps) if self.max_steps else steps
 
     def problems(self) -> list[str]:
@@ -186,6 +210,7 @@ class Config:
         ]
         if self.max_workers < self.min_workers:
             problems.append(f"--max-workers is {self.max_workers}, less than --min-workers, {self.min_workers}")
+        problems += self._problems_of_sync_every()
         if self.metrics_port > _LAST_PORT:
             problems.append(f"--metrics-port is {self.metrics_port}, the last port is {_LAST_PORT}")
         if 0 < len(self.secret) < _LEAST_SECRET:
@@ -194,6 +219,33 @@ class Config:
             )
         if "/" in self.job:
             problems.append(f"--job is {self.job!r}, it must not contain a slash")
+        return problems
+
+    def _problems_of_sync_every(self) -> list[str]:
+        outer = {"--outer-lr": self.outer_lr, "--outer-momentum": self.outer_momentum}
+        given = {name: value for name, value in outer.items() if value is not None}
+        if self.sync_every is None:
+            remedy = "and there is no outer optimizer: give --sync-every"
+            return [f"{name} is {value:g}, {remedy}" for name, value in given.items()]
+        problems = []
+        if self.sync_every < 1:
+            problems.append(
+                f"--sync-every is {self.sync_every}, the least is 1: leave it out to sum the gradients in each step"
+            )
+        if self.amp == "fp16":
+            problems.append(
+                "--sync-every is given with --amp fp16, which has a scaler for the gradients of all workers: use "
+                "--amp bf16"
+            )
+        if not 0 < given.get("--outer-lr", 1) < math.inf:
+            problems.append(f"--outer-lr is {self.outer_lr:g}, it must be a number above 0")
+        if not 0 <= given.get("--outer-momentum", 0) < 1:
+            problems.append(f"--outer-momentum is {self.outer_momentum:g}, it must be at least 0 and below 1")
+        if self.rehearsal is not None:
+            problems.append(
+                "--sync-every is given in a rehearsal, which compares the workers' optimizers, and these differ then: "
+                "rehearse the script without it"
+            )
         return problems
 
 

@@ -8,6 +8,9 @@ from collections.abc import Callable, Mapping
 
 from tidewater.contract import env
 
+OUTER_LR, OUTER_MOMENTUM = 0.7, 0.9
+"""Those of DiLoCo (arXiv 2311.08105, section 3: Nesterov momentum)."""
+
 
 def parser(environ: Mapping[str, str], own: Callable[[argparse._ArgumentGroup], None]) -> argparse.ArgumentParser:
     """Return the parser of all flags. ``environ`` may give their defaults. ``own`` adds the flags of the script."""
@@ -21,6 +24,7 @@ def parser(environ: Mapping[str, str], own: Callable[[argparse._ArgumentGroup], 
     _add_place(top.add_argument_group("where (each has an environment variable)"), environ)
     own(top.add_argument_group("what to train"))
     _add_method(top.add_argument_group("how to train"))
+    _add_outer(top.add_argument_group("how to train over a slow network"))
     _add_checkpoints(top.add_argument_group("checkpoints"))
     _add_operation(top.add_argument_group("reports and faults"))
     return top
@@ -119,6 +123,25 @@ def _add_method(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--threads", type=int, default=1, help="torch's threads on the CPU")
     group.add_argument(
         "--min-step-seconds", type=float, default=0.0, help="minimum time of a step, which slows a demonstration down"
+    )
+
+
+def _add_outer(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--sync-every",
+        type=int,
+        metavar="H",
+        help="exchange parameters after so many steps, in place of gradients in each: every worker makes H inner steps "
+        "by itself, which count as one step, and an outer optimizer applies the mean of what they have changed",
+    )
+    group.add_argument(
+        "--outer-lr",
+        type=float,
+        metavar="RATE",
+        help=f"learning rate of the outer optimizer, SGD with Nesterov momentum; {OUTER_LR} if not given",
+    )
+    group.add_argument(
+        "--outer-momentum", type=float, metavar="FACTOR", help=f"its momentum; {OUTER_MOMENTUM} if not given"
     )
 
 

@@ -20,7 +20,7 @@ import base64
 import io
 import json
 from collections import Counter, OrderedDict, defaultdict, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from enum import Enum
@@ -297,3 +297,17 @@ def names(outline: Any) -> list[str]:
         found = [outline[kind] for kind in ("tensor", "array") if kind in outline]
         return found or names(list(outline.values()))
     return []
+
+
+def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield what a tree contains, with the path to it, ordered by the names of the keys."""
+    if isinstance(value, Mapping):
+        for key in sorted(value, key=str):
+            yield from leaves(value[key], f"{path}/{key}")
+        yield f"{path}/", len(value)
+    elif isinstance(value, list | tuple | deque):
+        for index, each in enumerate(value):
+            yield from leaves(each, f"{path}/{index}")
+        yield f"{path}/", len(value)
+    else:
+        yield path, value

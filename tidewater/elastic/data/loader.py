@@ -85,6 +85,8 @@ class Place:
     epochs: int
     micro_batch: int = 0
     """Maximum number of samples in one forward pass; 0: a rank's whole part of a step."""
+    inner: int = 0
+    """Number of samples in an inner step: see ``Step``."""
 
 
 @dataclass(frozen=True)
@@ -246,7 +248,9 @@ class Loader:
     def _planned(self, place: Place, tag: int) -> Iterator[tuple[Step, tuple[Request, ...]]]:
         cursor = place.cursor
         while cursor.epoch < place.epochs:
-            step = plan(cursor, total=self._total, batch_size=place.batch_size, seed=self._settings.seed)
+            step = plan(
+                cursor, total=self._total, batch_size=place.batch_size, seed=self._settings.seed, inner=place.inner
+            )
             yield step, requests_of(step, cursor.epoch, place, tag)
             cursor = step.after
 
@@ -361,10 +365,10 @@ def split(samples: Samples, most: int) -> list[Samples]:
 
 def requests_of(step: Step, epoch: int, place: Place, tag: int) -> tuple[Request, ...]:
     """Return the requests of one rank for a step. A rank without samples takes part with one request of weight 0."""
-    mine = step.share(place.rank, place.size)
-    if not mine:
+    shares = [each for each in step.shares(place.rank, place.size) if each]
+    if not shares:
         return (Request(tag, epoch, step.samples[:1], 0.0),)
-    parts = split(mine, place.micro_batch)
+    parts = [part for each in shares for part in split(each, place.micro_batch)]
     return tuple(Request(tag, epoch, part, len(part) / len(step.samples)) for part in parts)
 
 

@@ -18,6 +18,7 @@ are samples (cycle walking: https://doi.org/10.1007/3-540-45760-7_9).
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -56,21 +57,28 @@ class Step:
 
     samples: tuple[int, ...]
     after: Cursor
+    inner: int = 0
+    """Samples of an inner step, of all ranks together; 0: the step has one, with all samples. See ``method.local``."""
 
     def share(self, rank: int, size: int) -> tuple[int, ...]:
         """Return the samples of one rank; it may be empty if there are fewer samples than ranks."""
-        return self.samples[rank::size]
+        return tuple(itertools.chain.from_iterable(self.shares(rank, size)))
+
+    def shares(self, rank: int, size: int) -> tuple[tuple[int, ...], ...]:
+        """Return the samples of one rank in each inner step."""
+        every = self.inner or max(1, len(self.samples))
+        return tuple(self.samples[first : first + every][rank::size] for first in range(0, len(self.samples), every))
 
 
-def plan(cursor: Cursor, *, total: int, batch_size: int, seed: int) -> Step:
-    """Return the step that starts at ``cursor`` in a dataset of ``total`` samples."""
+def plan(cursor: Cursor, *, total: int, batch_size: int, seed: int, inner: int = 0) -> Step:
+    """Return the step that starts at ``cursor`` in a dataset of ``total`` samples. ``inner``: see ``Step``."""
     skipped = frozenset(cursor.skipped)
     samples: list[int] = []
     end = cursor.offset
     while not samples and end < total:  # all samples at the positions of a step may be left out
         begin, end = end, min(end + batch_size, total)
         samples = [sample for sample in _ordered(cursor.epoch, begin, end, total, seed) if sample not in skipped]
-    return Step(tuple(samples), without(replace(cursor, offset=end), skipped, total=total, seed=seed))
+    return Step(tuple(samples), without(replace(cursor, offset=end), skipped, total=total, seed=seed), inner)
 
 
 def without(cursor: Cursor, samples: Collection[int], *, total: int, seed: int) -> Cursor:

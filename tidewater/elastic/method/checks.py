@@ -5,6 +5,7 @@ check(training, config)     # raises ConfigError; more of it, about optimizers, 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -52,6 +53,8 @@ def check(training: Training, config: Config, *, own_loop: bool = False) -> None
     if not own_loop:
         refuse_unmeasured(training)
     _check_best(training, config)
+    if config.sync_every:
+        _check_sync_every(training, config.sync_every, config.batch_size, own_loop=own_loop)
     if plateaus(several(training.scheduler)) and not config.evaluate_every:
         raise ConfigError(
             "the training's scheduler is a ReduceLROnPlateau, which is stepped with the score of each evaluation, and "
@@ -88,6 +91,26 @@ def _check_best(training: Training, config: Config) -> None:
         raise ConfigError(
             f"{given}, and --evaluate-every is 0, so that there is one evaluation, at the end: give "
             "--evaluate-every 1, for example"
+        )
+
+
+def _check_sync_every(training: Training, every: int, batch_size: int, *, own_loop: bool) -> None:
+    given = f"--sync-every is {every}"
+    if own_loop:
+        raise ConfigError(
+            f"{given}, and the script has a loop of its own, or a library's, which makes one step with each batch: use "
+            "tidewater.run(training), or leave --sync-every out"
+        )
+    samples = length(training.dataset)
+    if is_stream(training.dataset) or samples is None:
+        raise ConfigError(
+            f"{given}, and the training's dataset, {type(training.dataset).__name__}, is a stream, which can't "
+            "be divided into inner steps: give a dataset with an index, or leave --sync-every out"
+        )
+    steps = math.ceil(samples / batch_size)
+    if every > steps:
+        raise ConfigError(
+            f"{given}, and an epoch has {steps} steps ({samples} samples, --batch-size {batch_size}): give at most that"
         )
 
 

@@ -99,6 +99,12 @@ class Optimizers:
         self._end(given)
         return used
 
+    def skip(self, factor: float) -> float:
+        """Step only the schedulers. Return the learning rate that the first group has had."""
+        used = float(next(self.groups())["lr"]) * float(factor)
+        self._step_schedulers_alone()
+        return used
+
     @contextmanager
     def stepping(self, factor: float) -> Iterator[float]:
         """Do the same for a script that steps the optimizers itself, in this context. Yield the learning rate.
@@ -160,6 +166,14 @@ class Optimizers:
         for scheduler, state in zip(self._schedulers, tree["schedulers"], strict=True):
             scheduler.load_state_dict(state)
 
+    def take_over(self, before: Tree, after: Tree) -> None:
+        """Load ``after``, which came about from ``before``, but keep what has changed in the groups meanwhile."""
+        kept = self.tree()["optimizers"]
+        for old, now, new in zip(before["optimizers"], kept, after["optimizers"], strict=True):
+            for was, has, gets in zip(old["param_groups"], now["param_groups"], new["param_groups"], strict=True):
+                gets.update({name: value for name, value in has.items() if name in was and _differs(value, was[name])})
+        self.load(after)
+
     def resume(self, tree: Tree, *, step: int, fresh: bool) -> bool:
         """Continue at ``step`` with the moments of ``tree`` and the hyperparameters of the script.
 
@@ -185,10 +199,7 @@ class Optimizers:
             if state["mode"] == plateau.mode:
                 rates = [each["lr"] for each in plateau.optimizer.param_groups]
                 plateau.load_state_dict({name: state[name] for name in _COUNTED} | {"_last_lr": rates})
-        with warnings.catch_warnings():  # torch warns of schedulers that are stepped before their optimizer
-            warnings.simplefilter("ignore", UserWarning)
-            for _ in range(step):
-                self._step_schedulers()
+        self._step_schedulers_alone(step)
         return not difference
 
     def _keep(
@@ -212,6 +223,12 @@ class Optimizers:
                 optimizer.step()
         if with_gradients:
             self._scaler.update()
+
+    def _step_schedulers_alone(self, times: int = 1) -> None:
+        with warnings.catch_warnings():  # torch warns of schedulers that are stepped before their optimizer
+            warnings.simplefilter("ignore", UserWarning)
+            for _ in range(times):
+                self._step_schedulers()
 
     def _step_schedulers(self) -> None:
         for scheduler in self._stepped:
@@ -260,6 +277,10 @@ def several(given: Any) -> tuple[Any, ...]:
 def plateaus(schedulers: Sequence[LRScheduler]) -> list[ReduceLROnPlateau]:
     """Return the schedulers that are stepped with the score of each evaluation."""
     return [each for each in schedulers if isinstance(each, ReduceLROnPlateau)]
+
+
+def _differs(one: Any, other: Any) -> bool:
+    return one is not other and not bool(torch.as_tensor(one == other).all())
 
 
 def _has_gradients(optimizer: Optimizer) -> bool:

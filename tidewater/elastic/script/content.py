@@ -172,13 +172,14 @@ def _steps(config: Config, samples: int | None) -> int | None:
     unknown = samples is None or config.batch_policy == "scale" or config.epochs == UNTIL_FINISHED
     if samples is None or (unknown and not config.max_steps):
         return config.max_steps or None
-    return config.steps(samples)
+    return config.reported_steps(samples)
 
 
 def alike(config: Config, training: Training) -> Mapping[str, Value]:
     """Return what must be equal in all workers that train together, in addition to model and code."""
     names = (
         *("epochs", "max_steps", "batch_size", "batch_policy", "micro_batch", "seed", "amp", "sum_dtype"),
+        *("sync_every", "outer_lr", "outer_momentum"),
         *("fresh_optimizer", "evaluate_every", "compare_every", "on_drift", "bad_samples", "max_bad_samples"),
     )
     common = {name: getattr(config, name) for name in names}

@@ -371,6 +371,6 @@ def _state(config: Config, content: Content) -> State:
 
     kind = kind_of(content.training.model, data=content.data, seed=config.seed)
     scaler = torch.amp.GradScaler(content.device.type, enabled=config.amp == "fp16")
-    state = State(content.training, kind, scaler, fresh_optimizer=config.fresh_optimizer)
+    state = State(content.training, kind, scaler, fresh_optimizer=config.fresh_optimizer, outer=config.outer)
     state.micro_batch = config.micro_batch
     return state

@@ -246,7 +246,7 @@ def _received(worker: Worker, outline: Outline, step: int) -> list[torch.Tensor]
             used.add(mine[name].data_ptr())
             tensors.append(mine[name])
         else:
-            moves = name.startswith("optimizers.") and layout.device == device.type
+            moves = name.startswith(("optimizers.", "outer.")) and layout.device == device.type
             tensors.append(layout.empty(device if moves else cpu))
     return tensors
 

@@ -26,6 +26,7 @@ from tidewater.elastic.data.loader import Place, Prepared
 from tidewater.elastic.data.sampler import without
 from tidewater.elastic.errors import BadSamples, ConfigError, GroupBroken
 from tidewater.elastic.group.group import await_all
+from tidewater.elastic.method.outer import steady
 from tidewater.elastic.peer import drift
 from tidewater.elastic.session.assembly import ends_without_a_group
 from tidewater.elastic.session.evaluation import Evaluation, Seat
@@ -119,7 +120,8 @@ class Loop:
         stepper = self._material.stepper
 
         def sums(vote: Vote) -> Outcome:
-            return stepper.gradients(prepared, vote, compare=self.compares(), meanwhile=self.meanwhile)
+            pace = steady if self.rehearses else self._pace
+            return stepper.gradients(prepared, vote, compare=self.compares(), meanwhile=self.meanwhile, pace=pace)
 
         if self.sum(prepared, sums):
             self.apply()
@@ -185,15 +187,21 @@ class Loop:
             work_seconds=self._session.stragglers.work_seconds,
         )
 
-    def _factor(self) -> float:
-        """Return the factor on the learning rates in this step."""
-        schedule = self._material.training.schedule(progress(self._state, self._material.total, self._config))
-        return schedule * self._config.lr_factor(self._meeting.size)
+    def _factor(self, done: int = 0, whole: int = 1) -> float:
+        """Return the factor on the learning rates when ``done`` of the ``whole`` samples of the step have been used."""
+        share = progress(self._state, self._material.total, self._config, done, whole)
+        return self._material.training.schedule(share) * self._config.lr_factor(self._meeting.size)
+
+    def _pace(self, done: int, whole: int) -> float:
+        """Do the same between inner steps. Raise GroupBroken if this worker must leave before the step ends."""
+        if self._session.is_overdue():
+            raise GroupBroken("this worker was asked to leave, and the step takes too long")
+        return self._factor(done, whole)
 
     def _applied(self, lr: float) -> None:
         prepared, share, outcome = self._summed
         # Rank 0 has the largest share.
-        self._state.micro_batch = self._state.micro_batch or len(prepared.step.share(0, self._meeting.size))
+        self._state.micro_batch = self._state.micro_batch or len(prepared.step.shares(0, self._meeting.size)[0])
         self._session.applied(share, outcome, lr)
         self._everyone_knows, self._state.stopped = outcome.everyone_knows, outcome.stops
         if outcome.saves:
@@ -233,9 +241,12 @@ class Loop:
         session.reports.save_after = 0  # not all members know of it
         self.rank = rank = meeting.rank
         size = meeting.size
-        batch_size = config.step_size(size)
+        inner = config.step_size(size) if config.sync_every else 0
+        batch_size = inner * config.sync_every if config.sync_every else config.step_size(size)
         self._leave_out()
-        self._material.loader.start(Place(state.cursor, rank, size, batch_size, config.epochs, state.micro_batch))
+        self._material.loader.start(
+            Place(state.cursor, rank, size, batch_size, config.epochs, state.micro_batch, inner)
+        )
         self._meter.start()
         while not (self._everyone_knows or session.is_overdue()):
             over = is_over(state, config)
@@ -359,15 +370,17 @@ def is_over(state: State, config: Config) -> bool:
     return state.stopped or state.cursor.epoch >= config.epochs or 0 < config.max_steps <= state.step
 
 
-def progress(state: State, total: int | None, config: Config) -> float:
+def progress(state: State, total: int | None, config: Config, done: int = 0, whole: int = 1) -> float:
     """Return the share of the training that is done, from 0 to 1, by what ends it first.
 
     Args:
         state: Where training is.
         total: Samples in an epoch; None if it is not known, and only ``--max-steps`` counts.
         config: Has the numbers of epochs and of steps.
+        done: Samples that this step has used, between inner steps.
+        whole: All samples of this step.
     """
     samples = 0.0
     if total:  # what a stream says of its length may be wrong
-        samples = (state.cursor.epoch + min(state.cursor.offset, total) / total) / config.epochs
-    return max(samples, state.step / config.max_steps) if config.max_steps else samples
+        samples = (state.cursor.epoch + min(state.cursor.offset + done, total) / total) / config.epochs
+    return max(samples, (state.step + done / whole) / config.max_steps) if config.max_steps else samples

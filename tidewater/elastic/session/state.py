@@ -18,7 +18,6 @@ import copy
 import hashlib
 import json
 import math
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -34,10 +33,11 @@ from tidewater.elastic.compiled import plain
 from tidewater.elastic.data.sampler import Cursor
 from tidewater.elastic.errors import ConfigError, Diverged, RecordError
 from tidewater.elastic.machine_errors import is_of_the_machine
+from tidewater.elastic.method import outer as outer_optimizer
 from tidewater.elastic.method.modules import Attributes, evaluating
 from tidewater.elastic.method.optimizers import Optimizers
 from tidewater.elastic.training import AnyTraining, Report, Training
-from tidewater.elastic.tree import split
+from tidewater.elastic.tree import leaves, split
 
 _VERSION = 7
 _OWN = ("rank", "samples", "wait_seconds", "writes")
@@ -85,10 +85,18 @@ class State:
     """
 
     def __init__(
-        self, training: AnyTraining, kind: str, scaler: torch.amp.GradScaler, *, fresh_optimizer: bool = False
+        self,
+        training: AnyTraining,
+        kind: str,
+        scaler: torch.amp.GradScaler,
+        *,
+        fresh_optimizer: bool = False,
+        outer: tuple[float, float] | None = None,
     ) -> None:
         self.model = training.model
         self.optimizers = Optimizers(training, scaler)
+        self.outer = outer_optimizer.of(training.model, self.optimizers, outer)
+        self.extra_steps = 0  # the number by which the optimizers' steps exceed ``step``
         self.scaler = scaler
         self._fresh_optimizer = fresh_optimizer
         self.kind = kind
@@ -193,6 +201,8 @@ class State:
             "buffers": self._built.changed(),
             "attributes": self.attributes.changed(),
             **self.optimizers.tree(),
+            "outer": self.outer.tree() if self.outer else {},
+            "extra_steps": self.extra_steps,
             "scaler": self.scaler.state_dict(),
             "stateful": {
                 name: _asked(f"stateful[{name!r}]", thing.state_dict) for name, thing in self._stateful.items()
@@ -226,7 +236,8 @@ class State:
         Return whether the optimizers' moments were loaded; see ``Optimizers.resume``.
         """
         self._check(tree)
-        moments = self.optimizers.resume(tree, step=tree["step"], fresh=self._fresh_optimizer)
+        steps = tree["step"] + tree.get("extra_steps", 0)
+        moments = self.optimizers.resume(tree, step=steps, fresh=self._fresh_optimizer)
         self._load(tree)
         if moments and "training_parameters" in tree:
             with torch.no_grad():
@@ -251,6 +262,9 @@ class State:
         model = {name: tree["model"][plain(name)] for name in self.model.state_dict()}
         _asked("model", self.model.load_state_dict, model)
         self.attributes.load(tree["attributes"])
+        if self.outer:
+            self.outer.load(tree.get("outer", {}))  # none if the checkpoint was written without --sync-every
+        self.extra_steps = tree.get("extra_steps", 0)
         if tree["scaler"]:  # empty if the checkpoint was written without --amp fp16
             self.scaler.load_state_dict(tree["scaler"])
         for name, thing in self._stateful.items():
@@ -289,8 +303,15 @@ class State:
 
     def named_tensors(self) -> dict[str, torch.Tensor]:
         """Return the tensors of model and optimizer by their places in the tree, in an order that depends on these."""
-        tree = {name: value for name, value in self.whole().items() if name not in ("stateful", "cursor")}
-        return {path[1:]: value for path, value in _leaves(tree, "") if isinstance(value, torch.Tensor)}
+        tree = {name: value for name, value in self._alike().items() if name not in ("stateful", "cursor")}
+        return {path[1:]: value for path, value in leaves(tree) if isinstance(value, torch.Tensor)}
+
+    def _alike(self) -> dict[str, Any]:
+        """Return what is equal in all workers. With an outer optimizer, each has moments of its own."""
+        tree = self.whole()
+        if self.outer:
+            del tree["optimizers"]
+        return tree
 
     @property
     def buffer_names(self) -> frozenset[str]:
@@ -303,13 +324,13 @@ class State:
     def digest(self) -> str:
         """Return a digest of all bits of the state: equal in all workers after every final step.
 
-        It covers the model, the optimizer with its moments and hyperparameters, the scaler, the stateful objects, the
-        position in the data and the counters. It doesn't depend on the order of keys or on strides.
+        It covers the model, the optimizer with its moments and hyperparameters (of an outer optimizer the momentum
+        instead), the scaler, the stateful objects, the position in the data and the counters. It doesn't depend on the
+        order of keys or on strides.
         """
         digest = hashlib.sha256()
-        for path, value in _leaves(
-            {name: each for name, each in self.whole().items() if name not in _NOT_DIGESTED}, ""
-        ):
+        tree = {name: each for name, each in self._alike().items() if name not in _NOT_DIGESTED}
+        for path, value in leaves(tree):
             tensors: dict[str, torch.Tensor] = {}
             outline = split(value, tensors.setdefault).outline
             digest.update(f"{path} {json.dumps(outline)}".encode())
@@ -361,20 +382,6 @@ def _asked(what: str, do: Callable[..., Any], *given: Any) -> Any:
 def _shared(report: Report | None) -> dict[str, Any] | None:
     """Return what a report says about all workers alike."""
     return {name: value for name, value in asdict(report).items() if name not in _OWN} if report else None
-
-
-def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """Yield what a tree contains, with the path to it, ordered by the names of the keys."""
-    if isinstance(value, Mapping):
-        for key in sorted(value, key=str):
-            yield from _leaves(value[key], f"{path}/{key}")
-        yield f"{path}/", len(value)
-    elif isinstance(value, list | tuple | deque):
-        for index, each in enumerate(value):
-            yield from _leaves(each, f"{path}/{index}")
-        yield f"{path}/", len(value)
-    else:
-        yield path, value
 
 
 def kind_of(model: nn.Module, **more: object) -> str:

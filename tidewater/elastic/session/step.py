@@ -39,13 +39,14 @@ from tidewater.elastic.buffers.agreement import Buffers
 from tidewater.elastic.buffers.slots import Value
 from tidewater.elastic.data.device import onto
 from tidewater.elastic.data.seeds import seed_alike, seed_model
-from tidewater.elastic.errors import ConfigError, Diverged, GroupBroken
+from tidewater.elastic.errors import Diverged, GroupBroken
 from tidewater.elastic.group.ballot import numbers
 from tidewater.elastic.group.group import Group, await_all
 from tidewater.elastic.group.reducer import Reducer
 from tidewater.elastic.method import losses
 from tidewater.elastic.method.losses import Number, Part, Total
 from tidewater.elastic.method.norms import lone_sample, refuse_synchronised
+from tidewater.elastic.method.outer import Local, Pace, steady
 from tidewater.elastic.peer import drift
 from tidewater.elastic.session import memory
 from tidewater.elastic.session.state import State
@@ -138,6 +139,7 @@ class Stepper:
         self._ballot = torch.zeros(0, device=group.device)
         self._check = torch.zeros(drift.SENT, device=group.device)
         self._step: _Step
+        self._local = Local(training.model, state.optimizers, state.outer) if state.outer else None
         refuse_synchronised(training.model)
 
     def gradients(
@@ -147,13 +149,16 @@ class Stepper:
         *,
         compare: bool = False,
         meanwhile: Callable[[], None] = lambda: None,
+        pace: Pace = steady,
     ) -> Outcome:
         """Leave the gradients of the whole step, by the training's loss, in the parameters; a collective call.
 
-        Raise like ``sums``.
+        Raise like ``sums``. ``pace`` is that of inner steps.
         """
         self.begin(prepared, compare=compare)
-        return self.sums(lambda: self._accumulate(vote), meanwhile)
+        local = self._local
+        passes = (lambda: self._step_locally(local, vote, pace)) if local else (lambda: self._accumulate(vote))
+        return self.sums(passes, meanwhile)
 
     def begin(self, prepared: Prepared, *, compare: bool = False) -> None:
         """Begin a step: then come the passes of each micro-batch, and the sums.
@@ -169,7 +174,7 @@ class Stepper:
                 device = self._group.device
                 with self._buffers.agreed():
                     self._check.copy_(drift.digits(drift.checksum(self._state.tensors(), device), device))
-            self._reducer.reset(len(prepared.micro))
+            self._reducer.reset(1 if self._local else len(prepared.micro))
 
     @contextlib.contextmanager
     def attempt(self) -> Iterator[None]:
@@ -182,6 +187,8 @@ class Stepper:
                 yield
         except BaseException:
             self._buffers.restore()
+            if self._local:
+                self._local.put_back()
             raise
 
     def passing(self) -> contextlib.AbstractContextManager[None]:
@@ -201,23 +208,15 @@ class Stepper:
         The last one starts the sums over the ranks, to which ``vote`` is this rank's. Raise ConfigError if the result
         is neither a number nor a pair of numbers.
         """
-        step, prepared = self._step, self._step.prepared
-        micro = prepared.micro[step.index]
-        part = losses.part_of(result, weight=micro.weight, samples=len(prepared.step.samples))
-        step.total.add(part, micro.size)
-        step.index += 1
-        if step.index < len(prepared.micro):
+        part = self._part(result)
+        if self._step.index < len(self._step.prepared.micro):
             self._backward(part)
             return
-        weights = [each.weight for each in prepared.micro]
-        self._buffers.take()
-        more = self._buffers.send(sum(weights))
-        works = [vote.work_seconds if rank == self._group.rank else 0.0 for rank in range(self._group.size)]
-        self._fill_in(vote.knows, vote.stops, vote.saves, step.total.value, step.total.weight, more, *works)
-        if any(weights):
+        weight = self._announce(vote)
+        if weight:
             self._reducer.watch()
         self._backward(part)
-        if not any(weights):  # without samples of its own, a rank has no gradient
+        if not weight:  # without samples of its own, a rank has no gradient
             self._reducer.reset()
         self._reducer.flush([self._ballot, self._check])
 
@@ -256,6 +255,7 @@ class Stepper:
             raise Diverged(losses.verdict(self._state.step + 1, loss, step.total.odd_samples(mine)))
         everyone_knows = round(knowing) == self._group.size
         buffers = self._buffers.sums(more > 0)
+        factor = 1.0 if self._local else factor  # what inner steps have changed is divided already
         return Outcome(loss, everyone_knows, buffers, factor, stopping > 0, saving > 0, tuple(works))
 
     def abandon(self) -> None:
@@ -269,7 +269,10 @@ class Stepper:
         """
         self._ready(outcome)
         with memory.enough_for_the_optimizer():
-            return self._state.optimizers.step(factor)
+            if not self._local:
+                return self._state.optimizers.step(factor)
+            self._state.extra_steps += len(self._step.prepared.step.shares(0, 1)) - 1
+            return self._local.apply()
 
     @contextlib.contextmanager
     def applying(self, outcome: Outcome, factor: float) -> Iterator[float]:
@@ -312,6 +315,57 @@ class Stepper:
         for micro in self._step.prepared.micro:
             with self.passing():
                 self.add(self._forward(micro), vote)
+
+    def _step_locally(self, local: Local, vote: Vote, pace: Pace) -> None:
+        """Make the inner steps, start the sums of what they have changed, and put back what was there before."""
+        step, micros, done = self._step.prepared.step, iter(self._step.prepared.micro), 0
+        with memory.enough_for_the_optimizer():
+            local.begin()
+        shares = step.shares(self._group.rank, self._group.size)
+        for index, (share, samples) in enumerate(zip(shares, step.shares(0, 1), strict=True)):
+            self._group.check()
+            factor = pace(done, len(step.samples))
+            done += len(samples)
+            if share:
+                correction = self._passes_of(len(share), micros)
+                seed_alike(self._seed, f"update {index}", self._state.step + 1, self._group.device)
+                with memory.enough_for_the_optimizer():
+                    local.step(factor, correction)
+            else:
+                local.skip(factor)
+        local.give(self._announce(vote))
+        self._reducer.flush([self._ballot, self._check])
+        local.put_back()
+
+    def _passes_of(self, samples: int, micros: Iterator[Micro]) -> float:
+        """Run the passes of an inner step with so many samples. Return the factor on its gradients."""
+        total, done, whole = Total(), 0, len(self._step.prepared.step.samples)
+        while done < samples:
+            with self.passing():
+                micro = next(micros)
+                part = self._part(self._forward(micro))
+                total.add(part, micro.size)
+                self._backward(part._replace(seed=part.seed * whole / samples))
+            done += micro.size
+        return float(losses.divided(0.0, float(total.weight), samples)[1]) if total.weighted else 1.0
+
+    def _part(self, result: Any) -> Part:
+        """Return the part of the next micro-batch in the loss of the step, which has it from now on."""
+        step, prepared = self._step, self._step.prepared
+        micro = prepared.micro[step.index]
+        part = losses.part_of(result, weight=micro.weight, samples=len(prepared.step.samples))
+        step.total.add(part, micro.size)
+        step.index += 1
+        return part
+
+    def _announce(self, vote: Vote) -> float:
+        """Start the sum of the buffers, and fill in the ballot. Return this rank's share of the step's samples."""
+        total, weight = self._step.total, sum(each.weight for each in self._step.prepared.micro)
+        self._buffers.take()
+        more = self._buffers.send(weight)
+        works = [vote.work_seconds if rank == self._group.rank else 0.0 for rank in range(self._group.size)]
+        self._fill_in(vote.knows, vote.stops, vote.saves, total.value, total.weight, more, *works)
+        return weight
 
     def _fill_in(self, *values: Number) -> None:
         """Fill in the ballot with this rank's values."""
