@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tidewater.contract import env
+from tidewater.contract import env, rehearsal
 from tidewater.elastic.config import Config, no_flags
 from tidewater.elastic.errors import ConfigError
 from tidewater.elastic.flags import parser
@@ -93,3 +93,45 @@ def test_the_jobs_secret_comes_only_from_the_environment_and_is_long_enough() ->
 
 def test_the_brackets_of_an_ipv6_address_are_optional() -> None:
     assert Config.parse(["--host", "[fd00::5]"], ENVIRON).host == Config.parse(["--host", "fd00::5"], ENVIRON).host
+
+
+@pytest.mark.parametrize(
+    ("flags", "named"),
+    [
+        (["--sync-every", "0"], "--sync-every is 0, the least is 1"),
+        (["--sync-every", "8", "--amp", "fp16"], "--sync-every is given with --amp fp16"),
+        (["--sync-every", "8", "--outer-lr", "0"], "--outer-lr is 0, it must be a number above 0"),
+        (["--sync-every", "8", "--outer-lr", "nan"], "--outer-lr is nan"),
+        (["--sync-every", "8", "--outer-momentum", "1"], "--outer-momentum is 1, it must be at least 0 and below 1"),
+        (["--outer-lr", "0.5"], "--outer-lr is 0.5, and there is no outer optimizer: give --sync-every"),
+        (["--sync-every", "8", "--outer-beta", "0.9"], "--outer-beta is no option of the outer optimizer"),
+        (["--sync-every", "8", "--outer-beta=0.9"], "--outer-beta is no option of the outer optimizer"),
+    ],
+)
+def test_mistakes_in_what_sync_every_needs_are_one_sentence(flags: list[str], named: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Config.parse(flags, ENVIRON)
+    assert str(caught.value).startswith(named)
+    assert ";" not in str(caught.value)
+
+
+def test_a_rehearsal_refuses_sync_every(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="--sync-every is given in a rehearsal"):
+        Config.parse(["--sync-every", "8"], {**ENVIRON, rehearsal.FOLDER: str(tmp_path)})
+
+
+def test_an_unknown_flag_is_still_one_of_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        Config.parse(["--inner-lr", "3"], ENVIRON)
+    assert "unrecognized arguments: --inner-lr 3" in capsys.readouterr().err
+
+
+def test_the_outer_optimizer_has_the_constants_of_the_paper_unless_others_are_given() -> None:
+    assert Config.parse([], ENVIRON).outer is None
+    assert Config.parse(["--sync-every", "8"], ENVIRON).outer == (0.7, 0.9)
+    assert Config.parse(["--sync-every", "8", "--outer-lr", "1", "--outer-momentum", "0"], ENVIRON).outer == (1.0, 0.0)
+
+
+def test_an_inner_step_has_the_learning_rate_of_one_workers_batch() -> None:
+    config = Config.parse(["--batch-size", "64", "--batch-policy", "scale", "--sync-every", "8"], ENVIRON)
+    assert (config.step_size(3), config.lr_factor(3)) == (192, 1.0)

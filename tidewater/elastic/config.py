@@ -98,7 +98,7 @@ class Config:
     @classmethod
     def parse(cls, argv: Sequence[str], environ: Mapping[str, str], flags: AddFlags = no_flags) -> Config:
         """Return the settings. Raise ConfigError that names every setting that is wrong."""
-        given = vars(common.parser(environ, flags).parse_args(argv))
+        given = vars(_parsed(common.parser(environ, flags), argv))
         given["etcd"] = _parts(given["etcd"])
         secrets = {name: given.pop(f"etcd_{name}") for name in ("user", "cacert", "cert", "key")}
         given["etcd_access"] = Access.of(**secrets, password=environ.get(env.ETCD_PASSWORD, ""))
@@ -247,6 +247,19 @@ class Config:
                 "rehearse the script without it"
             )
         return problems
+
+
+def _parsed(parser: argparse.ArgumentParser, argv: Sequence[str]) -> argparse.Namespace:
+    """Return the values of the flags. Raise ConfigError for an option that the outer optimizer doesn't have."""
+    given, unknown = parser.parse_known_args(argv)
+    for name in (each.partition("=")[0] for each in unknown if each.startswith("--outer")):
+        raise ConfigError(
+            f"{name} is no option of the outer optimizer, which is SGD with Nesterov momentum: it has --outer-lr and "
+            "--outer-momentum"
+        )
+    if unknown:
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}")
+    return given
 
 
 def _local(environ: Mapping[str, str]) -> dict[str, int]:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidewater.elastic.data import sampler
-from tidewater.elastic.data.sampler import MOST_IN_TABLE, Cursor, plan, scattered, without
+from tidewater.elastic.data.sampler import MOST_IN_TABLE, Cursor, Step, plan, scattered, without
 
 ORDER = (4, 2, 1, 7, 5, 6, 0, 3)
 SCATTERED = (1, 3, 7, 0, 5, 4, 6, 2)
@@ -44,6 +44,34 @@ def test_each_sample_is_committed_exactly_once_per_epoch(
             ledger.update(share)
         cursor = step.after
     assert ledger == dict.fromkeys(range(total), 2)
+
+
+@given(
+    total=st.integers(1, 200),
+    batch_size=st.integers(1, 30),
+    inner=st.integers(1, 9),
+    size=st.integers(1, 7),
+    bad=st.sets(st.integers(0, 199), max_size=9),
+)
+def test_inner_steps_have_the_samples_and_shares_of_steps_of_their_size(
+    total: int, batch_size: int, inner: int, size: int, bad: set[int]
+) -> None:
+    """Samples that are left out move those behind them into the inner step before."""
+    skipped = tuple(sorted(each for each in bad if each < total))
+    cursor = without(Cursor(), skipped, total=total, seed=1)
+    while cursor.epoch == 0:
+        step = plan(cursor, total=total, batch_size=inner * batch_size, seed=1, inner=batch_size)
+        place, single = cursor, list[Step]()
+        while not skipped and place != step.after:
+            single.append(plan(place, total=total, batch_size=batch_size, seed=1))
+            place = single[-1].after
+        for rank in range(size):
+            shares = step.shares(rank, size)
+            assert len(shares) == math.ceil(len(step.samples) / batch_size) <= inner
+            assert step.share(rank, size) == tuple(sample for share in shares for sample in share)
+            assert skipped or list(shares) == [each.share(rank, size) for each in single]
+        assert Counter(s for rank in range(size) for s in step.share(rank, size)) == Counter(step.samples)
+        cursor = step.after
 
 
 @given(total=st.integers(1, 300), batches=st.lists(st.integers(1, 80), min_size=1), seed=st.integers(0, 5))

@@ -196,3 +196,23 @@ def test_a_one_cycle_schedule_shorter_than_the_job_is_refused_with_the_right_num
     check(training(dataset, total_steps=22), CONFIG)
     with pytest.raises(ConfigError, match=r"OneCycleLR, has total_steps=21, and the job has 22 steps: .*config\.steps"):
         check(training(dataset, total_steps=21), CONFIG)
+
+
+def test_more_inner_steps_than_an_epoch_has_are_refused() -> None:
+    data = TensorDataset(torch.zeros(101))
+    check(training(data), config("--sync-every", "11"))
+    with pytest.raises(
+        ConfigError, match=r"--sync-every is 12, and an epoch has 11 steps \(101 samples, --batch-size 10"
+    ):
+        check(training(data), config("--sync-every", "12"))
+
+
+@pytest.mark.parametrize("stream", [Sized(), Unsized()])
+def test_inner_steps_with_a_stream_are_refused(stream: Any) -> None:
+    with pytest.raises(ConfigError, match=r"--sync-every is 4, and the training's dataset, \w+, is a stream"):
+        check(training(stream), config("--sync-every", "4"))
+
+
+def test_inner_steps_in_a_loop_of_the_scripts_own_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"--sync-every is 4, and the script has a loop of its own, or a library's"):
+        check(training(TensorDataset(torch.zeros(101))), config("--sync-every", "4"), own_loop=True)

@@ -77,3 +77,26 @@ def test_the_number_of_steps_is_unknown_if_the_number_of_workers_decides() -> No
 def test_a_negative_number_of_steps_is_refused() -> None:
     with pytest.raises(ConfigError, match="--max-steps is -1, the least is 0"):
         config("--max-steps", "-1")
+
+
+@pytest.mark.parametrize(
+    ("flags", "inner", "reported"),
+    [
+        ((), 22, 6),  # an epoch of 101 samples has 11 inner steps: steps of 4, 4 and 3
+        (("--max-steps", "2"), 8, 2),
+        (("--max-steps", "4"), 15, 4),
+        (("--max-steps", "100"), 22, 6),
+    ],
+)
+def test_schedulers_count_inner_steps_and_reports_the_steps_that_are_synchronised(
+    flags: tuple[str, ...], inner: int, reported: int
+) -> None:
+    given = config("--sync-every", "4", *flags)
+    assert (given.steps(101), given.reported_steps(101)) == (inner, reported)
+
+
+def test_progress_between_inner_steps_is_that_of_synchronous_steps() -> None:
+    inner = [progress(at(1, 0, 40), 100, config(), done, 40) for done in (0, 10, 20, 30)]
+    assert inner == [progress(at(step, 0, 10 * step), 100, config()) for step in (4, 5, 6, 7)]
+    limited = config("--max-steps", "2")
+    assert [progress(at(1, 0, 40), 100, limited, done, 40) for done in (0, 10, 20)] == [0.5, 0.625, 0.75]
