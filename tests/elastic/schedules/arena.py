@@ -59,10 +59,12 @@ class Aim:
 class Arena:
     """Keeps a job running from schedule to schedule."""
 
-    def __init__(self, farm: Farm, folder: Path, etcd: str, group: str, *, own_loops: bool = False) -> None:
+    def __init__(
+        self, farm: Farm, folder: Path, etcd: str, group: str, *, own_loops: bool = False, inner_steps: int = 0
+    ) -> None:
         """With ``own_loops``, the workers train and validate in loops of their own, of each kind in turn."""
         self.group, self.own_loops = group, own_loops
-        self.job = Job(farm, folder, etcd, *COMMON, *_PACE, group=group)
+        self.job = Job(farm, folder, etcd, *COMMON, *_PACE, group=group, inner_steps=inner_steps)
         self.pauses: list[float] = []
         """The longest pause of a survivor in each schedule."""
         self.changes: list[float] = []

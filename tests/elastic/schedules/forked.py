@@ -100,8 +100,16 @@ class Forked(Logged):
 class Job:
     """The workers of one job, their ledgers, their common command line arguments, and their kind of group."""
 
-    def __init__(self, farm: Farm, folder: Path, etcd: str, *arguments: str, group: str = "reconfigured") -> None:
-        self._farm, self.folder, self._group = farm, folder, group
+    def __init__(
+        self,
+        farm: Farm,
+        folder: Path,
+        etcd: str,
+        *arguments: str,
+        group: str = "reconfigured",
+        inner_steps: int = 0,
+    ) -> None:
+        self._farm, self.folder, self._group, self.inner_steps = farm, folder, group, inner_steps
         folder.mkdir(parents=True, exist_ok=True)
         self.ledgers = folder / "ledgers"
         self.ledgers.mkdir(exist_ok=True)
@@ -111,6 +119,7 @@ class Job:
         # The name is unique even if the test runs twice with the same etcd.
         name = f"{folder.name}-{time.monotonic_ns():x}"
         self._arguments = ["--job", name, "--etcd", etcd, "--report-every", "1", *arguments]
+        self._arguments += ["--sync-every", str(inner_steps)] if inner_steps else []
 
     def start(self, name: str, *arguments: str, netns: str = "", host: str = "127.0.0.1", **options: Any) -> Forked:
         """Start a worker. ``options``: see ``script.Options``; ``armed``: point and strike, see ``points.arm``."""
@@ -130,6 +139,7 @@ class Job:
                 "ledgers": str(self.ledgers),
                 "process": process,
                 "group": self._group,
+                "inner_steps": self.inner_steps,
                 **options,
             },
         }

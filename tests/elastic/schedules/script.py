@@ -85,6 +85,8 @@ class Options:
     Otherwise the script gives a training to ``tidewater.run``, which does so with a score."""
     raises_at: int = 0
     """The body of the loop of its own raises an error in this step."""
+    inner_steps: int = 0
+    """The value of ``--sync-every``, if it is given."""
     fails_alone: bool = False
     """Whether it fails also before this worker has joined others."""
 
@@ -247,7 +249,10 @@ class Witness:
         state, generation = self._state, self._generation
         assert state is not None
         assert generation is not None
-        cursor = state.cursor
+        cursor, inner = state.cursor, self.options.inner_steps
+        most = BATCH_SIZE * (inner or 1)
+        if inner:  # the gradient is that of an inner step of this worker
+            weight = weight and len(samples) / min(most, TOTAL - cursor.offset)
         self._scribe.write(
             Attempt(
                 step=state.step + 1,
@@ -261,7 +266,7 @@ class Witness:
             )
         )
         self._points.reach("gradients")
-        if cursor.offset + BATCH_SIZE >= TOTAL:
+        if cursor.offset + most >= TOTAL:
             self._points.reach("epoch-gradients")
 
     def score(self, model: nn.Module, batch: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:

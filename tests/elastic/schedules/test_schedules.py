@@ -58,6 +58,10 @@ def planned() -> list[tuple[str, str, int]]:
 
 
 SCHEDULES = planned()
+INNER_STEPS = 3
+"""An epoch of 50 samples then has steps of 21, 21 and 8."""
+WITH_INNER_STEPS = range(*map(int, ASKED_FOR.split(":"))) if ASKED_FOR else [ONE_PER_MOMENT[at] for at in (0, 2, 12)]
+"""Their first moves are a kill and a leave in a step, and a kill of a newcomer. A freeze and a join follow the first."""
 HIT_RATE = 2 / 3
 """Of the strikes at named moments, at least so many must find their victim there. About five of six do: the worker that
 an earlier move has made rank 0 may be the one that is never hit. `make test` has some two dozen, so chance is wide."""
@@ -129,14 +133,7 @@ def test_one_schedule_per_moment_covers_every_moment_and_every_fault() -> None:
 def test_no_sample_is_lost_or_repeated_and_all_replicas_stay_equal(
     ring: Ring, group: str, script: str, seed: int
 ) -> None:
-    moves = schedule(seed)
-    print(moves)
-    arena = ring.enter(group, script)
-    try:
-        arena.play(moves)
-    except BaseException:
-        ring.discard()
-        raise
+    arena = played(ring, group, script, seed)
     ring.pauses.append(arena.pauses[-1])
     ring.changes.append(arena.changes[-1])
     ring.aims += arena.aims
@@ -189,6 +186,35 @@ def test_losses_and_validations_equal_those_of_an_undisturbed_run(ring: Ring, fa
     for found in disturbed.validated:
         if found.epoch < epochs:
             assert found.outputs == pytest.approx(undisturbed[found.epoch], rel=NOISE, abs=NOISE), found
+
+
+@pytest.fixture(scope="module")
+def inner_ring(farm: Farm, etcd: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ring]:
+    def make(group: str, own_loops: bool) -> Arena:
+        return Arena(farm, tmp_path_factory.mktemp("inner"), etcd, group, own_loops=own_loops, inner_steps=INNER_STEPS)
+
+    ring = Ring(make)
+    yield ring
+    ring.discard()
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("seed", WITH_INNER_STEPS)
+def test_so_it_is_with_inner_steps(inner_ring: Ring, seed: int) -> None:
+    played(inner_ring, KINDS_OF_GROUP[0], RUN, seed)
+
+
+def played(ring: Ring, group: str, script: str, seed: int) -> Arena:
+    """Play a schedule on the ring's arena. After a failure the next one gets a new arena."""
+    moves = schedule(seed)
+    print(moves)
+    arena = ring.enter(group, script)
+    try:
+        arena.play(moves)
+    except BaseException:
+        ring.discard()
+        raise
+    return arena
 
 
 def samples(book: Book, steps: int) -> list[list[int]]:
