@@ -100,6 +100,7 @@ def test_the_brackets_of_an_ipv6_address_are_optional() -> None:
     [
         (["--sync-every", "0"], "--sync-every is 0, the least is 1"),
         (["--sync-every", "8", "--amp", "fp16"], "--sync-every is given with --amp fp16"),
+        (["--sync-every", "8", "--sum-dtype", "fp16"], "--sync-every is given with --sum-dtype fp16"),
         (["--sync-every", "8", "--outer-lr", "0"], "--outer-lr is 0, it must be a number above 0"),
         (["--sync-every", "8", "--outer-lr", "nan"], "--outer-lr is nan"),
         (["--sync-every", "8", "--outer-momentum", "1"], "--outer-momentum is 1, it must be at least 0 and below 1"),

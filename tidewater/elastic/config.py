@@ -237,6 +237,11 @@ class Config:
                 "--sync-every is given with --amp fp16, which has a scaler for the gradients of all workers: use "
                 "--amp bf16"
             )
+        if self.sum_dtype == "fp16":
+            problems.append(
+                "--sync-every is given with --sum-dtype fp16, in which small differences of parameters are 0: use "
+                "--sum-dtype bf16"
+            )
         if not 0 < given.get("--outer-lr", 1) < math.inf:
             problems.append(f"--outer-lr is {self.outer_lr:g}, it must be a number above 0")
         if not 0 <= given.get("--outer-momentum", 0) < 1:

@@ -121,6 +121,7 @@ class World:
             local_size=1,
             least_members=1,
             most_members=1,
+            sync_every=None,
             step_size=lambda size: 4,
         )
         return Session(config, self._worker(), self.told.log)

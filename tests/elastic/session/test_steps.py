@@ -50,6 +50,7 @@ class Session:
         self.config: Any = SimpleNamespace(
             epochs=1, max_steps=0, evaluate_every=0, compare_every=9, min_step_seconds=0.0, step_size=lambda size: 1
         )
+        self.config.sync_every = None
         self.config.lr_factor = lambda size: 1.0
         self.config.bad_samples, self.config.max_bad_samples, self.config.seed = "stop", 2, 0
         self.reports: Any = SimpleNamespace(
@@ -135,11 +136,13 @@ def without_a_rehearsal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop_module, "rehearsals", lambda *_, **__: iter(()))
 
 
-def trained(session: Any, bad: Mapping[int, str] = MappingProxyType({})) -> list[str]:
+def trained(
+    session: Any, bad: Mapping[int, str] = MappingProxyType({}), gradients: Callable[..., Outcome] | None = None
+) -> list[str]:
     material: Any = SimpleNamespace(
-        training=SimpleNamespace(score=None, schedule=lambda progress: 1.0),
+        training=SimpleNamespace(score=None, schedule=lambda progress: progress),
         loader=Loader(bad),
-        stepper=SimpleNamespace(apply=lambda outcome, factor: 0.1),
+        stepper=SimpleNamespace(apply=lambda outcome, factor: 0.1, gradients=gradients),
         total=TOTAL,
         requests=Requests(),
         own_loop=False,
@@ -222,3 +225,28 @@ def test_without_skip_samples_that_a_checkpoint_leaves_out_are_tried_again() -> 
     session = Session()
     session.state.cursor = Cursor(skipped=(1, 2))
     assert trained(session) == ["meets", "step 0", "step 1", "step 2", "step 3", "finished"]
+
+
+def test_a_worker_that_must_leave_gives_a_step_of_many_inner_steps_up() -> None:
+    class Leaving(Session):
+        def meet(self) -> Meeting | None:
+            return None if self.is_overdue() else super().meet()
+
+        def is_overdue(self) -> bool:
+            return "inner step 2" in self.told
+
+        def summed(self, share: Share, sums: Callable[[], Outcome]) -> Outcome:
+            return sums()
+
+    session, factors = Leaving(), list[float]()
+
+    def gradients(prepared: Prepared, vote: Any, *, pace: Callable[[int, int], float], **_: Any) -> Outcome:
+        for done in range(4):
+            factors.append(pace(done, 4))
+            session.told.append(f"inner step {done + 1}")
+        raise AssertionError("it made all inner steps")
+
+    told = trained(session, gradients=gradients)
+    reason = "this worker was asked to leave, and the step takes too long"
+    assert told == ["meets", "inner step 1", "inner step 2", f"gives up: {reason}"]
+    assert factors == [0.0, 0.25]

@@ -61,13 +61,17 @@ def trained(
     phases: Sequence[tuple[int, int]],
     every: int | None = None,
     outer: tuple[float, float] | None = None,
+    sum_dtype: torch.dtype | None = None,
 ) -> Result:
     """Train; a phase has so many workers for so many epochs. ``every`` is the number of inner steps in a step."""
     state: State | None = None
     sent, until = 0, 0
     for size, epochs in phases:
         wire, groups = ranks(size)
-        made = [stepper_of(group, model := network(), loss, optimizer(model), outer=outer) for group in groups]
+        made = [
+            stepper_of(group, model := network(), loss, optimizer(model), outer=outer, sum_dtype=sum_dtype)
+            for group in groups
+        ]
         for _, each in made:
             if state is not None:
                 each.load(copy.deepcopy(state.whole()))
@@ -118,6 +122,16 @@ def test_sixteen_inner_steps_reach_the_loss_of_synchronous_steps_with_a_sixteent
     assert local.loss < 1.02 * synchronous.loss
     assert synchronous.loss < 0.3 * Result(network(), 0).loss
     assert local.sent * 16 == synchronous.sent
+
+
+def test_differences_in_bf16_halve_these_bytes_and_reach_the_same_loss() -> None:
+    wide, narrow = (
+        trained(adamw, [(2, 12)], every=16, outer=(0.7, 0.9), sum_dtype=each) for each in (None, torch.bfloat16)
+    )
+    parameters = sum(each.numel() for each in narrow.model.parameters())
+    steps = 12 * TOTAL // BATCH // 16
+    assert wide.sent - narrow.sent == 2 * parameters * steps
+    assert narrow.loss == pytest.approx(wide.loss, rel=0.02)
 
 
 def test_so_do_they_with_workers_that_come_and_go() -> None:
