@@ -61,7 +61,7 @@ SCHEDULES = planned()
 INNER_STEPS = 3
 """An epoch of 50 samples then has steps of 21, 21 and 8."""
 WITH_INNER_STEPS = range(*map(int, ASKED_FOR.split(":"))) if ASKED_FOR else [ONE_PER_MOMENT[at] for at in (0, 2, 12)]
-"""Their first moves are a kill and a leave in a step, and a kill of a newcomer. A freeze and a join follow the first."""
+"""Their first moves are a kill and a leave in a step, and a kill of a newcomer; the first one also has a join."""
 HIT_RATE = 2 / 3
 """Of the strikes at named moments, at least so many must find their victim there. About five of six do: the worker that
 an earlier move has made rank 0 may be the one that is never hit. `make test` has some two dozen, so chance is wide."""

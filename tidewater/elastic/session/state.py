@@ -96,7 +96,7 @@ class State:
         self.model = training.model
         self.optimizers = Optimizers(training, scaler)
         self.outer = outer_optimizer.of(training.model, self.optimizers, outer)
-        self.extra_steps = 0  # the number by which the optimizers' steps exceed ``step``
+        self.extra_steps = 0  # of the script's optimizers: they make more than ``step`` counts
         self.scaler = scaler
         self._fresh_optimizer = fresh_optimizer
         self.kind = kind
