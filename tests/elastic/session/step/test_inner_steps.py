@@ -114,7 +114,7 @@ def test_nothing_has_changed_until_the_step_is_applied(made: Made) -> None:
 def test_a_discarded_step_changes_nothing_and_its_repetition_has_the_same_bits(
     made: Made, form: Callable[[], Group], fails_in: int
 ) -> None:
-    """It fails in each of its inner steps, and in the sums."""
+    """It fails in each of its inner steps, and then no further one is made, and in the sums."""
     passes: list[int] = []
     groups: list[Group] = []
 
@@ -134,6 +134,7 @@ def test_a_discarded_step_changes_nothing_and_its_repetition_has_the_same_bits(
             groups.append(stepper._group)
             with pytest.raises(GroupBroken):
                 stepper.gradients(round_of(1), meanwhile=lambda: groups[0].interrupt("a peer was lost"))
+            assert len(passes) == min(fails_in + 1, INNER)
             groups.clear()
             assert same(values(state), before)
             form()
