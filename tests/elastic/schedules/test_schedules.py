@@ -201,7 +201,7 @@ def inner_ring(farm: Farm, etcd: str, tmp_path_factory: pytest.TempPathFactory) 
 @pytest.mark.e2e
 @pytest.mark.parametrize("seed", WITH_INNER_STEPS)
 def test_so_it_is_with_inner_steps(inner_ring: Ring, seed: int) -> None:
-    played(inner_ring, KINDS_OF_GROUP[0], RUN, seed)
+    played(inner_ring, "reconfigured", RUN, seed)
 
 
 def played(ring: Ring, group: str, script: str, seed: int) -> Arena:

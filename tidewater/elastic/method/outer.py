@@ -93,10 +93,10 @@ class Local:
 
         Raise ConfigError like ``Optimizers.step``.
         """
-        places = [place for place, each in enumerate(self._parameters) if each.grad is not None]
-        if correction != 1.0 and places:
-            torch._foreach_mul_([self._parameters[place].grad for place in places], correction)
-        self._trained.update(places)
+        gradients = {place: each.grad for place, each in enumerate(self._parameters) if each.grad is not None}
+        if correction != 1.0 and gradients:
+            torch._foreach_mul_(list(gradients.values()), correction)
+        self._trained.update(gradients)
         self._lr = self._optimizers.step(factor)
         self._drop_gradients()
 

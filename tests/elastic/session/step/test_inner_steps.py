@@ -217,14 +217,15 @@ def test_losses_with_weights_are_divided_in_each_inner_step(made: Made) -> None:
 
 
 def test_a_parameter_without_a_gradient_is_left_alone(made: Made) -> None:
-    model = nn.ModuleDict({"used": nn.Linear(FEATURES, 3), "unused": nn.Linear(2, 2)})
-    before = model["unused"].weight.detach().clone()
+    unused = nn.Linear(2, 2)
+    model = nn.ModuleDict({"used": nn.Linear(FEATURES, 3), "unused": unused})
+    before = unused.weight.detach().clone()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, weight_decay=0.5)
     stepper, state = made(
         model, optimizer=optimizer, outer=(0.7, 0.9), loss=lambda model, given: loss(model["used"], given)
     )
     stepper.apply(stepper.gradients(round_of(0)), 1.0)
-    assert torch.equal(model["unused"].weight, before)
+    assert torch.equal(unused.weight, before)
     assert sorted(state.tree()["outer"]) == ["used.bias", "used.weight"]
 
 
