@@ -6,18 +6,24 @@ import json
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tidewater.contract import keys
 from tidewater.elastic.errors import RecordError
 from tidewater.elastic.etcd.client import Entry, Event
+from tidewater.elastic.membership import records
 from tidewater.elastic.membership.records import (
+    applied,
     generation_from_json,
     generation_to_json,
     grouped,
     member_from_json,
     member_to_json,
+    replaced,
+    saved_to_json,
 )
-from tidewater.elastic.membership.rules import Generation, Member
+from tidewater.elastic.membership.rules import Generation, Member, Saved, View
 
 MEMBER = Member("a", "a", "127.0.0.1", 1, "s", 0, age=3)
 
@@ -72,3 +78,63 @@ def test_the_content_of_a_record_and_its_deletion_are_never_applied_together(cha
     found = grouped(events)
     assert [" ".join(f"{'+' if each.entry else '-'}{each.key}" for each in group) for group in found] == groups
     assert [event for group in found for event in group] == events
+
+
+def written(key: str, revision: int) -> Event:
+    """Return what the job's record ``key`` becomes at that revision."""
+    values = {
+        "generation": generation_to_json(Generation(revision, 1, (MEMBER,), "joined")),
+        "saved": saved_to_json(Saved(revision, "here")),
+        "finished": b"{}",
+        "secret": b"not for the view",
+    }
+    name = key.removeprefix("members/")
+    value = values.get(key) or member_to_json(replace(MEMBER, id=name, ready_after=revision))
+    path = f"/tidewater/job/{key}"
+    return Event(path, Entry(path, value, revision, revision), revision)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["members/a", "members/b", "members/c", "generation", "saved", "finished", "secret"]),
+            st.booleans(),
+        ),
+        max_size=12,
+    )
+)
+def test_changes_that_are_applied_together_give_the_view_that_they_give_one_by_one(
+    changes: list[tuple[str, bool]],
+) -> None:
+    events = [written(key, revision) for revision, (key, _) in enumerate(changes, 1)]
+    events = [each if stays else replace(each, entry=None) for each, (_, stays) in zip(events, changes, strict=True)]
+    one_by_one = View()
+    for event in events:
+        one_by_one = applied([event], one_by_one)
+    assert applied(events, View()) == one_by_one
+    last = {each.key: each for each in events}
+    read = replaced(tuple(each.entry for each in last.values() if each.entry), View())
+    assert replace(read, members=()) == replace(one_by_one, members=())
+    assert set(read.members) == set(one_by_one.members)
+
+
+@pytest.mark.parametrize("members", [4, 64])
+def test_a_group_of_changes_costs_each_member_of_the_view_a_constant_number_of_steps(
+    members: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a step for each member and each change, a thousand members would cost each of them a million steps."""
+
+    class Counted(Member):
+        asked = 0
+
+        def __getattribute__(self, name: str) -> object:
+            if name == "id":
+                Counted.asked += 1
+            return super().__getattribute__(name)
+
+    monkeypatch.setattr(records, "Member", Counted)
+    events = [written(f"members/m{index}", index + 1) for index in range(members)]
+    view = applied(events, View())
+    Counted.asked = 0
+    applied(events, view)
+    assert 0 < Counted.asked <= 4 * members

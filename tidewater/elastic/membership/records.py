@@ -18,6 +18,8 @@ from tidewater.elastic.etcd import codec
 from tidewater.elastic.etcd.client import Entry, Event
 from tidewater.elastic.membership.rules import Generation, Member, Saved, View
 
+_MEMBERS = "members/"
+
 
 def member_to_json(member: Member) -> bytes:
     """Return the record under ``keys.member``."""
@@ -60,17 +62,12 @@ def saved_from_json(data: bytes) -> Saved:
 
 def replaced(entries: tuple[Entry, ...], _: View) -> View:
     """Return the view that consists of these records of a job."""
-    view = View()
-    for entry in entries:
-        view = _with_entry(view, entry)
-    return view
+    return _changed(View(), ((entry.key, entry) for entry in entries))
 
 
 def applied(events: Iterable[Event], view: View) -> View:
-    """Return ``view`` after these changes."""
-    for event in events:
-        view = _with_entry(view, event.entry) if event.entry else _without_key(view, event.key)
-    return view
+    """Return ``view`` after these changes. Takes time in proportion to the sum of changes and members."""
+    return _changed(view, ((event.key, event.entry) for event in events))
 
 
 def grouped(events: Iterable[Event]) -> list[list[Event]]:
@@ -90,31 +87,32 @@ def grouped(events: Iterable[Event]) -> list[list[Event]]:
     return groups
 
 
-def _with_entry(view: View, entry: Entry) -> View:
-    name = _name(entry.key)
-    if name == "generation":
-        generation = generation_from_json(entry.value)
-        return replace(view, generation=generation, generation_revision=entry.mod_revision)
-    if name == "saved":
-        return replace(view, saved=saved_from_json(entry.value))
-    if name == "finished":
-        return replace(view, finished=entry.value.decode())
-    if name.startswith("members/"):
-        member = member_from_json(entry.value, age=entry.create_revision)
-        others = tuple(other for other in view.members if other.id != member.id)
-        return replace(view, members=(*others, member))
-    return view
+def _changed(view: View, changes: Iterable[tuple[str, Entry | None]]) -> View:
+    """Return ``view`` with these contents of keys; without a key that has none."""
+    members = {member.id: member for member in view.members}
+    others: dict[str, Any] = {}
+    for key, entry in changes:
+        name = _name(key)
+        if name.startswith(_MEMBERS):
+            members.pop(name.removeprefix(_MEMBERS), None)  # the member that was written last comes last
+            if entry:
+                member = member_from_json(entry.value, age=entry.create_revision)
+                members[member.id] = member
+        else:
+            others |= _fields(name, entry)
+    return replace(view, members=tuple(members.values()), **others)
 
 
-def _without_key(view: View, key: str) -> View:
-    name = _name(key)
+def _fields(name: str, entry: Entry | None) -> dict[str, Any]:
+    """Return the fields of a view that this key, which is not a member's, fills; none for one that it doesn't show."""
     if name == "generation":
-        return replace(view, generation=None, generation_revision=0)
+        generation = generation_from_json(entry.value) if entry else None
+        return {"generation": generation, "generation_revision": entry.mod_revision if entry else 0}
     if name == "saved":
-        return replace(view, saved=None)
+        return {"saved": saved_from_json(entry.value) if entry else None}
     if name == "finished":
-        return replace(view, finished="")
-    return replace(view, members=tuple(member for member in view.members if f"members/{member.id}" != name))
+        return {"finished": entry.value.decode() if entry else ""}
+    return {}
 
 
 def _name(key: str) -> str:
