@@ -22,7 +22,8 @@ from typing_extensions import override
 from tidewater.elastic.errors import StoreError
 from tidewater.elastic.etcd.client import EtcdStore, Watch
 from tidewater.elastic.membership import rules
-from tidewater.elastic.membership.coordinator import Coordinator, Hooks
+from tidewater.elastic.membership.coordinator import Coordinator
+from tidewater.elastic.membership.hooks import Hooks
 from tidewater.elastic.membership.rules import Limits, View
 from tidewater.elastic.membership.suspects import Sign
 from tidewater.elastic.observe.log import Log

@@ -14,7 +14,8 @@ from tidewater.contract import keys
 from tidewater.elastic.errors import RecordError, TrainerError
 from tidewater.elastic.etcd.secret import obtain, restore
 from tidewater.elastic.membership import coordinator as coordinator_module
-from tidewater.elastic.membership.coordinator import Coordinator, Hooks
+from tidewater.elastic.membership.coordinator import Coordinator
+from tidewater.elastic.membership.hooks import Hooks
 from tidewater.elastic.membership.records import generation_to_json, member_to_json
 from tidewater.elastic.membership.rules import Generation, Limits, Member, Saved, View, lost_members
 from tidewater.elastic.membership.suspects import Sign

@@ -5,6 +5,7 @@ arrivals     how long newcomers wait for more, so that one generation admits the
 reach        which members reach each other
 records      members and generations as etcd keeps them
 coordinator  applies the decisions to etcd, in its own threads, while training runs
+hooks        what a coordinator asks of the process in which it runs
 suspects     members without a record: dead, or only unreachable for etcd
 traits       what must be equal in all workers of a job
 evidence     what is compared in addition, with tolerance: modules, versions, samples

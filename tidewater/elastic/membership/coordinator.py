@@ -22,7 +22,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -31,6 +31,7 @@ from tidewater.elastic.errors import Compacted, RecordError, StoreError, Trainer
 from tidewater.elastic.etcd.client import Store, Watch
 from tidewater.elastic.membership import records, rules
 from tidewater.elastic.membership.arrivals import Arrivals
+from tidewater.elastic.membership.hooks import Hooks
 from tidewater.elastic.membership.rules import Generation, Inputs, Kind, Limits, Member, Saved, View
 from tidewater.elastic.membership.suspects import Missing, Sign, excused, heard, members_of, noted, unheard
 from tidewater.elastic.observe.log import Lasting, Log
@@ -42,23 +43,6 @@ _LOOK_SECONDS = 0.5
 _LEAST_POLL_SECONDS, _LONGEST_POLL_SECONDS = 0.01, 0.1
 _TOUCH_LEASES = 3
 _TAKEOVER_LEASES = 4
-
-
-@dataclass(frozen=True)
-class Hooks:
-    """Functions that the coordinator calls from its own threads."""
-
-    changed: Callable[[View], None] = field(default=lambda view: None)
-    """Called for every new view, so it must be quick."""
-    is_dead: Callable[[Member], bool] = field(default=lambda member: False)
-    """Returns whether waiting for a member is pointless. Called for silent members of a broken generation."""
-    look: Callable[[Member], Sign] = field(default=lambda member: Sign.SILENT)
-    """Returns the result of a ping. Called for members that have no record or are silent."""
-    unreachable: Callable[[], frozenset[str]] = field(default=frozenset)
-    """Returns the ids of members that do not answer this worker."""
-    returning: Callable[[], None] = field(default=lambda: None)
-    """Called before this worker returns after the loss of its lease: etcd may have lost its data. Raises StoreError to
-    be called again, and another TrainerError if this worker can't return."""
 
 
 class Coordinator:

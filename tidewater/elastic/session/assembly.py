@@ -307,7 +307,7 @@ class _Assembly:
 
     def announce(self, session: Session) -> None:
         """Announce this worker: from now on it may become a member. Raise ConfigError if it never can."""
-        from tidewater.elastic.membership.coordinator import Hooks
+        from tidewater.elastic.membership.hooks import Hooks
         from tidewater.elastic.peer.server import is_gone, look
 
         def is_dead(member: Any) -> bool:
