@@ -58,6 +58,13 @@ def test_changes_that_have_arrived_together_are_one_batch(etcd: tuple[EtcdStore,
     assert revisions(batches) == [5]
 
 
+def test_a_hundred_changes_that_have_arrived_together_are_one_batch(etcd: tuple[EtcdStore, socket.socket]) -> None:
+    """A member of a large job derives its view once for each batch."""
+    store, server = etcd
+    server.sendall(HEAD + b"".join(map(change, range(2, 102))))
+    assert revisions(iter(store.watch("a", 2))) == list(range(2, 102))
+
+
 @pytest.mark.parametrize("more", [0, 1, 9, len(change(3)) - 20, len(change(3)) - 3])
 def test_a_change_does_not_wait_for_the_next_one(etcd: tuple[EtcdStore, socket.socket], more: int) -> None:
     store, server = etcd

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -368,3 +369,25 @@ def test_an_unreachable_etcd_is_said_once_and_not_at_every_attempt(
         coordinator._publish()
     store.away = False
     assert said.count("etcd_unreachable") == 1
+
+
+def test_in_a_large_job_changes_that_come_shortly_after_one_another_are_one_view(
+    join: Join, store: FakeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A view takes time for each member, so a view for each of their changes would take the square of it."""
+    monkeypatch.setattr(coordinator_module, "_REST_SECONDS_OF_EACH", 0.02)
+    lease = store.grant(1000)
+    others = [Member(f"m{index}", "m", "127.0.0.1", 1, "", ready_after=0, leaving=True) for index in range(72)]
+
+    def write(each: Member) -> None:
+        store.put(keys.member("job", each.id), member_to_json(each), lease)
+
+    for each in others:
+        write(each)
+    a = join("a")
+    assert reaches(a, "a")
+    for index, each in enumerate(others[:20], 1):
+        write(replace(each, state_of=index))
+        time.sleep(0.01)
+    assert within(PATIENCE_SECONDS, lambda: has(a.view, "m19", state_of=20, unreachable=()))
+    assert len(_seen[a]) <= 8

@@ -14,6 +14,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import http.client
+import io
 import json
 import socket
 import threading
@@ -36,6 +37,8 @@ from tidewater.elastic.etcd.access import (
 _OPEN = Access()
 _NEWLINES_OF_A_LINE = 3
 """In a chunked response: at the end of the last chunk, of the next one's size, and of its JSON object."""
+_READ_BYTES = 65536
+"""At most so much of a watch is read, and handled, at once: about 130 changes. Python's 8 KiB would be 17."""
 _JSON = {"Content-Type": "application/json"}
 
 
@@ -258,6 +261,15 @@ def _failure(url: str, error: Exception) -> Failure:
     return rejected(url, error.status, error.text) if isinstance(error, _Rejected) else failed(url, error)
 
 
+class _Answer(http.client.HTTPResponse):
+    """The answer to a watch, read in larger pieces."""
+
+    def __init__(self, sock: socket.socket, *arguments: Any, **options: Any) -> None:
+        super().__init__(sock, *arguments, **options)
+        self.fp.close()
+        self.fp = io.BufferedReader(sock.makefile("rb", 0), _READ_BYTES)
+
+
 class _WatchStream:
     """One watch on one connection: a chunked response with a JSON object per line."""
 
@@ -266,6 +278,7 @@ class _WatchStream:
     ) -> None:
         self._connection = connection
         self._closed = False
+        connection.response_class = _Answer
         connection.request("POST", "/v3/watch", json.dumps(request), headers)
         self._socket = connection.sock
         self._response = connection.getresponse()

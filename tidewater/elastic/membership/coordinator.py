@@ -41,6 +41,7 @@ _RENEWALS_IN_A_LEASE = 5
 _LEAST_GRACE_SECONDS = 1.0
 _LOOK_SECONDS = 0.5
 _LEAST_POLL_SECONDS, _LONGEST_POLL_SECONDS = 0.01, 0.1
+_MEMBERS_WITHOUT_REST, _REST_SECONDS_OF_EACH = 32, 1e-4
 _TOUCH_LEASES = 3
 _TAKEOVER_LEASES = 4
 
@@ -272,8 +273,18 @@ class Coordinator:
                     for group in records.grouped(events):
                         self._update(partial(records.applied, group))
                         revision = max([revision, *(event.revision + 1 for event in group)])
+                    self._rest()
             except Compacted:
                 return
+
+    def _rest(self) -> None:
+        """Let changes come together in a large job, for one view of them all: a view takes time for each member.
+
+        A change that comes after a quiet moment is not delayed; others by 3 ms with 64 members, 0.1 s with 1,000.
+        """
+        over = len(self._stored.members) - _MEMBERS_WITHOUT_REST
+        if over > 0:
+            time.sleep(over * _REST_SECONDS_OF_EACH)
 
     def _update(self, change: Callable[[View], View]) -> None:
         with self._condition:
