@@ -22,18 +22,22 @@ Admitted = list[tuple[int, float]]
 
 
 def admitted(times: Sequence[float], inside: int, *, age: float = LONG, tick: float = TICK_SECONDS) -> Admitted:
-    """Return the generations that follow one of that age if newcomers come at these times."""
+    """Return the generations that follow one of that age if newcomers come at these times; none is before if `inside`
+    is 0."""
     members = tuple(member(f"m{index}", index + 1) for index in range(inside))
-    now, seen = Generation(1, 1, members, "start"), Arrivals().noted(1, frozenset(), -age)
+    now = Generation(1, 1, members, "start") if inside else None
+    seen = Arrivals().noted(now.number if now else 0, frozenset(), -age)
     pending, found, changed_at, time = sorted(times), Admitted(), -1.0, 0.0
-    while pending or len(members) > len(now.members):
+    while pending or len(members) > (len(now.members) if now else 0):
         while pending and pending[0] <= time:
             pending.pop(0)
-            members += (member(f"n{len(members)}", len(members) + 1, ready_after=now.number),)
-        view = View(now, now.number, members)
-        seen = seen.noted(now.number, [each.id for each in newcomers(view)], time)
+            members += (member(f"n{len(members)}", len(members) + 1, ready_after=now.number if now else 0),)
+        view = View(now, now.number if now else 0, members)
+        seen = seen.noted(view.number, [each.id for each in newcomers(view)], time)
         changed_at = time if changed_at < 0 and newcomers(view) else changed_at
-        action = decide(view, Inputs("m0", LIMITS, changed_at=changed_at, arrivals=seen), time)
+        action = decide(
+            view, Inputs(members[0].id if members else "", LIMITS, changed_at=changed_at, arrivals=seen), time
+        )
         if action.kind is Kind.PROPOSE and action.generation:
             now, changed_at = action.generation, -1.0
             found.append((len(now.members), time))
@@ -54,6 +58,19 @@ def test_all_that_come_at_once_are_in_the_second_generation_at_last(many: int) -
     assert len(sizes) == 2
 
 
+@pytest.mark.parametrize("age", [0.0, LONG])
+@pytest.mark.parametrize("many", [4, 16, 64])
+def test_all_that_start_at_once_are_in_the_first_generation(many: int, age: float) -> None:
+    times = [index * 0.005 for index in range(many)]
+    assert [size for size, _ in admitted(times, 0, age=age)] == [many]
+
+
+def test_a_single_worker_that_starts_waits_for_a_moment_only() -> None:
+    ((size, at),) = admitted([0.0], 0)
+    assert size == 1
+    assert at == pytest.approx(0.03, abs=2 * TICK_SECONDS)
+
+
 def test_three_hundred_that_come_within_ten_seconds_are_in_after_a_few_generations() -> None:
     found = admitted([index * 0.03 for index in range(300)], 1, tick=0.02)
     assert found[-1][0] == 301
@@ -62,7 +79,7 @@ def test_three_hundred_that_come_within_ten_seconds_are_in_after_a_few_generatio
 
 @given(
     st.lists(st.floats(0.0, 30.0), min_size=1, max_size=40),
-    st.integers(1, 30),
+    st.integers(0, 30),
     st.floats(0.0, 60.0),
 )
 def test_every_newcomer_is_admitted_and_none_waits_longer_than_the_bound(

@@ -5,7 +5,8 @@
 
 Each generation connects all members again. So while newcomers keep coming, the next generation waits for a quiet
 moment, which is longer the more members there are. The wait is bounded, because newcomers may keep coming for minutes.
-A generation that has lasted for some time is left at once: a single newcomer, the usual case, doesn't wait.
+A generation that has lasted for some time is left at once: a single newcomer, the usual case, doesn't wait. The first
+generation always waits, as all workers of a job start together; a single one starts 0.03 s later.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class Arrivals:
     """The newcomers that ask for a place in the next generation. Times are monotonic."""
 
     number: int = -1
-    """Of the current generation."""
+    """Of the current generation; 0 before the first."""
     since: float = -math.inf
     """When this process first knew of the current generation."""
     ids: frozenset[str] = frozenset()
@@ -48,6 +49,6 @@ class Arrivals:
     def over_at(self, members: int) -> float:
         """Return until when they wait for more. ``members`` counts all that are or want to be members."""
         quiet = _QUIET_SECONDS + _QUIET_SECONDS_OF_EACH * members
-        if self.first_at >= self.since + _SETTLED_QUIETS * quiet:
+        if self.number and self.first_at >= self.since + _SETTLED_QUIETS * quiet:
             return self.first_at
         return min(self.last_at + quiet, self.first_at + _MOST_QUIETS * quiet)

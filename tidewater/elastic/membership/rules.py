@@ -278,7 +278,7 @@ def _pause_seconds(view: View) -> float:
 
 def _all_here_at(view: View, inputs: Inputs) -> float:
     """Return the monotonic time until which a proposal waits for more newcomers. The first after a loss don't wait."""
-    growing = view.generation and view.generation.cause in ("start", "joined") and not is_broken(view)
+    growing = view.generation is None or (view.generation.cause in ("start", "joined") and not is_broken(view))
     if not growing or any(member.leaving for member in view.members):
         return 0.0
     return inputs.arrivals.over_at(len(view.members))
