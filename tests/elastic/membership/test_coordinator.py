@@ -3,115 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import replace
-from typing import Any
-from weakref import WeakKeyDictionary
 
 import pytest
 
 from tests.elastic.etcd.fake_client import FakeStore
+from tests.elastic.membership.coordinators import PATIENCE_SECONDS, Clock, Join, has, reaches, record_of, within
 from tidewater.contract import keys
 from tidewater.elastic.errors import RecordError, TrainerError
 from tidewater.elastic.etcd.secret import obtain, restore
 from tidewater.elastic.membership import coordinator as coordinator_module
-from tidewater.elastic.membership.coordinator import Coordinator
-from tidewater.elastic.membership.hooks import Hooks
 from tidewater.elastic.membership.records import generation_to_json, member_to_json
-from tidewater.elastic.membership.rules import Generation, Limits, Member, Saved, View, lost_members
+from tidewater.elastic.membership.rules import Generation, Member, Saved, lost_members
 from tidewater.elastic.membership.suspects import Sign
 from tidewater.elastic.observe.log import Log
-
-Join = Callable[..., Coordinator]
-PATIENCE_SECONDS = 60
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def store(clock: Clock) -> FakeStore:
-    return FakeStore(clock)
-
-
-@pytest.fixture
-def join(store: FakeStore, quiet: Log) -> Iterator[Join]:
-    joined = []
-
-    def join(
-        name: str,
-        dead: Callable[[Member], bool] = lambda member: False,
-        sign: Sign = Sign.SILENT,
-        lease_seconds: int = 2,
-        **hooks: Any,
-    ) -> Coordinator:
-        hooks = {"look": lambda member: sign, **hooks}
-        me = Member(name, name, "127.0.0.1", 1, "signature", ready_after=0)
-        limits = Limits(1, 3, 0.5)
-        coordinator = Coordinator(store, "job", me, limits=limits, lease_seconds=lease_seconds, log=quiet)
-
-        _seen[coordinator] = []
-
-        def ask_for_a_place(view: View) -> None:
-            _seen[coordinator].append(names(view))
-            if view.generation and view.generation.rank(name) is None and coordinator in joined:
-                coordinator.ready_after(view.number)
-
-        coordinator.start(Hooks(ask_for_a_place, dead, **hooks))
-        assert coordinator.wait(lambda view: True, time.monotonic() + PATIENCE_SECONDS)
-        coordinator.announce()
-        joined.append(coordinator)
-        ask_for_a_place(coordinator.view)
-        return coordinator
-
-    yield join
-    for coordinator in joined:
-        coordinator.stop()
-
-
-@pytest.fixture
-def long_grace(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a missing record count for half a minute: no pause of this machine is as long."""
-    monkeypatch.setattr(coordinator_module, "_LEAST_GRACE_SECONDS", 30.0)
-
-
-def names(view: View) -> str:
-    return "".join(member.id for member in view.generation.members) if view.generation else ""
-
-
-def record_of(store: FakeStore, name: str) -> int:
-    """Return the revision at which the member's record was created; 0 if there is none."""
-    entries = store.read(keys.member("job", name)).entries
-    return entries[0].create_revision if entries else 0
-
-
-def within(seconds: float, condition: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + seconds
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return condition()
-
-
-_seen: WeakKeyDictionary[Coordinator, list[str]] = WeakKeyDictionary()
-"""The members of one generation after the other: some last only until a worker that was left out asks again."""
-
-
-def reaches(coordinator: Coordinator, members: str) -> bool:
-    """Return whether a generation of these members begins, or has begun since the last request."""
-    seen = _seen[coordinator]
-    found = within(PATIENCE_SECONDS, lambda: members in seen)
-    del seen[: seen.index(members) if found else 0]
-    return found
 
 
 def test_workers_find_each_other_and_agree(join: Join) -> None:
@@ -298,11 +202,6 @@ def test_a_workers_record_has_its_state_and_its_unreachable_peers(join: Join) ->
     assert a.wait(lambda view: has(view, "a", state_of=1, unreachable=()), time.monotonic() + PATIENCE_SECONDS)
 
 
-def has(view: View, name: str, *, state_of: int, unreachable: tuple[str, ...]) -> bool:
-    member = view.member(name)
-    return member is not None and (member.state_of, member.unreachable) == (state_of, unreachable)
-
-
 def test_training_continues_while_etcd_is_unreachable(join: Join, store: FakeStore) -> None:
     a, b = join("a"), join("b")
     assert reaches(a, "ab")
@@ -369,25 +268,3 @@ def test_an_unreachable_etcd_is_said_once_and_not_at_every_attempt(
         coordinator._publish()
     store.away = False
     assert said.count("etcd_unreachable") == 1
-
-
-def test_in_a_large_job_changes_that_come_shortly_after_one_another_are_one_view(
-    join: Join, store: FakeStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A view takes time for each member, so a view for each of their changes would take the square of it."""
-    monkeypatch.setattr(coordinator_module, "_REST_SECONDS_OF_EACH", 0.02)
-    lease = store.grant(1000)
-    others = [Member(f"m{index}", "m", "127.0.0.1", 1, "", ready_after=0, leaving=True) for index in range(72)]
-
-    def write(each: Member) -> None:
-        store.put(keys.member("job", each.id), member_to_json(each), lease)
-
-    for each in others:
-        write(each)
-    a = join("a")
-    assert reaches(a, "a")
-    for index, each in enumerate(others[:20], 1):
-        write(replace(each, state_of=index))
-        time.sleep(0.01)
-    assert within(PATIENCE_SECONDS, lambda: has(a.view, "m19", state_of=20, unreachable=()))
-    assert len(_seen[a]) <= 8

@@ -250,7 +250,7 @@ class Coordinator:
             try:
                 asked_at = _clock()
                 snapshot = self._store.read(keys.job(self._job))
-                self._update(partial(records.replaced, snapshot.entries))
+                self._update(partial(records.replaced, snapshot.entries), all_read=True)
                 self._read_at = asked_at
                 self._watch_from(snapshot.revision + 1)
             except StoreError as error:
@@ -286,11 +286,13 @@ class Coordinator:
         if over > 0:
             time.sleep(over * _REST_SECONDS_OF_EACH)
 
-    def _update(self, change: Callable[[View], View]) -> None:
+    def _update(self, change: Callable[[View], View], *, all_read: bool = False) -> None:
         with self._condition:
-            self._stored = change(self._stored)
+            before, self._stored = self._stored, change(self._stored)
             self._ready = True
-            if self._announced and self._stored.member(self._me.id) is None:
+            # What others write while this record is on its way doesn't say that it is missing.
+            expected = self._announced and (all_read or before.member(self._me.id))
+            if expected and self._stored.member(self._me.id) is None:
                 self._unpublished = True
                 self._renew.set()
             view = self._refresh()
