@@ -48,7 +48,7 @@ def main(run: login.Run = login.run) -> None:
     stack = image_cache.through(preflight.check(wanted, account, run), account)
     name, training, space, caches = stack.name, stack.training, stack.training.namespace, stack.image_cache is not None
 
-    site = NetworkArgs(account.region, stack.network, stack.instance_types, stack.machines, kept.first_zones)
+    site = NetworkArgs(account.region, stack.network, stack.instance_types, stack.machines, kept.first_subnets)
     network = Network(name, site, account.options())
     key = encryption(stack, account, network)
     bucket = Bucket(name, BucketArgs(key.arn, protect=stack.protect), account.options())
@@ -85,7 +85,7 @@ def main(run: login.Run = login.run) -> None:
     namespace = Namespace(space, NamespaceArgs(PriorityClasses(space)), platform.options(files))
     access = TrainerAccess(space, TrainerAccessArgs(name, identity.trainer_role_arn), platform.options(namespace))
     storage = Storage(space, StorageArgs(f"{name}-{space}", files.volume_handle), platform.mounts(namespace))
-    isolation = NetworkPolicies(space, NetworkPoliciesArgs(stack.network.cidr), platform.options(namespace))
+    isolation = NetworkPolicies(space, NetworkPoliciesArgs(stack.network.cidrs), platform.options(namespace))
     etcd = Etcd(
         "etcd",
         EtcdArgs(training, namespace.priorities.etcd, storage.mounts),

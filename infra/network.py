@@ -1,9 +1,11 @@
 """The VPC: public and private subnets over several zones, NAT, an S3 endpoint, a locked default security group.
 
-    args = NetworkArgs(account.region, stack.network, stack.instance_types, stack.machines, kept.first_zones)
+    args = NetworkArgs(account.region, stack.network, stack.instance_types, stack.machines, kept.first_subnets)
     network = Network(name, args, account.options())
     network.private_subnet_ids
     FlowLogs(name, FlowLogsArgs(network.vpc_id, key.arn, days=90), account.options(network))
+
+In a VPC that was there before, all of that is its owner's: the stack makes, changes and tags nothing of it.
 
 Nodes, mount targets and the control plane's interfaces are in the private subnets; the control plane and the system
 nodes only in those of the first update's zones. The public subnets hold NAT gateways, and load balancers if a workload
@@ -25,10 +27,31 @@ from infra.zones import check_offerings, choose_worker_zones, choose_zones, plan
 from settings import hardware
 
 
+def distinct(zones: Sequence[str]) -> list[str]:
+    """Return each zone once, in the order of their first subnets."""
+    return list(dict.fromkeys(zones))
+
+
 def _pairs(both: Sequence[str]) -> list[tuple[str, str]]:
     """Return the first half's items, each with that of the second half."""
     half = len(both) // 2
     return list(zip(both[:half], both[half:], strict=True))
+
+
+def firsts_of_zones(existing: settings.ExistingVpc | None, count: int) -> list[int]:
+    """Return the indexes of the first subnet of each zone among `count` subnets; the stack's own have a zone each."""
+    if existing is None:
+        return list(range(count))
+    zones = [subnet.zone for subnet in existing.subnets]
+    return [zones.index(zone) for zone in distinct(zones)]
+
+
+@dataclass(frozen=True)
+class Private:
+    """A private subnet."""
+
+    id: pulumi.Output[str]
+    zone: pulumi.Input[str]
 
 
 @dataclass(frozen=True)
@@ -39,8 +62,8 @@ class NetworkArgs:
     network: settings.Network
     instance_types: Mapping[str, Sequence[str]]
     machines: settings.Machines
-    first_zones: int
-    """How many zones the stack had at its first update: a control plane stays in its zones."""
+    first_subnets: int
+    """How many private subnets the stack had at its first update: a control plane stays in its zones."""
 
 
 class Network(pulumi.ComponentResource):
@@ -50,20 +73,33 @@ class Network(pulumi.ComponentResource):
     """
 
     vpc_id: pulumi.Output[str]
-    public_subnet_ids: list[pulumi.Output[str]]
     private_subnet_ids: list[pulumi.Output[str]]
     first_subnet_ids: list[pulumi.Output[str]]
     """Those of the private subnets that the stack had at its first update. What can't be moved stays in them."""
-    worker_subnet_ids: list[pulumi.Output[str]]
+    mount_subnet_ids: list[pulumi.Output[str]]
+    """The first of the private subnets of each zone: a file system has one mount target in a zone."""
+    worker_subnet_ids: pulumi.Output[list[str]]
     """Those of the private subnets in which the workers' nodes are."""
     placement_group: pulumi.Output[str] | None
     """Name of the group that the workers' nodes are in; None if they are in none."""
 
     def __init__(self, name: str, args: NetworkArgs, opts: pulumi.ResourceOptions) -> None:
-        wanted = args.network
         super().__init__("tidewater:infra:Network", name, None, opts)
         self._name = name
         self._child = pulumi.ResourceOptions(parent=self)
+        offered = self._offered(args.instance_types)
+        existing = args.network.existing
+        private = self._found(existing) if existing else self._made(args, offered)
+        self.private_subnet_ids = [subnet.id for subnet in private]
+        self.first_subnet_ids = self.private_subnet_ids[: args.first_subnets]
+        self.mount_subnet_ids = [private[index].id for index in firsts_of_zones(existing, len(private))]
+        self.worker_subnet_ids = self._of_workers(private, offered, args)
+        self.placement_group = self._placement_group() if args.machines.placement_group else None
+        self.register_outputs({"vpcId": self.vpc_id})
+
+    def _made(self, args: NetworkArgs, offered: pulumi.Output[list[tuple[str, str]]]) -> list[Private]:
+        """Make the VPC with all that is in it; return its private subnets."""
+        name, wanted = self._name, args.network
         vpc = aws.ec2.Vpc(
             f"{name}-vpc",
             cidr_block=wanted.cidr,
@@ -82,15 +118,9 @@ class Network(pulumi.ComponentResource):
             opts=self._child,
         )
         plan = plan_subnets(wanted.cidr, wanted.zone_count)
-        offered = self._offered(args.instance_types)
         zones = self._with_offerings(self._zones(wanted), offered, args.instance_types)
         public = self._subnets("public", plan.public, zones)
         private = self._subnets("private", plan.private, zones)
-        self.public_subnet_ids = [subnet.id for subnet in public]
-        self.private_subnet_ids = [subnet.id for subnet in private]
-        self.first_subnet_ids = self.private_subnet_ids[: args.first_zones]
-        self.worker_subnet_ids = self._of_workers(private, offered, args)
-        self.placement_group = self._placement_group() if args.machines.placement_group else None
         tables = self._route(public, private, per_zone=wanted.nat_per_zone)
         aws.ec2.VpcEndpoint(
             f"{name}-s3",
@@ -101,7 +131,12 @@ class Network(pulumi.ComponentResource):
             tags={"Name": f"{name}-s3"},
             opts=self._child,
         )
-        self.register_outputs({"vpcId": vpc.id})
+        return [Private(subnet.id, subnet.availability_zone) for subnet in private]
+
+    def _found(self, existing: settings.ExistingVpc) -> list[Private]:
+        """Return the private subnets of the existing VPC."""
+        self.vpc_id = pulumi.Output.from_input(existing.id)
+        return [Private(pulumi.Output.from_input(each.id), each.zone) for each in existing.subnets]
 
     def _zones(self, wanted: settings.Network) -> list[pulumi.Input[str]]:
         if not isinstance(wanted.zones, int):
@@ -146,13 +181,13 @@ class Network(pulumi.ComponentResource):
         return [checked[index] for index in range(len(zones))]
 
     def _of_workers(
-        self, private: list[aws.ec2.Subnet], offered: pulumi.Output[list[tuple[str, str]]], args: NetworkArgs
-    ) -> list[pulumi.Output[str]]:
+        self, private: list[Private], offered: pulumi.Output[list[tuple[str, str]]], args: NetworkArgs
+    ) -> pulumi.Output[list[str]]:
         asked, types = args.machines.zones, args.instance_types
         # From the zones alone, which a preview knows: it reports a mistake although no subnet exists yet.
-        zones = [subnet.availability_zone for subnet in private]
+        zones = [subnet.zone for subnet in private]
         names = pulumi.Output.all(offered, *zones).apply(
-            lambda given: choose_worker_zones(given[1:], given[0], types, asked)
+            lambda given: choose_worker_zones(distinct(given[1:]), given[0], types, asked)
         )
         if isinstance(asked, int):
             # The value of the first update with this count stays in the state, and a choice for another count is none
@@ -163,12 +198,11 @@ class Network(pulumi.ComponentResource):
                 opts=pulumi.ResourceOptions(parent=self, ignore_changes=["input"]),
             )
             names = pulumi.Output.all(offered, kept.output, *zones).apply(
-                lambda given: choose_worker_zones(given[2:], given[0], types, asked, given[1])
+                lambda given: choose_worker_zones(distinct(given[2:]), given[0], types, asked, given[1])
             )
-        chosen = pulumi.Output.all(names, *zones, *(subnet.id for subnet in private)).apply(
+        return pulumi.Output.all(names, *zones, *(subnet.id for subnet in private)).apply(
             lambda given: [id_ for zone, id_ in _pairs(given[1:]) if zone in given[0]]
         )
-        return [chosen[index] for index in range(asked if isinstance(asked, int) else len(asked))]
 
     def _placement_group(self) -> pulumi.Output[str]:
         name = f"{self._name}-workers"

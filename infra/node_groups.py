@@ -54,7 +54,7 @@ class NodeGroupArgs:
 
     cluster_name: str
     role_arn: pulumi.Input[str]
-    subnet_ids: Sequence[pulumi.Input[str]]
+    subnet_ids: pulumi.Input[Sequence[pulumi.Input[str]]]
     kubernetes_version: str
     image: NodeImage
     nodes: settings.Nodes
@@ -225,7 +225,7 @@ class NodeGroup(pulumi.ComponentResource):
             name,  # Pulumi adds random digits to the group's own name, so a replacement can be made before it goes
             cluster_name=args.cluster_name,
             node_role_arn=args.role_arn,
-            subnet_ids=list(args.subnet_ids),
+            subnet_ids=args.subnet_ids,
             version=args.kubernetes_version,
             ami_type=args.image.ami_type,
             release_version=args.image.release_version,

@@ -1,4 +1,4 @@
-"""The shared file system: EFS with a mount target in every private subnet. Only the nodes reach it."""
+"""The shared file system: EFS with a mount target in every zone of the private subnets. Only the nodes reach it."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class SharedStorage(pulumi.ComponentResource):
             opts=self._child,
         )
         group = self._security_group(name, args.network.vpc_id, args.nodes_security_group_id)
-        for index, subnet_id in enumerate(args.network.private_subnet_ids):
+        for index, subnet_id in enumerate(args.network.mount_subnet_ids):
             aws.efs.MountTarget(
                 f"{name}-data-{index}",
                 file_system_id=file_system.id,

@@ -6,6 +6,7 @@ stack = settings.parse(mapping, stack="local")     # anywhere else: the same, as
 model      the configuration as a tree of frozen dataclasses
 parsing    makes that tree from keys and values
 nodes      the part of `parsing` for the workers and all nodes
+networks   the part of `parsing` for the VPC
 machines   the part of `parsing` for what the worker nodes have in common
 code       the part of `parsing` for the script and the folder of people's training code
 requirements   the part of `parsing` for the packages of people's scripts
@@ -22,6 +23,7 @@ from settings.model import (
     ConfigurationError,
     Dataset,
     Disk,
+    ExistingVpc,
     ImageCache,
     Images,
     Machines,
@@ -29,6 +31,7 @@ from settings.model import (
     Network,
     Nodes,
     Settings,
+    Subnet,
     Surge,
     Training,
     Window,
@@ -46,6 +49,7 @@ __all__ = [
     "ConfigurationError",
     "Dataset",
     "Disk",
+    "ExistingVpc",
     "ImageCache",
     "Images",
     "Machines",
@@ -54,6 +58,7 @@ __all__ = [
     "Nodes",
     "Packages",
     "Settings",
+    "Subnet",
     "Surge",
     "Training",
     "Window",

@@ -5,8 +5,6 @@ machines.machines(read, network, workers).zones      # 1
 
 from __future__ import annotations
 
-import re
-
 from settings import hardware
 from settings.model import Disk, Machines, Network, Workers
 from settings.reader import Reader
@@ -68,19 +66,28 @@ def _update_strategy(read: Reader, workers: Workers) -> str:
 
 
 def _zones(read: Reader, network: Network) -> int | tuple[str, ...]:
-    key, most = "workerZones", network.zone_count
+    key = "workerZones"
     text = read.text(key, r"\S.*", "a count of zones, or names with commas between them")
     if not text:  # a mistake that has been reported
         return 1
-    if re.fullmatch(r"\d+", text):
-        if not 1 <= int(text) <= most:
-            read.wrong(key, text, f"must be from 1 to {most}, the number of availabilityZones")
-        return int(text)
     names = tuple(name.strip() for name in text.split(","))
-    if isinstance(network.zones, int):
-        read.wrong(key, text, "zones can be named only if availabilityZones names zones too, these among them")
-    elif strangers := [name for name in names if name not in network.zones]:
-        read.wrong(key, text, f"{', '.join(strangers)}: not among availabilityZones ({', '.join(network.zones)})")
+    asked = int(text) if text.isdecimal() else names
+    if network.existing is None:
+        _check_zones(read, asked, network)
+    elif asked == 0:
+        read.wrong(key, text, "must be 1 or more")
+    # Which zones an existing VPC's subnets are in is for `infra.preflight`.
     if len(set(names)) != len(names):
         read.wrong(key, text, "must name each zone once")
-    return names
+    return asked
+
+
+def _check_zones(read: Reader, asked: int | tuple[str, ...], network: Network) -> None:
+    key, text, most = "workerZones", str(read.config["workerZones"]), network.zone_count
+    if isinstance(asked, int):
+        if not 1 <= asked <= most:
+            read.wrong(key, text, f"must be from 1 to {most}, the number of availabilityZones")
+    elif isinstance(network.zones, int):
+        read.wrong(key, text, "zones can be named only if availabilityZones names zones too, these among them")
+    elif strangers := [name for name in asked if name not in network.zones]:
+        read.wrong(key, text, f"{', '.join(strangers)}: not among availabilityZones ({', '.join(network.zones)})")

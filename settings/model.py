@@ -42,14 +42,43 @@ class ConfigurationError(pulumi.RunError):
 
 
 @dataclass(frozen=True)
+class Subnet:
+    """A subnet that was there before the stack, and its zone."""
+
+    id: str
+    zone: str
+
+
+@dataclass(frozen=True)
+class ExistingVpc:
+    """A VPC that was there before the stack, and the subnets in it that the stack uses."""
+
+    id: str
+    subnet_ids: tuple[str, ...]
+    cidrs: tuple[str, ...] = ()
+    """The VPC's ranges; empty until AWS is asked. See `Settings.with_vpc`."""
+    subnets: tuple[Subnet, ...] = ()
+    """Those of `subnet_ids`, in their order; empty until AWS is asked."""
+
+
+@dataclass(frozen=True)
 class Network:
     """The VPC. `zones` is a count of zones, which are chosen once and kept, or their names."""
 
     cidr: str
+    """Of the stack's own VPC; empty if it is in an existing one."""
     zones: int | tuple[str, ...]
+    """In an existing VPC those of its subnets, once AWS was asked."""
     nat_per_zone: bool
     flow_log_days: int
     """How long CloudWatch keeps the VPC's flow logs; 0 if there are none."""
+    existing: ExistingVpc | None = None
+    """None if the stack makes a VPC of its own."""
+
+    @property
+    def cidrs(self) -> tuple[str, ...]:
+        """Return the ranges of the VPC. For those of an existing one AWS must have been asked."""
+        return self.existing.cidrs if self.existing else (self.cidr,)
 
     @property
     def zone_count(self) -> int:
@@ -337,6 +366,14 @@ class Settings:
         """Return the settings with what AWS says of the instance types, by their names."""
         workers = replace(self.workers, nodes=self.workers.nodes.with_hardware(found))
         return replace(self, system=self.system.with_hardware(found), workers=workers)
+
+    def with_vpc(self, cidrs: tuple[str, ...], subnets: tuple[Subnet, ...]) -> Settings:
+        """Return the settings with what AWS says of the existing VPC."""
+        if self.network.existing is None:
+            return self
+        existing = replace(self.network.existing, cidrs=cidrs, subnets=subnets)
+        zones = tuple(dict.fromkeys(subnet.zone for subnet in subnets))
+        return replace(self, network=replace(self.network, existing=existing, zones=zones))
 
     def with_images(self, name: Callable[[str], str]) -> Settings:
         """Return the settings with all images under the names that `name` returns for theirs."""

@@ -16,7 +16,7 @@ from typing import Any
 
 import pulumi
 
-from settings import code, hardware, machines, nodes, versions
+from settings import code, hardware, machines, networks, nodes, versions
 from settings.model import (
     MAX_CACHED_NAME_LENGTH,
     MAX_JOB_NAME_LENGTH,
@@ -31,7 +31,6 @@ from settings.model import (
     ImageCache,
     Images,
     Monitoring,
-    Network,
     Settings,
     Training,
 )
@@ -42,7 +41,6 @@ from tidewater.elasticjob.install.pods import NAMESPACE
 AWS = "aws:"
 """With it begin keys of Pulumi's default provider of AWS, which the program does not use."""
 _DNS_LABEL = r"[a-z]([-a-z0-9]*[a-z0-9])?"
-_REGION = r"[a-z]{2}(-[a-z]+)+-\d"
 TAKEN_JOB_NAMES = ("etcd", "etcd-peers")
 """The names of the services in the training namespace. The ElasticJob controller makes one with the job's name."""
 _FOLDER = r"s3://[a-z0-9.-]{3,63}/([\w.=-]+/)+"
@@ -102,11 +100,11 @@ def parse(config: Mapping[str, Any], *, stack: str, secrets: Collection[str] = (
         read.mistake(f"the stack's name {stack!r}: must be lower-case letters, digits and hyphens, {longest} at most")
     settings = Settings(
         stack=stack,
-        region=read.text("region", _REGION, "an AWS region such as us-west-2"),
+        region=read.text("region", networks.REGION, "an AWS region such as us-west-2"),
         profile=read.text("profile", r"[\w.@-]*", "the name of an AWS profile"),
         tags=_tags(read),
         protect=read.boolean("protect"),
-        network=(network := _network(read)),
+        network=(network := networks.network(read)),
         cluster=_cluster(read),
         node_image=nodes.image(read),
         node_disk_key=_node_disk_key(read),
@@ -160,38 +158,6 @@ def _check_members(read: Reader, found: Settings) -> None:
             "or etcdMembers to 1"
         )
         read.wrong("etcdMembers", members, remedy)
-
-
-def _network(read: Reader) -> Network:
-    cidr = read.cidr("vpcCidr")
-    if cidr is not None and not (cidr.is_private and 16 <= cidr.prefixlen <= 20):
-        read.wrong("vpcCidr", str(cidr), "must be a private range from /16 to /20, for example 10.0.0.0/16")
-    if cidr is not None and cidr.overlaps(ipaddress.IPv4Network("172.20.0.0/16")):
-        read.wrong("vpcCidr", str(cidr), "overlaps 172.20.0.0/16, which Kubernetes uses for its services")
-    return Network(
-        cidr=str(cidr),
-        zones=_zones(read),
-        nat_per_zone=read.choice("natGateways", ("single", "perZone")) == "perZone",
-        flow_log_days=read.choice_of_integers("vpcFlowLogs", (*hardware.FLOW_LOG_DAYS, *hardware.LOG_RETENTION_DAYS)),
-    )
-
-
-def _zones(read: Reader) -> int | tuple[str, ...]:
-    text = read.text("availabilityZones", r"\S.*", "a count from 2 to 4, or names with commas between them")
-    if not text:
-        return 2
-    if re.fullmatch(r"\d+", text):
-        if not 2 <= int(text) <= 4:
-            read.wrong("availabilityZones", text, "must be from 2 to 4: EKS needs two zones")
-        return int(text)
-    names = tuple(name.strip() for name in text.split(","))
-    region = str(read.config.get("region", ""))
-    strangers = [name for name in names if not re.fullmatch(re.escape(region) + "[a-z]", name)]
-    if strangers and re.fullmatch(_REGION, region):
-        read.wrong("availabilityZones", text, f"{', '.join(strangers)}: not a zone of the region {region!r}")
-    elif not 2 <= len(names) <= 4 or len(set(names)) != len(names):
-        read.wrong("availabilityZones", text, "must name 2 to 4 zones, each once: EKS needs two")
-    return names
 
 
 def _cluster(read: Reader) -> Cluster:

@@ -43,8 +43,9 @@ def hourly(stack: Settings) -> dict[str, Any]:
     Of several instance types EC2 may take any; here it is the first. A part with a type that the table lacks is not
     there, and the note names the type.
     """
-    zones = stack.network.zone_count if stack.network.nat_per_zone else 1
-    parts = {"controlPlane": CONTROL_PLANE, "natGateways": zones * NAT_GATEWAY}
+    parts = {"controlPlane": CONTROL_PLANE}
+    if not stack.network.existing:
+        parts["natGateways"] = (stack.network.zone_count if stack.network.nat_per_zone else 1) * NAT_GATEWAY
     if mibps := stack.file_throughput.mibps:
         parts["fileThroughput"] = mibps * FILE_THROUGHPUT
     groups = {"systemNodes": stack.system, "workerNodes": stack.workers.nodes, "surgeNodes": _surge(stack)}

@@ -88,7 +88,7 @@ class Site:
 
     role: Text
     """Name of the nodes' role, not its ARN."""
-    subnet_ids: Sequence[Text]
+    subnet_ids: Sequence[Text] | pulumi.Output[list[str]]
     security_group_id: Text
     root_device: str
     placement_group: Text | None = None
@@ -167,6 +167,13 @@ def look_every_second(args: pulumi.ResourceTransformArgs) -> pulumi.ResourceTran
     return pulumi.ResourceTransformResult(props, args.opts)
 
 
+def _by_id(subnet_ids: Sequence[Text] | pulumi.Output[list[str]]) -> object:
+    """Return the terms that select these subnets: by id, since the stack tags none that it didn't make."""
+    if isinstance(subnet_ids, pulumi.Output):
+        return subnet_ids.apply(_by_id)
+    return [{"id": subnet} for subnet in subnet_ids]
+
+
 def node_class_manifest(stack: settings.Settings, site: Site) -> Manifest:
     """Return the EC2NodeClass: subnets, rules, disk and metadata service are those of the node groups.
 
@@ -180,7 +187,7 @@ def node_class_manifest(stack: settings.Settings, site: Site) -> Manifest:
         "spec": {
             "role": site.role,
             "amiSelectorTerms": [{"alias": f"al2023@{stack.node_image}"}],
-            "subnetSelectorTerms": [{"id": subnet} for subnet in site.subnet_ids],
+            "subnetSelectorTerms": _by_id(site.subnet_ids),
             "securityGroupSelectorTerms": [{"id": site.security_group_id}],
             **({"placementGroupSelector": {"name": site.placement_group}} if site.placement_group is not None else {}),
             "metadataOptions": {

@@ -1,6 +1,6 @@
 """What the pods of the training namespace may reach, and who may reach them: nothing but what is opened here.
 
-    NetworkPolicies(space, NetworkPoliciesArgs(stack.network.cidr), platform.options(namespace))
+    NetworkPolicies(space, NetworkPoliciesArgs(stack.network.cidrs), platform.options(namespace))
 
 Policies add up: to open more, for a database or a port other than 443, add a NetworkPolicy of your own in that
 namespace. Who reaches etcd is in `etcd`. The file system needs no policy, since nodes mount it and not pods.
@@ -20,6 +20,7 @@ How the VPC CNI enforces them, which these manifests keep to
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pulumi
@@ -57,7 +58,7 @@ def policy(name: str, namespace: str, pods: Manifest, **rules: list[Manifest]) -
     }
 
 
-def manifests(namespace: str, vpc_cidr: str) -> list[Manifest]:
+def manifests(namespace: str, vpc_cidrs: Sequence[str]) -> list[Manifest]:
     """Return the policies that open something."""
     jobs = {"matchLabels": JOB_PODS}
     members = {"matchLabels": etcd.LABELS}
@@ -71,7 +72,7 @@ def manifests(namespace: str, vpc_cidr: str) -> list[Manifest]:
             "jobs",
             namespace,
             jobs,
-            ingress=[{"from": each_other}, _scrapes(vpc_cidr)],
+            ingress=[{"from": each_other}, _scrapes(vpc_cidrs)],
             egress=[{"to": each_other}, _to_pods(members, etcd.CLIENT_PORT)],
         ),
         policy(
@@ -104,12 +105,12 @@ def _credentials() -> Manifest:
     return {"to": [{"ipBlock": {"cidr": POD_IDENTITY_AGENT}}], "ports": ports}
 
 
-def _scrapes(vpc_cidr: str) -> Manifest:
+def _scrapes(vpc_cidrs: Sequence[str]) -> Manifest:
     """Metrics, for Prometheus in the cluster, a collector in the VPC, and the API server, through which `tidewater top`
     reads them: its addresses are in the VPC's subnets."""
     last = metrics.FIRST_PORT + METRICS_PORTS - 1
     return {
-        "from": [{"namespaceSelector": EVERYTHING}, {"ipBlock": {"cidr": vpc_cidr}}],
+        "from": [{"namespaceSelector": EVERYTHING}, *({"ipBlock": {"cidr": cidr}} for cidr in vpc_cidrs)],
         "ports": [{"protocol": "TCP", "port": metrics.FIRST_PORT, "endPort": last}],
     }
 
@@ -120,9 +121,9 @@ def _to_pods(pods: Manifest, port: int) -> Manifest:
 
 @dataclass(frozen=True)
 class NetworkPoliciesArgs:
-    """The VPC's range."""
+    """The VPC's ranges."""
 
-    vpc_cidr: str
+    vpc_cidrs: Sequence[str]
 
 
 class NetworkPolicies(pulumi.ComponentResource):
@@ -135,7 +136,7 @@ class NetworkPolicies(pulumi.ComponentResource):
     def __init__(self, name: str, args: NetworkPoliciesArgs, opts: pulumi.ResourceOptions) -> None:
         super().__init__("tidewater:workloads:NetworkPolicies", name, None, opts)
         child = pulumi.ResourceOptions(parent=self)
-        opened = [objects.register(each, opts=child) for each in manifests(name, args.vpc_cidr)]
+        opened = [objects.register(each, opts=child) for each in manifests(name, args.vpc_cidrs)]
         last = pulumi.ResourceOptions(parent=self, depends_on=opened)
         objects.register(default_deny(name), opts=last)
         self.register_outputs({})

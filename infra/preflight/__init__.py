@@ -9,6 +9,7 @@ place     refuses another region, network, name or namespace for a stack that ex
 region    what AWS says of the region and of the account, as plain data
 lookup    asks for it: a few calls at the same time, by the provider's data sources
 fit       whether zones and instance types fit the settings; pure
+vpc       whether an existing VPC is as the stack needs it; pure, and `vpc_lookup` asks
 counts    whether the quotas of VPCs, addresses and NAT gateways leave enough for the stack; pure
 disks     whether the KMS key of the nodes' disks can be used; pure
 dataset   whether there is something at the dataset's address; pure, but for a request to a web server
@@ -25,7 +26,7 @@ import pulumi
 
 import settings
 from infra.account import Account
-from infra.preflight import counts, dataset, disks, fit, login, quotas, support
+from infra.preflight import counts, dataset, disks, fit, login, quotas, support, vpc
 from infra.preflight.lookup import look_up
 from settings import versions
 
@@ -40,8 +41,10 @@ def check(wanted: settings.Settings, account: Account, run: login.Run) -> settin
         settings.ConfigurationError: with everything that the region or the account doesn't have.
     """
     region = look_up(wanted, account, run)
+    wanted = vpc.known(wanted, region.vpc)
     needs = quotas.needs(wanted, region)
-    mistakes = fit.mistakes(wanted, region) + quotas.mistakes(wanted, region, needs)
+    mistakes = vpc.mistakes(wanted, region.vpc, region.zones)
+    mistakes += fit.mistakes(wanted, region) + quotas.mistakes(wanted, region, needs)
     mistakes += login.mistakes(wanted, region.login)
     warnings = quotas.warnings(wanted, region, needs)
     for each in (counts, disks):
@@ -49,8 +52,9 @@ def check(wanted: settings.Settings, account: Account, run: login.Run) -> settin
         warnings += each.warnings(wanted, region)
     # A stack that exists may have its data already, and may never grow to maxWorkers.
     later = dataset.mistakes(wanted, region.dataset) + fit.addresses(wanted, region)
-    (warnings if region.vpcs else mistakes).extend(later)
-    warnings += dataset.warnings(wanted, region.dataset)
+    later += [] if region.exists else vpc.crowded(region.vpc)
+    (warnings if region.exists else mistakes).extend(later)
+    warnings += vpc.warnings(wanted, region.vpc) + dataset.warnings(wanted, region.dataset)
     if region.support:
         version, newest = wanted.cluster.version, max(versions.KUBERNETES)
         mistakes += support.mistakes(version, region.support, newest)

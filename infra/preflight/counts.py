@@ -1,6 +1,7 @@
 """Quotas that count things one by one: VPCs, addresses and NAT gateways. Pure.
 
-A stack needs a VPC, and an Elastic IP address for each of its NAT gateways. A new account may have five of each.
+A stack needs a VPC, and an Elastic IP address for each of its NAT gateways, unless it is in an existing VPC. A new
+account may have five of each.
 https://docs.aws.amazon.com/vpc/latest/userguide/amazon-vpc-limits.html
 """
 
@@ -27,6 +28,11 @@ VPCS = Counted("vpc", "L-F678F1CE", "VPCs per Region", "VPCs")
 ADDRESSES = Counted("ec2", "L-0263D0A3", "EC2-VPC Elastic IPs", "Elastic IP addresses")
 GATEWAYS = Counted("vpc", "L-FE5A380F", "NAT gateways per Availability Zone", "NAT gateways", "each zone")
 ALL = (VPCS, ADDRESSES, GATEWAYS)
+
+
+def asked(stack: settings.Settings) -> tuple[Counted, ...]:
+    """Return what the stack makes: none of it in an existing VPC."""
+    return () if stack.network.existing else ALL
 
 
 def needed(stack: settings.Settings) -> dict[str, int]:

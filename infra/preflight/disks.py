@@ -20,7 +20,7 @@ ALIAS = "alias/aws/ebs"
 def mistakes(stack: settings.Settings, region: Region) -> list[str]:
     """Return why no node would start. A stack that exists has nodes with the default key, so that is a warning."""
     if not stack.node_disk_key:
-        return [] if region.vpcs else _of_a_customer(region)
+        return [] if region.exists else _of_a_customer(region)
     found, key = [], region.disk_key
     if key is not None and not key.usable:
         found.append(
@@ -44,7 +44,7 @@ def warnings(stack: settings.Settings, region: Region) -> list[str]:
             f"the account's default EBS key in {region.name}, {key.arn}, could not be read. If it is a customer's, set "
             "nodeDiskKeyArn to it: without that no node may start. To have it checked, allow kms:DescribeKey"
         ]
-    return _of_a_customer(region) if region.vpcs else []
+    return _of_a_customer(region) if region.exists else []
 
 
 def _of_a_customer(region: Region) -> list[str]:

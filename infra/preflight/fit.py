@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import difflib
 import ipaddress
+import math
 from collections.abc import Sequence
+
+import pulumi
 
 import settings
 from infra.preflight.quotas import SPOT
 from infra.preflight.region import Region
-from infra.zones import plan_subnets
+from infra.zones import choose_worker_zones, plan_subnets
 from settings.hardware import RETIRED_GPUS, InstanceType, Size, smallest
 
 LEAST = Size(vcpus=2, memory_mib=4096)
@@ -46,7 +49,7 @@ def mistakes(stack: settings.Settings, region: Region) -> list[str]:
 
 def _access(stack: settings.Settings, region: Region) -> list[str]:
     """Return a mistake if the Kubernetes API would be private in a VPC that is still to be made."""
-    if stack.cluster.public_access_cidrs or region.vpcs:
+    if stack.cluster.public_access_cidrs or region.exists or stack.network.existing:
         return []
     return [
         "publicAccessCidrs = []: only machines in the stack's VPC, or connected to it, would reach the Kubernetes API, "
@@ -63,6 +66,8 @@ def possible_zones(stack: settings.Settings, region: Region) -> tuple[str, ...]:
 
 def _zones(stack: settings.Settings, region: Region) -> list[str]:
     wanted, there = stack.network.zones, ", ".join(region.zones)
+    if stack.network.existing:  # for `vpc`
+        return []
     if isinstance(wanted, int):
         if wanted <= len(region.zones):
             return []
@@ -79,6 +84,8 @@ def _zones(stack: settings.Settings, region: Region) -> list[str]:
 
 def _offerings(stack: settings.Settings, region: Region) -> list[str]:
     zones, found = possible_zones(stack, region), []
+    remedy = "subnets in zones" if stack.network.existing else "zones"
+    key_of_zones = "privateSubnetIds" if stack.network.existing else "availabilityZones"
     for key, name in _named(stack):
         having = region.zones_with(name)
         if not having:
@@ -86,7 +93,7 @@ def _offerings(stack: settings.Settings, region: Region) -> list[str]:
         elif not set(having) & set(zones):
             found.append(
                 f"{key} = {name}: none of the zones {', '.join(zones)} has it; it is in {', '.join(having)}. Name "
-                "zones that have it in availabilityZones, or choose another type"
+                f"{remedy} that have it in {key_of_zones}, or choose another type"
             )
     return found
 
@@ -209,19 +216,41 @@ def _adapters(stack: settings.Settings, region: Region) -> list[str]:
 def addresses(stack: settings.Settings, region: Region) -> list[str]:
     """Return a mistake if the subnets of the workers have too few addresses for the nodes at `maxWorkers`."""
     each = CNI_INTERFACES * min((kind.interface_addresses for _, kind in _of_workers(stack, region)), default=0)
-    nodes, most = -(-stack.workers.maximum // stack.workers.per_node), stack.machines.zones
-    zones = most if isinstance(most, int) else len(most)
-    (subnet, *_) = plan_subnets(stack.network.cidr, 1).private
-    free = zones * (ipaddress.IPv4Network(subnet).num_addresses - AWS_ADDRESSES)
+    nodes = -(-stack.workers.maximum // stack.workers.per_node)
+    free, where, remedy = (_free_in_existing if stack.network.existing else _free_in_own)(stack, region)
     if nodes * each <= free:
         return []
-    fitting = free // each * stack.workers.per_node
+    fitting = int(free) // each * stack.workers.per_node
     return [
         f"maxWorkers = {stack.workers.maximum}: {nodes} nodes take {nodes * each} IP addresses, as the VPC CNI holds "
-        f"{each} on each, and the subnets of the workers' zones ({zones}) have {free} in vpcCidr = "
-        f"{stack.network.cidr}. Lower it to {fitting}, add zones to workerZones, or make a new stack with a larger "
-        "vpcCidr"
+        f"{each} on each, and {where}. Lower it to {fitting}, {remedy}"
     ]
+
+
+def _free_in_own(stack: settings.Settings, region: Region) -> tuple[float, str, str]:
+    """Return how many addresses the workers have, in words too, and how they get more."""
+    most, cidr = stack.machines.zones, stack.network.cidr
+    zones = most if isinstance(most, int) else len(most)
+    (subnet, *_) = plan_subnets(cidr, 1).private
+    free = zones * (ipaddress.IPv4Network(subnet).num_addresses - AWS_ADDRESSES)
+    where = f"the subnets of the workers' zones ({zones}) have {free} in vpcCidr = {cidr}"
+    return free, where, "add zones to workerZones, or make a new stack with a larger vpcCidr"
+
+
+def _free_in_existing(stack: settings.Settings, region: Region) -> tuple[float, str, str]:
+    """Count what is free now; a stack that exists has some of the others itself, so it is not asked."""
+    if region.exists or region.vpc is None or isinstance(stack.network.zones, int):
+        return math.inf, "", ""
+    try:
+        zones = choose_worker_zones(
+            stack.network.zones, sorted(region.offered), stack.instance_types, stack.machines.zones
+        )
+    except (pulumi.RunError, ValueError):  # types or zones that are mistakes of their own
+        return math.inf, "", ""
+    subnets = [each for each in region.vpc.subnets if each.zone in zones]
+    free = sum(each.free for each in subnets)
+    where = f"{', '.join(each.id for each in subnets)} in the workers' zones have {free} that are free"
+    return free, where, "add zones to workerZones, or larger subnets to privateSubnetIds"
 
 
 def _of_workers(stack: settings.Settings, region: Region) -> list[tuple[str, InstanceType]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -23,10 +23,12 @@ from pulumi.runtime.sync_await import _sync_await
 import settings
 from infra.account import Account
 from infra.identity import AUTO_SCALING_ROLE
-from infra.preflight import counts, disks, login, quotas
+from infra.preflight import counts, disks, login, quotas, vpc_lookup
 from infra.preflight.dataset import Found, head, place
 from infra.preflight.region import Count, Key, Region
 from infra.preflight.support import Support
+from infra.preflight.vpc import Vpc
+from infra.preflight.vpc_lookup import Ask
 from settings import hardware
 from settings.hardware import InstanceType
 
@@ -45,8 +47,6 @@ DISK_KEY = "aws:ebs/getDefaultKmsKey:getDefaultKmsKey"
 KEY = "aws:kms/getKey:getKey"
 ROLE = "aws:iam/getRole:getRole"
 NVIDIA = "NVIDIA"
-
-Ask = Callable[[str, Mapping[str, Any], type], Awaitable[Any]]
 
 # By the quota's code: the function, its result, and what of it is counted.
 _THINGS: Mapping[str, tuple[str, type, Callable[[Any], list[str]]]] = {
@@ -77,20 +77,21 @@ async def _look_up(stack: settings.Settings, provider: aws.Provider, run: login.
         "zones": ask(ZONES, _zones_that_eks_can_use(), aws.GetAvailabilityZonesResult),
         "offerings": ask(OFFERINGS, _families(names), aws.ec2.GetInstanceTypeOfferingsResult),
         "versions": ask(VERSIONS, {"clusterVersionsOnlies": [stack.cluster.version]}, aws.eks.GetClusterVersionsResult),
-        "vpcs": ask(VPCS, {"tags": stack.own_tags}, aws.ec2.GetVpcsResult),
+        "exists": _exists(stack, ask),
+        "vpc": _vpc(stack, ask),
         "disks": _disks(stack, ask),
         "login": _login(stack, ask, run),
         "dataset": _dataset(stack.training.dataset, ask),
         **{name: ask(TYPE, {"instanceType": name}, aws.ec2.GetInstanceTypeResult) for name in names},
         **{code: _quota(ask, "ec2", code) for code in quotas.codes(stack)},
-        **{each.code: _count(stack, ask, each) for each in counts.ALL},
+        **{each.code: _count(stack, ask, each) for each in counts.asked(stack)},
     }
     found = dict(zip(questions, await asyncio.gather(*questions.values(), return_exceptions=True), strict=True))
-    zones, offerings, vpcs = (_answer(found[each]) for each in ("zones", "offerings", "vpcs"))
+    zones, offerings, exists = (_answer(found[each]) for each in ("zones", "offerings", "exists"))
     offered = frozenset(zip(offerings.instance_types, offerings.locations, strict=True))
     there = {name for name, _ in offered}
     versions, (disk_key, role) = found["versions"], _answer(found["disks"])
-    codes = [*quotas.codes(stack), *(each.code for each in counts.ALL)]
+    codes = [*quotas.codes(stack), *(each.code for each in counts.asked(stack))]
     limits = {code: found[code] for code in codes}
     read = {code: each for code, each in limits.items() if not isinstance(each, BaseException)}
     return Region(
@@ -101,14 +102,27 @@ async def _look_up(stack: settings.Settings, provider: aws.Provider, run: login.
         types={name: instance_type(_answer(found[name])) for name in names if name in there},
         quotas={code: each for code, each in read.items() if not isinstance(each, Count)},
         unread={code: str(each) for code, each in limits.items() if isinstance(each, BaseException)},
-        vpcs=tuple(vpcs.ids),
+        exists=exists,
         support=None if isinstance(versions, BaseException) else support_of(stack.cluster.version, versions),
         counts={code: each for code, each in read.items() if isinstance(each, Count)},
         dataset=_answer(found["dataset"]),
         disk_key=disk_key,
         login=_answer(found["login"]),
         auto_scaling_role=role,
+        vpc=_answer(found["vpc"]),
     )
+
+
+async def _exists(stack: settings.Settings, ask: Ask) -> bool:
+    """Ask for what the stack makes first: its own VPC, or in an existing one its cluster."""
+    if stack.network.existing:
+        return await vpc_lookup.cluster_exists(stack.name, ask)
+    return bool((await ask(VPCS, {"tags": stack.own_tags}, aws.ec2.GetVpcsResult)).ids)
+
+
+async def _vpc(stack: settings.Settings, ask: Ask) -> Vpc | None:
+    existing = stack.network.existing
+    return await vpc_lookup.look_up(existing, stack.region, ask) if existing else None
 
 
 async def _quota(ask: Ask, service: str, code: str) -> float:

@@ -7,6 +7,8 @@ names. Such an update ends in the middle: two members of etcd use the same files
 setting is then set back, Pulumi creates the old objects again, finds that they exist, and deletes them in the end,
 because the state lists them as objects to delete.
 
+So would another VPC, or other subnets of an existing one.
+
 A control plane stays in the zones that it was made in, and EKS refuses subnets of others. Nodes can be in further ones:
 https://docs.aws.amazon.com/eks/latest/userguide/network-reqs.html#network-requirements-subnets
 """
@@ -36,37 +38,51 @@ class Place:
     cidr: str
     """The range of the VPC."""
     zones: str
-    """As in the setting: a count, or names with commas between them."""
+    """As in the setting: a count, or names with commas between them. Empty in an existing VPC, as the range is."""
+    vpc: str = ""
+    """Id of the existing VPC; empty if the stack has its own."""
+    subnets: str = ""
+    """Ids of the subnets in it, with commas between them."""
 
     @classmethod
     def of(cls, wanted: settings.Settings) -> Place:
         """Return the place that the settings name."""
-        zones = wanted.network.zones
-        named = str(zones) if isinstance(zones, int) else ",".join(zones)
-        return cls(wanted.region, wanted.stack, wanted.training.namespace, wanted.network.cidr, named)
+        here = (wanted.region, wanted.stack, wanted.training.namespace)
+        network, existing = wanted.network, wanted.network.existing
+        if existing:
+            return cls(*here, cidr="", zones="", vpc=existing.id, subnets=",".join(existing.subnet_ids))
+        named = str(network.zones) if isinstance(network.zones, int) else ",".join(network.zones)
+        return cls(*here, network.cidr, named)
 
     @property
-    def zone_count(self) -> int:
-        """Return the number of zones."""
-        return int(self.zones) if self.zones.isdigit() else len(self.zones.split(","))
+    def subnet_count(self) -> int:
+        """Return the number of private subnets: one in each zone of the stack's own VPC."""
+        return int(self.zones) if self.zones.isdigit() else len((self.subnets or self.zones).split(","))
 
     def begins_with_zones_of(self, first: Place) -> bool:
         """Return whether the zones are those of `first`, in the same order, perhaps with others after them."""
         if self.zones.isdigit() and first.zones.isdigit():
-            return self.zone_count >= first.zone_count
-        return self.zones.split(",")[: first.zone_count] == first.zones.split(",")
+            return self.subnet_count >= first.subnet_count
+        return self.zones.split(",")[: first.subnet_count] == first.zones.split(",")
+
+    def begins_with_subnets_of(self, first: Place) -> bool:
+        """Return whether the subnets are those of `first`, in the same order, perhaps with others after them."""
+        return self.subnets.split(",")[: first.subnet_count] == first.subnets.split(",")
 
 
-NETWORK = ("cidr", "zones")
+NETWORK = ("cidr", "zones", "vpc", "subnets")
 """What earlier versions did not record: they have a record of their own, since one that exists never changes."""
+
+OWN_VPC = {"vpc": "", "subnets": ""}
+"""What the record of a network lacks if it is of a version that knew no existing VPC."""
 
 
 class KeptPlace(pulumi.ComponentResource):
     """The record of the place at the first update. Give it a name without a setting in it; delete it last."""
 
     records: tuple[pulumi.Output[Mapping[str, Any]], ...]
-    first_zones: int
-    """The number of zones at the first update; set by `keep`."""
+    first_subnets: int
+    """The number of private subnets at the first update; set by `keep`."""
 
     def __init__(self, name: str, place: Place, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("tidewater:infra:KeptPlace", name, None, opts)
@@ -96,7 +112,7 @@ def keep(wanted: settings.Settings) -> KeptPlace:
     first = first_place(place, _sync_await(_known(kept)))
     if found := mistakes(place, first):
         raise settings.ConfigurationError(found)
-    kept.first_zones = first.zone_count
+    kept.first_subnets = first.subnet_count
     return kept
 
 
@@ -107,7 +123,7 @@ async def _known(kept: KeptPlace) -> Mapping[str, Any]:
 
 def first_place(place: Place, recorded: Mapping[str, Any]) -> Place:
     """Return the place at the first update. What is not recorded yet is as it is in `place`."""
-    return replace(place, **recorded)
+    return replace(place, **{**(OWN_VPC if "cidr" in recorded else {}), **recorded})
 
 
 def mistakes(place: Place, first: Place) -> list[str]:
@@ -126,6 +142,19 @@ def mistakes(place: Place, first: Place) -> list[str]:
             f"namespace = {place.namespace}: the stack's etcd, data and job are in {first.namespace}; set it back, "
             f"{again}"
         )
+    return found + _moved_network(place, first, again)
+
+
+def _moved_network(place: Place, first: Place, again: str) -> list[str]:
+    found = []
+    if place.vpc != first.vpc:
+        where = first.vpc or f"a VPC of its own, with vpcCidr = {first.cidr}"
+        return [f"vpcId = {place.vpc or '(empty)'}: the stack is in {where}; set it back, {again}"]
+    if not place.begins_with_subnets_of(first):
+        return [
+            f"privateSubnetIds = {place.subnets}: the stack began with {first.subnets}, where its control plane and "
+            f"files are; set it back, {again}. To have workers in further subnets, add their ids after these"
+        ]
     if place.cidr != first.cidr:
         found.append(f"vpcCidr = {place.cidr}: the stack's VPC has {first.cidr}; set it back, {again}")
     if not place.begins_with_zones_of(first):

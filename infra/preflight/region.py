@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from infra.preflight.dataset import Found
 from infra.preflight.login import Login
 from infra.preflight.support import Support
+from infra.preflight.vpc import Vpc
 from settings.hardware import InstanceType
 
 
@@ -40,13 +41,14 @@ class Region:
         login: of the `aws` that the kubeconfig starts.
         types: what AWS says of the types that the settings name, by name; only those that the region has.
         quotas: vCPUs by the quota's code.
-        vpcs: the VPCs of the stack.
+        exists: whether the stack was made before: there is its own VPC, or its cluster in an existing one.
         unread: why a quota could not be read, by its code.
         support: of the Kubernetes version; None if EKS did not say.
         counts: what there is of each thing that a quota counts one by one, by the quota's code.
         dataset: what is at the dataset's address; None if it comes with the trainer.
         disk_key: `nodeDiskKeyArn`, else the account's default EBS key; None if AWS did not say.
         auto_scaling_role: whether the account has the role of EC2 Auto Scaling; asked only with `nodeDiskKeyArn`.
+        vpc: the existing VPC that `vpcId` names; None without one.
     """
 
     name: str
@@ -56,12 +58,13 @@ class Region:
     login: Login
     quotas: Mapping[str, float] = field(default_factory=dict)
     unread: Mapping[str, str] = field(default_factory=dict)
-    vpcs: tuple[str, ...] = ()
+    exists: bool = False
     support: Support | None = None
     counts: Mapping[str, Count] = field(default_factory=dict)
     dataset: Found | None = None
     disk_key: Key | None = None
     auto_scaling_role: bool = True
+    vpc: Vpc | None = None
 
     def zones_with(self, type_: str) -> list[str]:
         """Return the zones that have an instance type."""

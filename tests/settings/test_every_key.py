@@ -32,6 +32,8 @@ OUT_OF_RANGE: dict[str, tuple[Any, str]] = {
     "vpcCidr": ("10.0.0.0/24", "from /16 to /20, for example 10.0.0.0/16"),
     "availabilityZones": ("5", "from 2 to 4"),
     "natGateways": ("two", "single or perZone"),
+    "vpcId": ("10.0.0.0/16", "such as vpc-0123456789abcdef0, or empty"),
+    "privateSubnetIds": (["10.0.0.0/24"], "such as subnet-0123456789abcdef0"),
     "vpcFlowLogs": (2, "must be one of 0, 1, 3, "),
     "kubernetesVersion": ("1.21", " or "),
     "publicAccessCidrs": (["10.0.0.0/33"], "such as 10.0.0.0/16"),
@@ -182,6 +184,11 @@ CONFLICTS: dict[str, tuple[dict[str, Any], str, str]] = {
         {"dockerHubSecret": SECRET.format("eu-west-1"), "imageCache": True},
         "dockerHubSecret",
         "ECR needs one in us-west-2",
+    ),
+    "subnets of no VPC": (
+        {"privateSubnetIds": ["subnet-0000000000000000a", "subnet-0000000000000000b"]},
+        "privateSubnetIds",
+        "need vpcId, the VPC that they are in; set it too",
     ),
     "zones of another region": (
         {"availabilityZones": "us-west-2a,us-west-2b", "region": "eu-west-1"},

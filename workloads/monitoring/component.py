@@ -56,7 +56,7 @@ class Monitoring(pulumi.ComponentResource):
         if args.stack.workers.gpus:
             self._register(exporter_manifest(args.wanted.gpu_exporter))
         if args.wanted.managed:
-            source = server.addresses_source(args.stack.network.cidr)
+            source = server.addresses_source(args.stack.network.cidrs)
         else:
             source = server.pods_source()
             self._server(space)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tidewater.contract import labels
@@ -47,7 +47,7 @@ RULES: tuple[Manifest, ...] = (
 class Source:
     """Who may reach etcd's metrics: pods of a namespace, or addresses."""
 
-    peer: Manifest
+    peers: tuple[Manifest, ...]
 
 
 def address() -> str:
@@ -138,7 +138,7 @@ def service_manifest() -> Manifest:
 
 def etcd_policy_manifest(namespace: str, source: Source) -> Manifest:
     """Open etcd's metrics, and nothing else of it, to who reads them."""
-    rule = {"from": [source.peer], "ports": [{"protocol": "TCP", "port": etcd.METRICS_PORT}]}
+    rule = {"from": list(source.peers), "ports": [{"protocol": "TCP", "port": etcd.METRICS_PORT}]}
     return {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",
@@ -150,12 +150,12 @@ def etcd_policy_manifest(namespace: str, source: Source) -> Manifest:
 def pods_source() -> Source:
     """Return the stack's own Prometheus."""
     space = {"matchLabels": {"kubernetes.io/metadata.name": NAMESPACE}}
-    return Source({"namespaceSelector": space, "podSelector": {"matchLabels": LABELS}})
+    return Source(({"namespaceSelector": space, "podSelector": {"matchLabels": LABELS}},))
 
 
-def addresses_source(cidr: str) -> Source:
-    """Return a range of addresses: Amazon's collector has network interfaces in the VPC's subnets."""
-    return Source({"ipBlock": {"cidr": cidr}})
+def addresses_source(cidrs: Sequence[str]) -> Source:
+    """Return ranges of addresses: Amazon's collector has network interfaces in the VPC's subnets."""
+    return Source(tuple({"ipBlock": {"cidr": cidr}} for cidr in cidrs))
 
 
 def deployment_manifest(image: str, configuration: str) -> Manifest:

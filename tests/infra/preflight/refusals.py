@@ -11,6 +11,11 @@ REFUSED = {
     "out of range": ("workers", "99", "maxWorkers"),
     "another region": ("region", "eu-west-1", "region = eu-west-1: the stack is in us-west-2; set it back"),
     "another VPC": ("vpcCidr", "10.1.0.0/16", "vpcCidr = 10.1.0.0/16: the stack's VPC has 10.0.0.0/16; set it back"),
+    "a VPC that was there": (
+        "privateSubnetIds[0]",
+        "subnet-0000000000000000a",
+        "need vpcId, the VPC that they are in",
+    ),
     "other zones": (
         "availabilityZones",
         "us-west-2c,us-west-2b",

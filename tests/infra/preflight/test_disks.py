@@ -71,7 +71,7 @@ def test_a_stack_that_runs_with_a_customers_default_key_is_warned_only() -> None
 
 def test_a_default_key_that_could_not_be_read_is_a_warning() -> None:
     wanted = stack()
-    (warning,) = disks.warnings(wanted, replace(region(wanted), disk_key=Key(ARN, customer=None), vpcs=()))
+    (warning,) = disks.warnings(wanted, replace(region(wanted), disk_key=Key(ARN, customer=None), exists=False))
     assert ARN in warning
     assert "allow kms:DescribeKey" in warning
 

@@ -1,0 +1,118 @@
+"""Asks AWS about an existing VPC: `lookup` does so at the same time as it asks the rest.
+
+The plug-in's functions for single things end with an error if there is none; that is an answer here. Without the right
+to read routes or endpoints the stack may still be made, so that is no error either.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import pulumi_aws as aws
+
+import settings
+from infra.preflight.vpc import S3, SERVICES, Endpoint, Subnet, Table, Vpc
+
+VPC = "aws:ec2/getVpc:getVpc"
+SUBNET = "aws:ec2/getSubnet:getSubnet"
+TABLE = "aws:ec2/getRouteTable:getRouteTable"
+ENDPOINT = "aws:ec2/getVpcEndpoint:getVpcEndpoint"
+CLUSTERS = "aws:eks/getClusters:getClusters"
+
+_ABSENT = re.compile(r"no matching|no results|couldn't find resource|NotFound")
+"""The words of the plug-in and of EC2 for what doesn't exist."""
+
+_WAYS = (
+    "nat_gateway_id",
+    "transit_gateway_id",
+    "gateway_id",
+    "network_interface_id",
+    "instance_id",
+    "vpc_endpoint_id",
+    "core_network_arn",
+    "local_gateway_id",
+    "carrier_gateway_id",
+)
+"""Where a default route may lead. A peering connection is none: https://docs.aws.amazon.com/vpc/latest/peering/"""
+
+Ask = Callable[[str, Mapping[str, Any], type], Awaitable[Any]]
+
+
+async def look_up(existing: settings.ExistingVpc, region: str, ask: Ask) -> Vpc:
+    """Return what AWS says of the VPC, its subnets, their routes, and the endpoints of what nodes call."""
+    services = list(SERVICES)
+    vpc, subnets, endpoints = await asyncio.gather(
+        _or_none(ask(VPC, {"id": existing.id}, aws.ec2.GetVpcResult)),
+        asyncio.gather(*(_subnet(id_, ask) for id_ in existing.subnet_ids)),
+        asyncio.gather(*(_endpoint(existing.id, region, each, ask) for each in services), return_exceptions=True),
+    )
+    if vpc is None:
+        return Vpc(found=False, subnets=tuple(each for each, _ in subnets if each))
+    found = {name: each for name, each in zip(services, endpoints, strict=True) if isinstance(each, Endpoint)}
+    unread = [str(each) for each in endpoints if isinstance(each, BaseException)]
+    unread += [error for _, error in subnets if error]
+    return Vpc(
+        found=True,
+        cidrs=tuple(each.cidr_block for each in vpc.cidr_block_associations if each.state == "associated"),
+        dns_support=vpc.enable_dns_support,
+        dns_names=vpc.enable_dns_hostnames,
+        subnets=tuple(each for each, _ in subnets if each),
+        endpoints=found,
+        unread=unread[0] if unread else "",
+    )
+
+
+async def cluster_exists(name: str, ask: Ask) -> bool:
+    """Return whether there is a cluster of this name: in an existing VPC it is what says that the stack was made."""
+    return name in (await ask(CLUSTERS, {}, aws.eks.GetClustersResult)).names
+
+
+async def _subnet(id_: str, ask: Ask) -> tuple[Subnet | None, str]:
+    """Return the subnet, if there is one, and why its routes could not be read."""
+    found = await _or_none(ask(SUBNET, {"id": id_}, aws.ec2.GetSubnetResult))
+    if found is None:
+        return None, ""
+    table, error = None, ""
+    try:
+        table = await _table(id_, found.vpc_id, ask)
+    except Exception as refused:  # the SDK has no other type for it
+        error = str(refused)
+    free, public = found.available_ip_address_count, found.map_public_ip_on_launch
+    return Subnet(id_, found.vpc_id, found.availability_zone, free, public, table), error
+
+
+async def _table(subnet: str, vpc: str, ask: Ask) -> Table | None:
+    """Return the subnet's route table; one without a table of its own has the VPC's main table."""
+    main = {"vpcId": vpc, "filters": [{"name": "association.main", "values": ["true"]}]}
+    found = await _or_none(ask(TABLE, {"subnetId": subnet}, aws.ec2.GetRouteTableResult)) or await _or_none(
+        ask(TABLE, main, aws.ec2.GetRouteTableResult)
+    )
+    if found is None:
+        return None
+    ways = (getattr(route, name, "") for route in found.routes if route.cidr_block == "0.0.0.0/0" for name in _WAYS)
+    return Table(found.route_table_id, next((way for way in ways if way), ""))
+
+
+async def _endpoint(vpc: str, region: str, service: str, ask: Ask) -> Endpoint | None:
+    asked = {"vpcId": vpc, "serviceName": f"com.amazonaws.{region}.{service}", "state": "available"}
+    gateway = {**asked, "filters": [{"name": "vpc-endpoint-type", "values": ["Gateway"]}]}
+    kind = aws.ec2.GetVpcEndpointResult
+    # S3 may have one of each kind, and the function answers with one only.
+    found = await _or_none(ask(ENDPOINT, gateway, kind)) if service == S3 else None
+    found = found or await _or_none(ask(ENDPOINT, asked, kind))
+    if found is None:
+        return None
+    return Endpoint(tables=tuple(found.route_table_ids or ()), names=bool(found.private_dns_enabled))
+
+
+async def _or_none(question: Awaitable[Any]) -> Any:
+    """Return the answer; None if there is no such thing."""
+    try:
+        return await question
+    except Exception as error:  # the SDK has no other type for it
+        if _ABSENT.search(str(error)):
+            return None
+        raise
