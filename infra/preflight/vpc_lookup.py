@@ -38,6 +38,9 @@ _WAYS = (
 )
 """Where a default route may lead. A peering connection is none: https://docs.aws.amazon.com/vpc/latest/peering/"""
 
+ANYWHERE = "0.0.0.0/0"
+PROPAGATED = "a propagated route"
+
 Ask = Callable[[str, Mapping[str, Any], type], Awaitable[Any]]
 
 
@@ -92,8 +95,19 @@ async def _table(subnet: str, vpc: str, ask: Ask) -> Table | None:
     )
     if found is None:
         return None
-    ways = (getattr(route, name, "") for route in found.routes if route.cidr_block == "0.0.0.0/0" for name in _WAYS)
-    return Table(found.route_table_id, next((way for way in ways if way), ""))
+    default = [route for route in found.routes if route.cidr_block == ANYWHERE]
+    ways = [way for route in default for name in _WAYS if (way := getattr(route, name, ""))]
+    return Table(found.route_table_id, ways[0] if ways else "" if default else await _propagated(found, ask))
+
+
+async def _propagated(table: aws.ec2.GetRouteTableResult, ask: Ask) -> str:
+    """Return what stands for a default route that a virtual private gateway has propagated: the plug-in lists none.
+
+    https://github.com/hashicorp/terraform-provider-aws (internal/service/ec2/vpc_route_table_data_source.go)
+    """
+    default = [{"name": "route.destination-cidr-block", "values": [ANYWHERE]}]
+    asked = {"routeTableId": table.route_table_id, "filters": default}
+    return "" if await _or_none(ask(TABLE, asked, aws.ec2.GetRouteTableResult)) is None else PROPAGATED
 
 
 async def _endpoint(vpc: str, region: str, service: str, ask: Ask) -> Endpoint | None:

@@ -38,7 +38,7 @@ def ask(token: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         case "getSubnet" if arguments["id"] in SUBNETS:
             place = {"vpcId": VPC, "availabilityZone": SUBNETS[arguments["id"]]}
             return {**place, "availableIpAddressCount": 4000, "mapPublicIpOnLaunch": False}
-        case "getRouteTable" if "filters" in arguments:
+        case "getRouteTable" if "vpcId" in arguments:
             return {"routeTableId": "rtb-main", "routes": ROUTES}
         case "getVpcEndpoint" if arguments["serviceName"] == "com.amazonaws.us-west-2.s3":
             return {"routeTableIds": ["rtb-main"], "privateDnsEnabled": False}

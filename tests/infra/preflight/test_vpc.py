@@ -11,7 +11,7 @@ import pulumi_aws as aws
 import pytest
 
 import settings
-from infra.preflight import fit, vpc
+from infra.preflight import fit, vpc, vpc_lookup
 from infra.preflight.vpc import Endpoint, Subnet, Table, Vpc
 from tests import graph
 from tests.infra import existing_vpc
@@ -237,7 +237,8 @@ def deploy(ask: graph.Ask, **changes: Any) -> graph.Graph:
 
 
 def test_all_that_is_wrong_with_a_vpc_is_said_at_once_and_nothing_is_made() -> None:
-    ask = answers(getVpc=MISSING_LINKS, getRouteTable={"routeTableId": "rtb-x", "routes": []})
+    nowhere = {"routeTableId": "rtb-x", "routes": [{"cidrBlock": vpc_lookup.ANYWHERE, "vpcPeeringConnectionId": "p"}]}
+    ask = answers(getVpc=MISSING_LINKS, getRouteTable=nowhere)
     with pytest.raises(settings.ConfigurationError) as refused:
         deploy(ask, workerZones=4, systemInstanceTypes=["m7g.large"])
     keys = [each.split(" ")[0] for each in refused.value.mistakes]

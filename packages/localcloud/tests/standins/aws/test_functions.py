@@ -18,6 +18,7 @@ from packages.localcloud.tests.aws.fakes import ACCOUNT, REGION
 from packages.localcloud.tests.standins.aws.cases import group_inputs
 from packages.localcloud.tests.standins.aws.conftest import make_engine
 from packages.localcloud.tests.standins.aws.harness import CheckFailed, Engine
+from packages.localcloud.tests.standins.aws.networks import make_network
 from packages.localcloud.tests.standins.aws.world import World, cluster_inputs
 
 
@@ -96,6 +97,8 @@ def test_a_quota_has_its_default_and_the_value_that_the_account_has(engine: Engi
         engine.invoke(token, serviceCode="ec2", quotaName=by_code["quotaName"])
 
 
+DESCRIBED = {"Stack": "described"}
+
 ARGUMENTS: dict[str, dict[str, Any]] = {
     "aws:index/getRegion:getRegion": {},
     "aws:index/getCallerIdentity:getCallerIdentity": {},
@@ -104,6 +107,10 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "aws:ec2/getInstanceTypeOfferings:getInstanceTypeOfferings": {},
     "aws:ec2/getInstanceType:getInstanceType": {"instanceType": "g5.xlarge"},
     "aws:ec2/getVpcs:getVpcs": {},
+    "aws:ec2/getVpc:getVpc": {"tags": DESCRIBED},
+    "aws:ec2/getSubnet:getSubnet": {"tags": DESCRIBED},
+    "aws:ec2/getRouteTable:getRouteTable": {"tags": DESCRIBED},
+    "aws:ec2/getVpcEndpoint:getVpcEndpoint": {"tags": DESCRIBED},
     "aws:ec2/getEips:getEips": {},
     "aws:ec2/getNatGateways:getNatGateways": {},
     "aws:ebs/getDefaultKmsKey:getDefaultKmsKey": {},
@@ -114,6 +121,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "aws:servicequotas/getServiceQuota:getServiceQuota": {"serviceCode": "ec2", "quotaCode": "L-DB2E81BA"},
     "aws:eks/getAddonVersion:getAddonVersion": {"addonName": "vpc-cni", "kubernetesVersion": "1.34"},
     "aws:eks/getClusterVersions:getClusterVersions": {"clusterVersionsOnlies": ["1.35"]},
+    "aws:eks/getClusters:getClusters": {},
     "aws:eks/getNodeGroups:getNodeGroups": {"clusterName": "described"},
     "aws:eks/getNodeGroup:getNodeGroup": {"clusterName": "described", "nodeGroupName": "described"},
     "aws:ssm/getParameter:getParameter": {
@@ -169,8 +177,9 @@ def test_a_role_that_is_not_there_is_not_found(engine: Engine) -> None:
 
 @pytest.fixture(scope="module")
 def _described(endpoint: str) -> None:
-    """A cluster with a node group."""
+    """A cluster with a node group, and a network."""
     engine = make_engine(endpoint)
+    make_network(engine, "described")
     world, names = World(engine), {"clusterName": "described", "nodeGroupName": "described"}
     engine.create("aws:eks/cluster:Cluster", "described", {**cluster_inputs(world), "name": "described"})
     engine.create("aws:eks/nodeGroup:NodeGroup", "described", {**group_inputs(world), **names})

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from localcloud.standins.aws import instance_types
+from localcloud.standins.aws import instance_types, network_functions
 from localcloud.standins.aws.entry import Call, Tree, absent_as_none, words
+from localcloud.standins.aws.network_functions import filters
 from localcloud.standins.aws.resources.eks import read_node_group
 from localcloud.standins.serve import PluginError
 
@@ -44,12 +45,8 @@ def _partition(call: Call) -> Tree:
     return {"id": partition, "partition": partition, "dnsSuffix": suffix, "reverseDnsPrefix": reverse}
 
 
-def _filters(call: Call) -> list[Tree]:
-    return [{"Name": item["name"], "Values": item["values"]} for item in call.inputs.get("filters") or []]
-
-
 def _zones(call: Call) -> Tree:
-    arguments: Tree = {"Filters": _filters(call)}
+    arguments: Tree = {"Filters": filters(call)}
     if call.inputs.get("allAvailabilityZones"):
         arguments["AllAvailabilityZones"] = True
     found = call.client("ec2").describe_availability_zones(**arguments)["AvailabilityZones"]
@@ -76,7 +73,7 @@ def _offerings(call: Call) -> Tree:
     pages = call.client("ec2").get_paginator("describe_instance_type_offerings")
     found = [
         offering
-        for page in pages.paginate(Filters=_filters(call), **arguments)
+        for page in pages.paginate(Filters=filters(call), **arguments)
         for offering in page["InstanceTypeOfferings"]
     ]
     return {
@@ -135,37 +132,6 @@ def _service_quota(call: Call) -> Tree:
         else [],
         "value": own["Value"],
     }
-
-
-def _vpcs(call: Call) -> Tree:
-    pages = call.client("ec2").get_paginator("describe_vpcs").paginate(Filters=_filters_and_tags(call))
-    return {**_asked(call), "ids": [vpc["VpcId"] for page in pages for vpc in page["Vpcs"]]}
-
-
-def _addresses(call: Call) -> Tree:
-    found = call.client("ec2").describe_addresses(Filters=_filters_and_tags(call))["Addresses"]
-    ids = [each["AllocationId"] for each in found if each.get("Domain") == "vpc"]
-    return {**_asked(call), "allocationIds": ids, "publicIps": [each["PublicIp"] for each in found]}
-
-
-def _nat_gateways(call: Call) -> Tree:
-    wanted = [*_filters_and_tags(call), *_one("vpc-id", call.inputs.get("vpcId"))]
-    pages = call.client("ec2").get_paginator("describe_nat_gateways").paginate(Filters=wanted)
-    return {**_asked(call), "ids": [each["NatGatewayId"] for page in pages for each in page["NatGateways"]]}
-
-
-def _one(name: str, value: str | None) -> list[Tree]:
-    return [{"Name": name, "Values": [value]}] if value else []
-
-
-def _filters_and_tags(call: Call) -> list[Tree]:
-    tags = call.inputs.get("tags") or {}
-    return [*_filters(call), *({"Name": f"tag:{key}", "Values": [value]} for key, value in tags.items())]
-
-
-def _asked(call: Call) -> Tree:
-    given = {name: value for name, value in call.inputs.items() if name != "region"}
-    return {"id": call.region, "region": call.region, "tags": {}, **given}
 
 
 def _default_disk_key(call: Call) -> Tree:
@@ -279,6 +245,11 @@ def _addon_version(call: Call) -> Tree:
     raise PluginError(f"no version of EKS addon {inputs['addonName']} fits Kubernetes {inputs['kubernetesVersion']}")
 
 
+def _clusters(call: Call) -> Tree:
+    pages = call.client("eks").get_paginator("list_clusters").paginate()
+    return {"id": call.region, "names": [name for page in pages for name in page["clusters"]], "region": call.region}
+
+
 def _node_groups(call: Call) -> Tree:
     cluster = call.inputs["clusterName"]
     pages = call.client("eks").get_paginator("list_nodegroups").paginate(clusterName=cluster)
@@ -349,9 +320,22 @@ FUNCTIONS: Final = {
     ),
     "aws:ec2/getInstanceTypeOfferings:getInstanceTypeOfferings": Function(words("filters locationType"), _offerings),
     "aws:ec2/getInstanceType:getInstanceType": Function(words("instanceType"), _instance_type),
-    "aws:ec2/getVpcs:getVpcs": Function(words("filters tags"), _vpcs),
-    "aws:ec2/getEips:getEips": Function(words("filters tags"), _addresses),
-    "aws:ec2/getNatGateways:getNatGateways": Function(words("filters tags vpcId"), _nat_gateways),
+    "aws:ec2/getVpcs:getVpcs": Function(words("filters tags"), network_functions.vpcs),
+    "aws:ec2/getVpc:getVpc": Function(
+        words("cidrBlock default dhcpOptionsId filters id state tags"), network_functions.vpc
+    ),
+    "aws:ec2/getSubnet:getSubnet": Function(
+        words("availabilityZone availabilityZoneId cidrBlock defaultForAz filters id ipv6CidrBlock state tags vpcId"),
+        network_functions.subnet,
+    ),
+    "aws:ec2/getRouteTable:getRouteTable": Function(
+        words("filters gatewayId routeTableId subnetId tags vpcId"), network_functions.route_table
+    ),
+    "aws:ec2/getVpcEndpoint:getVpcEndpoint": Function(
+        words("filters id serviceName serviceRegion state tags vpcEndpointType vpcId"), network_functions.endpoint
+    ),
+    "aws:ec2/getEips:getEips": Function(words("filters tags"), network_functions.addresses),
+    "aws:ec2/getNatGateways:getNatGateways": Function(words("filters tags vpcId"), network_functions.nat_gateways),
     "aws:ebs/getDefaultKmsKey:getDefaultKmsKey": Function(words(""), _default_disk_key),
     "aws:s3/getBucket:getBucket": Function(words("bucket"), _bucket),
     "aws:s3/getObjects:getObjects": Function(
@@ -368,6 +352,7 @@ FUNCTIONS: Final = {
     "aws:eks/getClusterVersions:getClusterVersions": Function(
         words("clusterType clusterVersionsOnlies defaultOnly includeAll versionStatus"), _cluster_versions
     ),
+    "aws:eks/getClusters:getClusters": Function(words(""), _clusters),
     "aws:eks/getNodeGroups:getNodeGroups": Function(words("clusterName"), _node_groups),
     "aws:eks/getNodeGroup:getNodeGroup": Function(words("clusterName nodeGroupName tags"), _node_group),
     "aws:ssm/getParameter:getParameter": Function(words("name withDecryption"), _parameter),
