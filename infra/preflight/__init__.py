@@ -9,7 +9,7 @@ place     refuses another region, network, name or namespace for a stack that ex
 region    what AWS says of the region and of the account, as plain data
 lookup    asks for it: a few calls at the same time, by the provider's data sources
 fit       whether zones and instance types fit the settings; pure
-vpc       whether an existing VPC is as the stack needs it; pure, and `vpc_lookup` asks
+vpc       whether an existing VPC is as the stack needs it; pure, but for its `lookup`
 counts    whether the quotas of VPCs, addresses and NAT gateways leave enough for the stack; pure
 disks     whether the KMS key of the nodes' disks can be used; pure
 dataset   whether there is something at the dataset's address; pure, but for a request to a web server

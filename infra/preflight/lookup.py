@@ -23,12 +23,13 @@ from pulumi.runtime.sync_await import _sync_await
 import settings
 from infra.account import Account
 from infra.identity import AUTO_SCALING_ROLE
-from infra.preflight import counts, disks, login, quotas, vpc_lookup
+from infra.preflight import counts, disks, login, quotas
 from infra.preflight.dataset import Found, head, place
 from infra.preflight.region import Count, Key, Region
 from infra.preflight.support import Support
 from infra.preflight.vpc import Vpc
-from infra.preflight.vpc_lookup import Ask
+from infra.preflight.vpc.lookup import Ask, cluster_exists
+from infra.preflight.vpc.lookup import look_up as look_up_vpc
 from settings import hardware
 from settings.hardware import InstanceType
 
@@ -116,13 +117,13 @@ async def _look_up(stack: settings.Settings, provider: aws.Provider, run: login.
 async def _exists(stack: settings.Settings, ask: Ask) -> bool:
     """Ask for what the stack makes first: its own VPC, or in an existing one its cluster."""
     if stack.network.existing:
-        return await vpc_lookup.cluster_exists(stack.name, ask)
+        return await cluster_exists(stack.name, ask)
     return bool((await ask(VPCS, {"tags": stack.own_tags}, aws.ec2.GetVpcsResult)).ids)
 
 
 async def _vpc(stack: settings.Settings, ask: Ask) -> Vpc | None:
     existing = stack.network.existing
-    return await vpc_lookup.look_up(existing, stack.region, ask) if existing else None
+    return await look_up_vpc(existing, stack.region, ask) if existing else None
 
 
 async def _quota(ask: Ask, service: str, code: str) -> float:

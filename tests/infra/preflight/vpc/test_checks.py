@@ -11,8 +11,9 @@ import pulumi_aws as aws
 import pytest
 
 import settings
-from infra.preflight import fit, vpc, vpc_lookup
-from infra.preflight.vpc import Endpoint, Subnet, Table, Vpc
+from infra.preflight import fit, vpc
+from infra.preflight.vpc import checks, lookup
+from infra.preflight.vpc.checks import Endpoint, Subnet, Table, Vpc
 from tests import graph
 from tests.infra import existing_vpc
 from tests.infra.preflight.world import region
@@ -26,7 +27,7 @@ GOOD = Vpc(
     subnets=(Subnet(A, VPC, ZONES[0], 1000, table=NAT), Subnet(B, VPC, ZONES[1], 1000, table=NAT)),
     endpoints={"s3": Endpoint(tables=("rtb-1", "rtb-2"))},
 )
-ALL_ENDPOINTS = {service: Endpoint(names=True) for service in vpc.SERVICES}
+ALL_ENDPOINTS = {service: Endpoint(names=True) for service in checks.SERVICES}
 
 
 def stack(**changes: Any) -> settings.Settings:
@@ -128,7 +129,7 @@ def test_the_endpoints_that_are_missing_are_listed() -> None:
         in mistake
     )
     (none,) = vpc.mistakes(stack(), replace(there, endpoints={}), ZONES)
-    assert f"endpoints for {', '.join(vpc.SERVICES)}; make" in none
+    assert f"endpoints for {', '.join(checks.SERVICES)}; make" in none
 
 
 def test_an_endpoint_serves_by_its_names_or_by_the_route_table_of_the_subnet() -> None:
@@ -140,7 +141,7 @@ def test_an_endpoint_serves_by_its_names_or_by_the_route_table_of_the_subnet() -
         (Endpoint(), ["s3"]),
     ):
         found = replace(there, endpoints={**ALL_ENDPOINTS, "s3": s3})
-        assert vpc.missing([there.subnets[1]], found) == lacking
+        assert checks.missing([there.subnets[1]], found) == lacking
 
 
 def test_a_subnet_without_room_for_the_control_plane_is_refused() -> None:
@@ -237,7 +238,7 @@ def deploy(ask: graph.Ask, **changes: Any) -> graph.Graph:
 
 
 def test_all_that_is_wrong_with_a_vpc_is_said_at_once_and_nothing_is_made() -> None:
-    nowhere = {"routeTableId": "rtb-x", "routes": [{"cidrBlock": vpc_lookup.ANYWHERE, "vpcPeeringConnectionId": "p"}]}
+    nowhere = {"routeTableId": "rtb-x", "routes": [{"cidrBlock": lookup.ANYWHERE, "vpcPeeringConnectionId": "p"}]}
     ask = answers(getVpc=MISSING_LINKS, getRouteTable=nowhere)
     with pytest.raises(settings.ConfigurationError) as refused:
         deploy(ask, workerZones=4, systemInstanceTypes=["m7g.large"])

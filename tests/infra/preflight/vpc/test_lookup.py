@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 import settings
-from infra.preflight import vpc_lookup
-from infra.preflight.vpc import Endpoint, Table, Vpc
+from infra.preflight.vpc import lookup
+from infra.preflight.vpc.checks import Endpoint, Table, Vpc
 
 HERE = settings.ExistingVpc("vpc-1", ("subnet-1",))
 S3 = "com.amazonaws.us-west-2.s3"
-ANYWHERE = vpc_lookup.ANYWHERE
+ANYWHERE = lookup.ANYWHERE
 
 
 class Absent(Exception):
@@ -61,7 +61,7 @@ def look_up(
             raise found
         return found
 
-    return asyncio.run(vpc_lookup.look_up(HERE, "us-west-2", ask))
+    return asyncio.run(lookup.look_up(HERE, "us-west-2", ask))
 
 
 def test_the_ranges_are_those_that_the_vpc_has_now() -> None:
@@ -82,7 +82,7 @@ def test_the_ranges_are_those_that_the_vpc_has_now() -> None:
             [{"cidr_block": "10.0.0.0/8", "transit_gateway_id": "tgw-1"}], False, "", id="only to the company"
         ),
         pytest.param([{"cidr_block": ANYWHERE, "vpc_peering_connection_id": "pcx-1"}], True, "", id="peering"),
-        pytest.param([], True, vpc_lookup.PROPAGATED, id="propagated by a VPN"),
+        pytest.param([], True, lookup.PROPAGATED, id="propagated by a VPN"),
         pytest.param([], False, "", id="none"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Asks AWS about an existing VPC: `lookup` does so at the same time as it asks the rest.
+"""Asks AWS about an existing VPC: `infra.preflight.lookup` does so at the same time as it asks the rest.
 
 The plug-in's functions for single things end with an error if there is none; that is an answer here. Without the right
 to read routes or endpoints the stack may still be made, so that is no error either.
@@ -14,7 +14,7 @@ from typing import Any
 import pulumi_aws as aws
 
 import settings
-from infra.preflight.vpc import S3, SERVICES, Endpoint, Subnet, Table, Vpc
+from infra.preflight.vpc.checks import S3, SERVICES, Endpoint, Subnet, Table, Vpc
 
 VPC = "aws:ec2/getVpc:getVpc"
 SUBNET = "aws:ec2/getSubnet:getSubnet"
