@@ -246,7 +246,12 @@ def warnings(stack: settings.Settings, vpc: Vpc | None) -> list[str]:
 
 def _registries(stack: settings.Settings) -> list[str]:
     """Return the registries of the stack's images that have no endpoint in a VPC."""
-    names: list[str] = []
-    stack.with_images(lambda name: names.append(name) or name)
-    hosts = {name.split("/")[0] if "." in name.split("/")[0] else "docker.io" for name in names}
+    hosts: set[str] = set()
+
+    def note(name: str) -> str:
+        first = name.split("/")[0]
+        hosts.add(first if "." in first else "docker.io")
+        return name
+
+    stack.with_images(note)
     return sorted(host for host in hosts if ".dkr.ecr." not in host)
