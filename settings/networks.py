@@ -43,7 +43,11 @@ def _existing(read: Reader) -> ExistingVpc | None:
     subnets = read.texts("privateSubnetIds", _SUBNET, "the id of a subnet such as subnet-0123456789abcdef0")
     if not vpc:
         if subnets and read.are_right("vpcId"):
-            read.wrong("privateSubnetIds", ", ".join(subnets), "need vpcId, the VPC that they are in; set it too, or remove them")
+            read.wrong(
+                "privateSubnetIds",
+                ", ".join(subnets),
+                "need vpcId, the VPC that they are in; set it too, or remove them",
+            )
         return None
     if read.are_right("privateSubnetIds") and not 2 <= len(subnets) <= MOST_SUBNETS:
         remedy = f"needs from 2 to {MOST_SUBNETS} subnets in privateSubnetIds, in two zones or more: EKS needs two"

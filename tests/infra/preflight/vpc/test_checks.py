@@ -267,4 +267,4 @@ def test_the_plug_in_has_the_fields_that_are_read() -> None:
         aws.ec2.GetVpcEndpointResult: ("route_table_ids", "private_dns_enabled"),
     }
     for kind, names in read.items():
-        assert set(names) <= inspect.signature(kind.__init__).parameters.keys()
+        assert set(names) <= inspect.signature(kind).parameters.keys()
