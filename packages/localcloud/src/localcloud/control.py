@@ -98,7 +98,7 @@ def _authorized(environ: dict[str, Any], principals: Any) -> tuple[str, Mapping[
     caller, signature = access.authenticate(request, principals, datetime.now(UTC))
     command = request.path.removeprefix(PATH)
     action = f"{SERVICE}:{command}"
-    needed = [caller.policies, *([(caller.session_policy,)] if caller.session_policy is not None else [])]
+    needed = [caller.policies, *((limit,) for limit in caller.limits)]
     allowed = all(evaluate(documents, Query(action)) is Decision.ALLOW for documents in needed)
     if signature.service != SERVICE or not allowed:
         raise Refused("denied", f"User: {caller.arn} is not authorized to perform: {action}", SERVICE)

@@ -97,6 +97,27 @@ def test_a_role_may_do_nothing_else(trainer: Clients) -> None:
     refused("AccessDeniedException", trainer("eks").list_clusters)
 
 
+def test_a_role_may_do_only_what_its_boundary_allows_too(endpoint: str, operator: Clients) -> None:
+    def document(*actions: str) -> str:
+        statement = {"Effect": "Allow", "Action": actions, "Resource": "*"}
+        return json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+
+    iam = operator("iam")
+    arn = iam.create_policy(PolicyName="boundary", PolicyDocument=document("ec2:*"))["Policy"]["Arn"]
+    role = iam.create_role(
+        RoleName="bounded", AssumeRolePolicyDocument=json.dumps(ROOT_TRUST), PermissionsBoundary=arn
+    )["Role"]["Arn"]
+    policy = document("ec2:DescribeVpcs", "iam:ListUsers")
+    iam.put_role_policy(RoleName="bounded", PolicyName="own", PolicyDocument=policy)
+    made = operator("sts").assume_role(RoleArn=role, RoleSessionName="test")["Credentials"]
+    bounded = clients(endpoint, made["AccessKeyId"], made["SecretAccessKey"], made["SessionToken"])
+    bounded("ec2").describe_vpcs()
+    refused("AccessDenied", bounded("iam").list_users)
+    refused("UnauthorizedOperation", bounded("ec2").describe_subnets)  # a boundary gives nothing
+    iam.delete_role_permissions_boundary(RoleName="bounded")
+    bounded("iam").list_users()
+
+
 def test_only_principals_in_the_trust_policy_may_assume_a_role(operator: Clients) -> None:
     document = json.dumps(fakes.trust("pods.eks.amazonaws.com"))
     role = operator("iam").create_role(RoleName="pods", AssumeRolePolicyDocument=document)["Role"]["Arn"]

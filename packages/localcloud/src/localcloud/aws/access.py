@@ -107,7 +107,7 @@ def _refuse_unsigned_headers(request: Received, signature: sigv4.Signature) -> N
 
 def _allowed(caller: Principal, operation: Operation, question: Query, principals: Principals) -> bool:
     identity = evaluate(caller.policies, question)
-    if caller.session_policy is not None and evaluate([caller.session_policy], question) is not Decision.ALLOW:
+    if any(evaluate([limit], question) is not Decision.ALLOW for limit in caller.limits):
         return False
     resource = Decision.SILENT
     if operation.service == "s3" and question.resource != "*":

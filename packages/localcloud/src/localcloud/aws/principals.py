@@ -44,7 +44,8 @@ class Principal:
         arn: The ARN that `sts get-caller-identity` returns: a user, or a session of an assumed role.
         identity_arn: The ARN of the user or the role itself. Access entries and trust policies use this one.
         policies: The documents attached to the user or role.
-        session_policy: The policy that the session was started with, if any. It must allow the call too.
+        limits: The policy that the session was started with and the role's permissions boundary, as far as there are
+            any. Each must allow the call too.
     """
 
     arn: str
@@ -52,7 +53,7 @@ class Principal:
     account: str
     secret: str
     policies: tuple[Mapping[str, Any], ...]
-    session_policy: Mapping[str, Any] | None = None
+    limits: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -219,8 +220,17 @@ class MotoPrincipals(Principals):
             account=self._account,
             secret=session.secret_access_key,
             policies=tuple(_parsed(document) for document in documents),
-            session_policy=_parsed(session.policy) if session.policy else None,
+            limits=(*([_parsed(session.policy)] if session.policy else []), *self._boundary(role)),
         )
+
+    def _boundary(self, role: Any) -> Sequence[Mapping[str, Any]]:
+        """Return the role's permissions boundary; one that doesn't exist allows nothing."""
+        arn = getattr(role, "permissions_boundary_arn", None)
+        if not arn:
+            return ()
+        policy = self._iam().managed_policies.get(arn)
+        documents = [version.document for version in policy.versions if version.is_default] if policy else [{}]
+        return [_parsed(document) for document in documents]
 
     def _iam(self) -> Any:
         from moto.iam.models import iam_backends

@@ -37,6 +37,9 @@ class FakeResources:
     def profile(self, name: str) -> Profile | None:
         return Profile(f"arn:aws:iam::{ACCOUNT}:instance-profile/{name}", ROLE)
 
+    def role(self, name: str) -> str | None:
+        return None
+
 
 def asked(name: str, resources: FakeResources | None = None, **params: str) -> list[Query]:
     form = {key.replace("_", "."): value for key, value in params.items()}

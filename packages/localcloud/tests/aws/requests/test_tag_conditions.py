@@ -11,7 +11,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from packages.localcloud.tests.aws.account import Clients, clients
-from packages.localcloud.tests.aws.fakes import REGION, trust
+from packages.localcloud.tests.aws.fakes import ACCOUNT, REGION, trust
 from packages.localcloud.tests.aws.karpenter import CLASS, NAME, POOL, owner, policy
 from packages.localcloud.tests.aws.launches import IMAGE, fleet, run
 
@@ -140,6 +140,30 @@ def test_an_instance_profile_is_made_and_deleted_with_its_role(karpenter: Client
     iam.delete_instance_profile(InstanceProfileName=name)
     operator("iam").create_instance_profile(InstanceProfileName="core")
     refused(lambda: iam.delete_instance_profile(InstanceProfileName="core"), "iam:DeleteInstanceProfile")
+
+
+def test_a_role_with_a_path_is_passed_tagged_and_deleted_under_the_arn_with_its_path(
+    endpoint: str, operator: Clients
+) -> None:
+    iam, document = operator("iam"), json.dumps(trust("ec2.amazonaws.com"))
+    for name, path in (("teams-node", "/teams/"), ("other-node", "/")):
+        iam.create_role(RoleName=name, Path=path, AssumeRolePolicyDocument=document)
+    iam.create_instance_profile(InstanceProfileName="teams")
+    iam.create_user(UserName="teams")
+    allowed = ["iam:PassRole", "iam:TagRole", "iam:DeleteRole"]
+    profiles = {"Effect": "Allow", "Action": "iam:AddRoleToInstanceProfile", "Resource": "*"}
+    roles = {"Effect": "Allow", "Action": allowed, "Resource": f"arn:aws:iam::{ACCOUNT}:role/teams/*"}
+    document = json.dumps({"Version": "2012-10-17", "Statement": [profiles, roles]})
+    iam.put_user_policy(UserName="teams", PolicyName="teams", PolicyDocument=document)
+    key = iam.create_access_key(UserName="teams")["AccessKey"]
+    teams = clients(endpoint, key["AccessKeyId"], key["SecretAccessKey"])("iam")
+    add = teams.add_role_to_instance_profile
+    refused(lambda: add(InstanceProfileName="teams", RoleName="other-node"), "iam:PassRole")
+    refused(lambda: teams.delete_role(RoleName="other-node"), "iam:DeleteRole")
+    add(InstanceProfileName="teams", RoleName="teams-node")
+    teams.tag_role(RoleName="teams-node", Tags=tags({"a": "b"}))
+    iam.remove_role_from_instance_profile(InstanceProfileName="teams", RoleName="teams-node")
+    teams.delete_role(RoleName="teams-node")
 
 
 def test_a_role_that_may_not_be_passed_is_not_given_to_instances(

@@ -167,7 +167,12 @@ CASES = [
     Case(
         "aws:iam/role:Role",
         lambda world: {"assumeRolePolicy": ROLE_TRUST, "description": "d"},
-        lambda world: {"assumeRolePolicy": OTHER_TRUST, "description": "e", "maxSessionDuration": 7200},
+        lambda world: {
+            "assumeRolePolicy": OTHER_TRUST,
+            "description": "e",
+            "maxSessionDuration": 7200,
+            "permissionsBoundary": MANAGED,
+        },
         lambda world: {"assumeRolePolicy": ROLE_TRUST, "description": "d", "path": "/x/"},
     ),
     Case(

@@ -121,6 +121,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "aws:servicequotas/getServiceQuota:getServiceQuota": {"serviceCode": "ec2", "quotaCode": "L-DB2E81BA"},
     "aws:eks/getAddonVersion:getAddonVersion": {"addonName": "vpc-cni", "kubernetesVersion": "1.34"},
     "aws:eks/getClusterVersions:getClusterVersions": {"clusterVersionsOnlies": ["1.35"]},
+    "aws:eks/getCluster:getCluster": {"name": "described"},
     "aws:eks/getClusters:getClusters": {},
     "aws:eks/getNodeGroups:getNodeGroups": {"clusterName": "described"},
     "aws:eks/getNodeGroup:getNodeGroup": {"clusterName": "described", "nodeGroupName": "described"},
@@ -168,6 +169,11 @@ def test_the_objects_of_a_bucket_are_found_by_the_beginning_of_their_names(engin
     assert engine.invoke(token, bucket="pictures", prefix="birds/", maxKeys=1)["keys"] == []
     with pytest.raises(Exception, match=r"reading S3 Bucket \(no-such\): couldn't find resource"):
         engine.invoke("aws:s3/getBucket:getBucket", bucket="no-such")
+
+
+def test_a_cluster_that_is_not_there_is_not_found(engine: Engine) -> None:
+    with pytest.raises(Exception, match=r"reading EKS Cluster \(no-such\): couldn't find resource"):
+        engine.invoke("aws:eks/getCluster:getCluster", name="no-such")
 
 
 def test_a_role_that_is_not_there_is_not_found(engine: Engine) -> None:

@@ -113,7 +113,6 @@ WITHDRAWN = {
     "aws:eks/cluster:Cluster": "computeConfig remoteNetworkConfig storageConfig zonalShiftConfig",
     "aws:eks/nodeGroup:NodeGroup": "remoteAccess",
     "aws:eks/addon:Addon": "podIdentityAssociations",
-    "aws:iam/role:Role": "permissionsBoundary",
     "aws:kms/key:Key": "multiRegion rotationPeriodInDays",
     "aws:cloudwatch/eventRule:EventRule": "roleArn scheduleExpression",
     "aws:cloudwatch/eventTarget:EventTarget": "input inputPath roleArn",
@@ -358,11 +357,22 @@ def test_without_a_region_the_error_says_how_to_give_one() -> None:
         Settings.from_config({}, {})
 
 
-def test_an_account_that_is_not_allowed_is_refused(clients: Clients) -> None:
-    settings = clients.settings
-    barred = Clients(Settings(REGION, {}, settings.endpoint, "localcloud", "localcloud", forbidden_accounts=(ACCOUNT,)))
-    with pytest.raises(PluginError, match="not allowed"):
-        barred.account()
+@pytest.mark.parametrize("barred", [{"forbiddenAccountIds": [ACCOUNT]}, {"allowedAccountIds": ["210987654321"]}])
+def test_an_account_that_is_not_allowed_is_refused_when_the_provider_is_configured(
+    barred: dict[str, list[str]], clients: Clients, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", clients.settings.endpoint or "")
+    keys = {"region": REGION, "accessKey": "localcloud", "secretKey": "localcloud"}
+
+    def configure(**accounts: list[str]) -> None:
+        provider = AwsProvider()
+        args = from_plain({**keys, **{key: json.dumps(value) for key, value in accounts.items()}})
+        request = sdk.ConfigureRequest({}, args, accept_secrets=True, accept_resources=True)
+        asyncio.run(provider.configure(request))
+
+    configure(allowedAccountIds=[ACCOUNT])
+    with pytest.raises(PluginError, match=f"^AWS account ID not allowed: {ACCOUNT}$"):
+        configure(**barred)
 
 
 def test_the_provider_refuses_configuration_it_does_not_know(engine: Engine) -> None:

@@ -141,7 +141,8 @@ def _general(asked: Asked) -> list[Query]:
         tags = [resource_tags(asked.resources.tags(resource), "iam:resourcetag"), request_tags(given)]
     found = [asked.query(f"{operation.service}:{operation.name}", resource, *tags)]
     if (operation.service, operation.name) == ("iam", "AddRoleToInstanceProfile"):
-        role = f"arn:aws:iam::{operation.account}:role/{operation.params.get('RoleName')}"
+        name = str(operation.params.get("RoleName"))
+        role = asked.resources.role(name) or f"arn:aws:iam::{operation.account}:role/{name}"
         found.append(ec2_queries.pass_role(asked, role))
     return found
 
@@ -178,6 +179,10 @@ def _iam_resource(asked: Asked) -> str:
         known = asked.resources.profile(str(params["InstanceProfileName"]))
         if known is not None and asked.operation.name != "CreateInstanceProfile":
             return known.arn
+    elif "RoleName" in params and asked.operation.name != "CreateRole":
+        found = asked.resources.role(str(params["RoleName"]))
+        if found is not None:
+            return found
     for name, kind in IAM_RESOURCES.items():
         if name in params:
             path = str(params.get("Path") or "/") if asked.operation.name.startswith("Create") else "/"

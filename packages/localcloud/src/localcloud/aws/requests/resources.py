@@ -44,6 +44,9 @@ class Resources(Protocol):
     def profile(self, name: str) -> Profile | None:
         """Return the instance profile with this name or ARN, or None."""
 
+    def role(self, name: str) -> str | None:
+        """Return the ARN, which has the path, of the role with this name, or None."""
+
 
 class NoResources(Resources):
     """`Resources` of an account in which nothing exists."""
@@ -60,6 +63,10 @@ class NoResources(Resources):
 
     @override
     def profile(self, name: str) -> Profile | None:
+        return None
+
+    @override
+    def role(self, name: str) -> str | None:
         return None
 
 
@@ -101,6 +108,10 @@ class MotoResources(Resources):
             if name in (found.name, found.arn):
                 return Profile(str(found.arn), str(found.roles[0].arn) if found.roles else None)
         return None
+
+    @override
+    def role(self, name: str) -> str | None:
+        return next((str(found.arn) for found in list(self._iam().roles.values()) if found.name == name), None)
 
     def _ec2(self, region: str) -> Any:
         from moto.ec2.models import ec2_backends

@@ -20,7 +20,7 @@ CONFIG_KEYS: Final = frozenset(
     "allowedAccountIds forbiddenAccountIds version".split()
 )
 """The provider inputs that the stand-in accepts. The `skip…` switches, retries and `insecure` have no effect:
-nothing is checked at configuration, and the endpoint is plain HTTP."""
+only the account is checked at configuration, and the endpoint is plain HTTP."""
 
 _SERVICE_ALIASES: Final = {
     "cloudwatchlogs": "logs",
@@ -46,6 +46,11 @@ class Settings:
     default_tags: Mapping[str, str] = field(default_factory=dict)
     allowed_accounts: tuple[str, ...] = ()
     forbidden_accounts: tuple[str, ...] = ()
+
+    @property
+    def names_accounts(self) -> bool:
+        """Return whether some account is not allowed."""
+        return bool(self.allowed_accounts or self.forbidden_accounts)
 
     @staticmethod
     def from_config(config: Mapping[str, Any], environ: Mapping[str, str]) -> Settings:
@@ -109,13 +114,14 @@ class Clients:
         """The account that the credentials belong to.
 
         Raises:
-            PluginError: the configuration does not allow this account.
+            PluginError: the configuration does not allow this account; in the words of the official plug-in:
+                https://github.com/hashicorp/aws-sdk-go-base (VerifyAccountIDAllowed)
         """
         if self._account is None:
             account = str(self.get("sts").get_caller_identity()["Account"])
             settings = self.settings
             if account in settings.forbidden_accounts or account not in (settings.allowed_accounts or (account,)):
-                raise PluginError(f"aws: account {account} is not allowed by allowedAccountIds and forbiddenAccountIds")
+                raise PluginError(f"AWS account ID not allowed: {account}")
             self._account = account
         return self._account
 

@@ -10,8 +10,13 @@ from typing import Final
 from localcloud.standins.aws import instance_types, network_functions
 from localcloud.standins.aws.entry import Call, Tree, absent_as_none, words
 from localcloud.standins.aws.network_functions import filters
-from localcloud.standins.aws.resources.eks import read_node_group
+from localcloud.standins.aws.resources.eks import read_cluster, read_node_group
 from localcloud.standins.serve import PluginError
+
+_NOT_OF_CLUSTERS_HERE: Final = words(
+    "computeConfigs controlPlaneScalingConfigs kubeApiServerConfigs kubeControllerManagerConfigs kubeSchedulerConfigs "
+    "outpostConfigs remoteNetworkConfigs storageConfigs zonalShiftConfigs"
+)
 
 
 @dataclass(frozen=True)
@@ -250,6 +255,19 @@ def _clusters(call: Call) -> Tree:
     return {"id": call.region, "names": [name for page in pages for name in page["clusters"]], "region": call.region}
 
 
+def _cluster(call: Call) -> Tree:
+    call.id = call.inputs["name"]
+    found = read_cluster(call)
+    if found is None:
+        raise PluginError(f"reading EKS Cluster ({call.id}): couldn't find resource")
+    found.pop("encryptionConfig")
+    several = {"certificateAuthority": "certificateAuthorities", "upgradePolicy": "upgradePolicies"}
+    blocks = {name: found.pop(name) for name in ("accessConfig", "kubernetesNetworkConfig", *several)}
+    lists = {several.get(name, f"{name}s"): [block] if block else [] for name, block in blocks.items()}
+    none: Tree = {name: [] for name in _NOT_OF_CLUSTERS_HERE}
+    return {**none, **found, **lists, "id": call.id, "clusterId": "", "region": call.region}
+
+
 def _node_groups(call: Call) -> Tree:
     cluster = call.inputs["clusterName"]
     pages = call.client("eks").get_paginator("list_nodegroups").paginate(clusterName=cluster)
@@ -352,6 +370,7 @@ FUNCTIONS: Final = {
     "aws:eks/getClusterVersions:getClusterVersions": Function(
         words("clusterType clusterVersionsOnlies defaultOnly includeAll versionStatus"), _cluster_versions
     ),
+    "aws:eks/getCluster:getCluster": Function(words("name tags"), _cluster),
     "aws:eks/getClusters:getClusters": Function(words(""), _clusters),
     "aws:eks/getNodeGroups:getNodeGroups": Function(words("clusterName"), _node_groups),
     "aws:eks/getNodeGroup:getNodeGroup": Function(words("clusterName nodeGroupName tags"), _node_group),

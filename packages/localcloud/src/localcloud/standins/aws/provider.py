@@ -51,10 +51,12 @@ class AwsProvider(sdk.Provider):
         return sdk.DiffResponse(changes=bool(changed), diffs=changed, replaces=replaced)
 
     async def configure(self, request: sdk.ConfigureRequest) -> sdk.ConfigureResponse:
-        """Store the configuration; clients are created when first needed."""
+        """Store the configuration; clients are created when first needed, or to see if the account is allowed."""
         config = decode_config(to_plain(request.args))
         if UNKNOWN not in config.values():
             self._clients = Clients(Settings.from_config(config, os.environ))
+            if self._clients.settings.names_accounts:
+                await asyncio.to_thread(self._clients.account)
         return sdk.ConfigureResponse(accept_secrets=True, supports_preview=True)
 
     async def check(self, request: sdk.CheckRequest) -> sdk.CheckResponse:

@@ -35,6 +35,8 @@ def _role_create(call: Call) -> str:
     arguments: Tree = {"MaxSessionDuration": int(inputs["maxSessionDuration"]), "Path": inputs["path"]}
     if inputs.get("description"):
         arguments["Description"] = inputs["description"]
+    if inputs.get("permissionsBoundary"):
+        arguments["PermissionsBoundary"] = inputs["permissionsBoundary"]
     role = iam.create_role(
         RoleName=_name(inputs), AssumeRolePolicyDocument=inputs["assumeRolePolicy"], Tags=call.tag_list(), **arguments
     )["Role"]
@@ -57,7 +59,7 @@ def _role_read(call: Call) -> Tree | None:
         "description": role.get("Description") or "",
         "assumeRolePolicy": document(role["AssumeRolePolicyDocument"]),
         "maxSessionDuration": role.get("MaxSessionDuration", 3600),
-        "permissionsBoundary": "",
+        "permissionsBoundary": (role.get("PermissionsBoundary") or {}).get("PermissionsBoundaryArn") or "",
         "tags": tag_map(role.get("Tags")),
     }
     return found
@@ -75,6 +77,11 @@ def _role_update(call: Call) -> None:
     if changed & {"description", "maxSessionDuration"}:
         duration = int(inputs["maxSessionDuration"])
         iam.update_role(RoleName=call.id, Description=inputs.get("description") or "", MaxSessionDuration=duration)
+    if "permissionsBoundary" in changed:
+        if inputs.get("permissionsBoundary"):
+            iam.put_role_permissions_boundary(RoleName=call.id, PermissionsBoundary=inputs["permissionsBoundary"])
+        else:
+            iam.delete_role_permissions_boundary(RoleName=call.id)
     _update_tags(call, "role", RoleName=call.id)
 
 
@@ -137,7 +144,8 @@ _NAMES: Final = words("name namePrefix")
 ENTRIES: Final = [
     Entry(
         token="aws:iam/role:Role",
-        covers=_NAMES | words("assumeRolePolicy description forceDetachPolicies maxSessionDuration path"),
+        covers=_NAMES
+        | words("assumeRolePolicy description forceDetachPolicies maxSessionDuration path permissionsBoundary"),
         replace_on=_NAMES | words("path"),
         defaults={"path": "/", "maxSessionDuration": 3600, "forceDetachPolicies": False},
         only={"forceDetachPolicies": False},
