@@ -134,7 +134,7 @@ def encryption(stack: settings.Settings, account: Account, network: Network) -> 
     days = stack.network.flow_log_days
     key = Encryption(stack.name, EncryptionArgs(account, flow_logs=days > 0), account.options())
     if days:
-        FlowLogs(stack.name, FlowLogsArgs(network.vpc_id, key.arn, days), account.options(network))
+        FlowLogs(stack.name, FlowLogsArgs(account, network.vpc_id, key.arn, days), account.options(network))
     return key
 
 

@@ -27,6 +27,8 @@ class Account:
     partition: pulumi.Output[str]
     caller_arn: pulumi.Output[str]
     """Who deploys: a user, or the session of a role."""
+    roles: settings.Roles
+    """How roles are made."""
 
     def options(self, *after: pulumi.Resource) -> pulumi.ResourceOptions:
         """Return options for components in this account, which are created after `after` and deleted before it."""
@@ -39,6 +41,8 @@ def connect(stack: settings.Settings, *after: pulumi.Resource) -> Account:
         stack.name,
         region=stack.region,
         profile=stack.profile or None,
+        # The provider refuses others as soon as it starts, in a preview too.
+        allowed_account_ids=list(stack.allowed_accounts) or None,
         default_tags={"tags": stack.all_tags},
         opts=pulumi.ResourceOptions(depends_on=list(after)),
     )
@@ -49,6 +53,7 @@ def connect(stack: settings.Settings, *after: pulumi.Resource) -> Account:
         id=caller.account_id,
         partition=caller.arn.apply(partition_of),
         caller_arn=caller.arn,
+        roles=stack.roles,
     )
 
 

@@ -65,7 +65,7 @@ class Cluster(pulumi.ComponentResource):
         stack, wanted = args.stack, args.stack.cluster
         if not wanted.public_access_cidrs:
             pulumi.log.warn(PRIVATE_API)
-        transforms: list[pulumi.ResourceTransform] = [kubeconfig_stays_secret]
+        transforms: list[pulumi.ResourceTransform] = [kubeconfig_stays_secret, role_as_others(stack.roles)]
         if wanted.admin_arns:
             transforms.append(creator_entry_by_eks(unless_listed(args.account.caller_arn, wanted.admin_arns)))
         changed = pulumi.ResourceOptions(transforms=transforms)
@@ -145,6 +145,18 @@ def creator_entry_by_eks(wanted: pulumi.Output[bool]) -> pulumi.ResourceTransfor
             return None
         access = {"authenticationMode": "API", "bootstrapClusterCreatorAdminPermissions": wanted}
         return pulumi.ResourceTransformResult(props={**args.props, "accessConfig": access}, opts=args.opts)
+
+    return transform
+
+
+def role_as_others(roles: settings.Roles) -> pulumi.ResourceTransform:
+    """Return a transform that gives pulumi-eks's role the path and the boundary of the stack's other roles."""
+
+    def transform(args: pulumi.ResourceTransformArgs) -> pulumi.ResourceTransformResult | None:
+        if args.type_ != "aws:iam/role:Role":
+            return None
+        own: dict[str, Any] = {"path": roles.path} | ({"permissionsBoundary": roles.boundary} if roles.boundary else {})
+        return pulumi.ResourceTransformResult(props={**args.props, **own}, opts=args.opts)
 
     return transform
 

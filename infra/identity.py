@@ -142,7 +142,15 @@ def make_role(
     opts: pulumi.ResourceOptions,
 ) -> aws.iam.Role:
     """Make a role with this trust policy and these policies of AWS's."""
-    role = aws.iam.Role(name, description=description, assume_role_policy=trust, tags={"Name": name}, opts=opts)
+    role = aws.iam.Role(
+        name,
+        description=description,
+        assume_role_policy=trust,
+        path=account.roles.path,
+        permissions_boundary=account.roles.boundary or None,
+        tags={"Name": name},
+        opts=opts,
+    )
     for policy in managed:
         aws.iam.RolePolicyAttachment(
             f"{name}-{policy.split('/')[-1]}",

@@ -3,7 +3,7 @@
     args = NetworkArgs(account.region, stack.network, stack.instance_types, stack.machines, kept.first_subnets)
     network = Network(name, args, account.options())
     network.private_subnet_ids
-    FlowLogs(name, FlowLogsArgs(network.vpc_id, key.arn, days=90), account.options(network))
+    FlowLogs(name, FlowLogsArgs(account, network.vpc_id, key.arn, days=90), account.options(network))
 
 In a VPC that was there before, all of that is its owner's: the stack makes, changes and tags nothing of it.
 
@@ -22,7 +22,9 @@ import pulumi_aws as aws
 
 import settings
 from infra import policies
+from infra.account import Account
 from infra.encryption import flow_log_group_name, log_group
+from infra.identity import make_role
 from infra.zones import check_offerings, choose_worker_zones, choose_zones, plan_subnets
 from settings import hardware
 
@@ -281,8 +283,9 @@ class Network(pulumi.ComponentResource):
 
 @dataclass(frozen=True)
 class FlowLogsArgs:
-    """The VPC, the key of the logs, and how many days they are kept."""
+    """The account, the VPC, the key of the logs, and how many days they are kept."""
 
+    account: Account
     vpc_id: pulumi.Input[str]
     key_arn: pulumi.Input[str]
     days: int
@@ -296,13 +299,8 @@ class FlowLogs(pulumi.ComponentResource):
         child, entry = pulumi.ResourceOptions(parent=self), f"{name}-flow-logs"
         group = log_group(entry, flow_log_group_name(name), key_arn=args.key_arn, retention_days=args.days, opts=child)
         trust = policies.service_trust("vpc-flow-logs.amazonaws.com", "sts:AssumeRole")
-        role = aws.iam.Role(
-            entry,
-            description=f"The flow logs of the VPC of {name}",
-            assume_role_policy=policies.to_json(trust),
-            tags={"Name": entry},
-            opts=child,
-        )
+        description = f"The flow logs of the VPC of {name}"
+        role = make_role(entry, description, policies.to_json(trust), (), args.account, child)
         written = aws.iam.RolePolicy(
             entry,
             name="flow-logs",

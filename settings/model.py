@@ -87,6 +87,16 @@ class Network:
 
 
 @dataclass(frozen=True)
+class Roles:
+    """What all IAM roles of the stack have in common."""
+
+    path: str
+    """The path in their ARNs; `/` for none."""
+    boundary: str
+    """ARN of the policy that limits what they may do; empty for none."""
+
+
+@dataclass(frozen=True)
 class Cluster:
     """The EKS control plane and who may reach it."""
 
@@ -318,8 +328,11 @@ class Settings:
     stack: str
     region: str
     profile: str
+    allowed_accounts: tuple[str, ...]
+    """The accounts in which the stack may be; empty for any."""
     tags: Mapping[str, str]
     protect: bool
+    roles: Roles
     network: Network
     cluster: Cluster
     node_image: str

@@ -31,6 +31,7 @@ from settings.model import (
     ImageCache,
     Images,
     Monitoring,
+    Roles,
     Settings,
     Training,
 )
@@ -66,6 +67,9 @@ https://docs.aws.amazon.com/eks/latest/userguide/cluster-endpoint.html
 https://www.iana.org/assignments/iana-ipv4-special-registry/iana-ipv4-special-registry.xhtml"""
 _ADMIN_ARN = r"arn:aws[a-z-]*:iam::\d{12}:(role|user)/[\w+=,.@/-]+"
 _POLICY_ARN = r"arn:aws[a-z-]*:iam::(aws|\d{12}):policy/[\w+=,.@/-]+"
+_ROLE_PATH = r"/([A-Za-z0-9_+=,.@-]+/)*"
+_TAKEN_PATHS = ("/aws-reserved/", "/aws-service-role/")
+"""https://docs.aws.amazon.com/IAM/latest/APIReference/API_CreateRole.html"""
 _KEY_ARN = r"arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/[\w-]+"
 _KEY = "the ARN of a KMS key, not of an alias"
 
@@ -102,8 +106,10 @@ def parse(config: Mapping[str, Any], *, stack: str, secrets: Collection[str] = (
         stack=stack,
         region=read.text("region", networks.REGION, "an AWS region such as us-west-2"),
         profile=read.text("profile", r"[\w.@-]*", "the name of an AWS profile"),
+        allowed_accounts=read.texts("allowedAccountIds", "[0-9]{12}", "the 12 digits of an AWS account"),
         tags=_tags(read),
         protect=read.boolean("protect"),
+        roles=_roles(read),
         network=(network := networks.network(read)),
         cluster=_cluster(read),
         node_image=nodes.image(read),
@@ -147,6 +153,15 @@ def _tags(read: Reader) -> dict[str, str]:
         remedy = f"{MAX_TAGS} at most: S3 allows 10 on an object, and the program sets 3; remove {len(tags) - MAX_TAGS}"
         read.wrong("tags", f"{len(tags)} tags", remedy)
     return tags
+
+
+def _roles(read: Reader) -> Roles:
+    what = "/, or names of letters, digits and +=,.@_- between slashes, as in /ml/"
+    path = read.text("rolePath", _ROLE_PATH, what, longest=512)
+    if path.startswith(_TAKEN_PATHS):
+        read.wrong("rolePath", path, "belongs to AWS's own roles; choose another path")
+    boundary = read.text("permissionsBoundary", f"({_POLICY_ARN})?", "the ARN of an IAM policy")
+    return Roles(path or "/", boundary)
 
 
 def _check_members(read: Reader, found: Settings) -> None:

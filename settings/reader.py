@@ -118,6 +118,8 @@ class Reader:
         value = self._json(key, list, "a list, for example --path 'key[0]' value")
         found: list[str] = []
         for item in value or []:
+            if isinstance(item, int) and not isinstance(item, bool):
+                item = str(item)  # `pulumi config set --path` makes a number of an account's digits
             if not isinstance(item, str) or not re.fullmatch(pattern, item):
                 self.wrong(key, _shown(item), f"must be {what}")
             elif item in found:

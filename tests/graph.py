@@ -236,6 +236,8 @@ def answer(token: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         (version,) = arguments["clusterVersionsOnlies"]
         support = {"versionStatus": "STANDARD_SUPPORT", "endOfStandardSupportDate": "2999-12-31T00:00:00Z"}
         return {"clusterVersions": [{"clusterVersion": version, **support}]}
+    if token == "aws:eks/getCluster:getCluster":
+        raise Refused("reading EKS Cluster: couldn't find resource")
     if token == "aws:eks/getNodeGroups:getNodeGroups":
         return {"names": []}
     if token == "aws:ssm/getParameter:getParameter":

@@ -47,6 +47,7 @@ OBJECTS = "aws:s3/getObjects:getObjects"
 DISK_KEY = "aws:ebs/getDefaultKmsKey:getDefaultKmsKey"
 KEY = "aws:kms/getKey:getKey"
 ROLE = "aws:iam/getRole:getRole"
+CLUSTER = "aws:eks/getCluster:getCluster"
 NVIDIA = "NVIDIA"
 
 # By the quota's code: the function, its result, and what of it is counted.
@@ -80,6 +81,7 @@ async def _look_up(stack: settings.Settings, provider: aws.Provider, run: login.
         "versions": ask(VERSIONS, {"clusterVersionsOnlies": [stack.cluster.version]}, aws.eks.GetClusterVersionsResult),
         "exists": _exists(stack, ask),
         "vpc": _vpc(stack, ask),
+        "cluster": ask(CLUSTER, {"name": stack.name}, aws.eks.GetClusterResult),
         "disks": _disks(stack, ask),
         "login": _login(stack, ask, run),
         "dataset": _dataset(stack.training.dataset, ask),
@@ -92,6 +94,7 @@ async def _look_up(stack: settings.Settings, provider: aws.Provider, run: login.
     offered = frozenset(zip(offerings.instance_types, offerings.locations, strict=True))
     there = {name for name, _ in offered}
     versions, (disk_key, role) = found["versions"], _answer(found["disks"])
+    cluster = found["cluster"]
     codes = [*quotas.codes(stack), *(each.code for each in counts.asked(stack))]
     limits = {code: found[code] for code in codes}
     read = {code: each for code, each in limits.items() if not isinstance(each, BaseException)}
@@ -111,6 +114,8 @@ async def _look_up(stack: settings.Settings, provider: aws.Provider, run: login.
         login=_answer(found["login"]),
         auto_scaling_role=role,
         vpc=_answer(found["vpc"]),
+        # An error: there is none yet, or the right is missing.
+        cluster_role=None if isinstance(cluster, BaseException) else cluster.role_arn,
     )
 
 

@@ -47,6 +47,7 @@ class Region:
         counts: what there is of each thing that a quota counts one by one, by the quota's code.
         dataset: what is at the dataset's address; None if it comes with the trainer.
         disk_key: `nodeDiskKeyArn`, else the account's default EBS key; None if AWS did not say.
+        cluster_role: ARN of the role of the stack's cluster; None if there is no cluster.
         auto_scaling_role: whether the account has the role of EC2 Auto Scaling; asked only with `nodeDiskKeyArn`.
         vpc: the existing VPC that `vpcId` names; None without one.
     """
@@ -65,6 +66,7 @@ class Region:
     disk_key: Key | None = None
     auto_scaling_role: bool = True
     vpc: Vpc | None = None
+    cluster_role: str | None = None
 
     def zones_with(self, type_: str) -> list[str]:
         """Return the zones that have an instance type."""

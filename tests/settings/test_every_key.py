@@ -28,6 +28,9 @@ SECRET = "arn:aws:secretsmanager:{}:123456789012:secret:ecr-pullthroughcache/hub
 OUT_OF_RANGE: dict[str, tuple[Any, str]] = {
     "region": ("west", "such as us-west-2"),
     "profile": ("my profile", "the name of an AWS profile"),
+    "allowedAccountIds": (["12345678901"], "the 12 digits of an AWS account"),
+    "permissionsBoundary": ("arn:aws:iam::123456789012:role/boundary", "must be the ARN of an IAM policy"),
+    "rolePath": ("/teams/*/", "between slashes, as in /ml/"),
     "tags": ({"aws:x": "y"}, "use another name"),
     "vpcCidr": ("10.0.0.0/24", "from /16 to /20, for example 10.0.0.0/16"),
     "availabilityZones": ("5", "from 2 to 4"),

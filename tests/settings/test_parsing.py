@@ -22,6 +22,13 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "protect as a word": ({"protect": "maybe"}, "protect = maybe: must be true or false"),
     "instance types as text": ({"instanceTypes": "g5.xlarge"}, "instanceTypes = g5.xlarge: must be a list"),
     "negative workers": ({"workers": "-1"}, "workers = -1: must be from 1 to 8"),
+    "an account twice": (
+        {"allowedAccountIds": ["123456789012", 123456789012]},
+        "allowedAccountIds = 123456789012: is listed twice",
+    ),
+    "a path without its last slash": ({"rolePath": "/ml"}, "rolePath = /ml: must be /, or names of letters"),
+    "a path of AWS's": ({"rolePath": "/aws-service-role/x/"}, "belongs to AWS's own roles; choose another path"),
+    "a path that is too long": ({"rolePath": f"/{'a' * 511}/"}, "has 513 characters; 512 at most"),
     "CIDR with host bits": ({"vpcCidr": "10.0.0.1/16"}, "vpcCidr = 10.0.0.1/16: must be an IPv4 range"),
     "CIDR that isn't one": ({"vpcCidr": "ten/16"}, "vpcCidr = ten/16: must be an IPv4 range"),
     "CIDR without a length": ({"vpcCidr": "10.0.0.0"}, "vpcCidr = 10.0.0.0: must be an IPv4 range"),
