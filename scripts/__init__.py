@@ -9,6 +9,7 @@ adopt        take over the cluster, node groups and addons that a killed `pulumi
 session      this checkout's cloud and stack, as subprocesses in the environment of `activate`
 updates      `pulumi up` and `pulumi destroy`, with counts and what is in progress
 progress     waits until the workers train
+policy/      `python -m scripts.policy`: the least IAM policies for a stack of this config
 sweep/       `python -m scripts.sweep`: what a destroyed stack has left in its AWS account
 virtual_machine/ a kernel with cgroup v2 only, in qemu, on which `make soak-v2` runs tests
 toolchain/   what `make install` builds or finds: tools, Python packages, images

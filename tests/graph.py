@@ -185,7 +185,9 @@ Ask = Callable[[str, Mapping[str, Any]], dict[str, Any]]
 """Answers a function of the aws provider, by its token and its arguments."""
 
 
-class _Cloud(mocks.Mocks):
+class Echo(mocks.Mocks):
+    """Answers with the inputs, and with what AWS computes as far as the program reads it."""
+
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
 
@@ -334,7 +336,7 @@ def run(
     config: Mapping[str, Any],
     stack: str = "local",
     *,
-    ask: Ask = answer,
+    ask: Ask | mocks.Mocks = answer,
     graph: Graph | None = None,
     secrets: Collection[str] = (),
 ) -> Graph:
@@ -342,12 +344,12 @@ def run(
 
     Args:
         secrets: the keys of `config` that were set with --secret.
-        ask: answers its questions to AWS.
+        ask: answers its questions to AWS, or is all of the cloud.
         graph: gets what is registered; give one to see what was registered before an error.
     """
     graph = graph or Graph()
     asyncio.set_event_loop(asyncio.new_event_loop())
-    cloud = _Cloud(ask)
+    cloud = ask if isinstance(ask, mocks.Mocks) else Echo(ask)
     mocks.set_mocks(cloud, project=settings.PROJECT, stack=stack, monitor=_Monitor(graph, cloud))
     # Mocks do not support transforms. Here they are registered and never called.
     runtime_settings.SETTINGS.feature_support["transforms"] = True

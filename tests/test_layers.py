@@ -80,6 +80,7 @@ MAY_IMPORT = {
     "localcloud.standins.kubernetes": {"tidewater.kube", "localcloud.standins"},
     "scripts.toolchain": set[str](),
     "scripts": {"settings"},
+    "scripts.policy": {"settings", "scripts", "infra.identity", "infra.policies"},
     "examples": {"tidewater"},
     "examples.elasticdl": {"elasticdl"},
     "elasticdl": {

@@ -166,6 +166,32 @@ def test_a_role_with_a_path_is_passed_tagged_and_deleted_under_the_arn_with_its_
     teams.delete_role(RoleName="teams-node")
 
 
+def test_only_what_has_the_tags_is_deleted_and_only_to_named_services_are_roles_passed(
+    endpoint: str, operator: Clients
+) -> None:
+    def allow(action: str, key: str, value: str) -> dict[str, Any]:
+        return {"Effect": "Allow", "Action": action, "Resource": "*", "Condition": {"StringEquals": {key: value}}}
+
+    iam, ec2 = operator("iam"), operator("ec2")
+    statements = [allow("ec2:Delete*", "aws:ResourceTag/Stack", "mine"), allow("iam:*", "iam:PolicyARN", "arn:mine")]
+    statements += [allow("iam:PassRole", "iam:PassedToService", "ec2.amazonaws.com")]
+    statements += [{"Effect": "Allow", "Action": ["eks:*"], "Resource": "*"}]
+    iam.create_user(UserName="deployer")
+    document = json.dumps({"Version": "2012-10-17", "Statement": statements})
+    iam.put_user_policy(UserName="deployer", PolicyName="deployer", PolicyDocument=document)
+    key = iam.create_access_key(UserName="deployer")["AccessKey"]
+    deployer = clients(endpoint, key["AccessKeyId"], key["SecretAccessKey"])
+    vpcs = [ec2.create_vpc(CidrBlock="10.9.0.0/16")["Vpc"]["VpcId"] for _ in range(2)]
+    ec2.create_tags(Resources=vpcs[:1], Tags=tags({"Stack": "mine"}))
+    refused(lambda: deployer("ec2").delete_vpc(VpcId=vpcs[1]), "ec2:DeleteVpc")
+    deployer("ec2").delete_vpc(VpcId=vpcs[0])
+    role = f"arn:aws:iam::{ACCOUNT}:role/node"
+    create = deployer("eks").create_cluster
+    refused(lambda: create(name="c", roleArn=role, resourcesVpcConfig={"subnetIds": []}), "iam:PassRole")
+    attach = deployer("iam").attach_role_policy
+    refused(lambda: attach(RoleName="node", PolicyArn="arn:aws:iam::aws:policy/Other"), "iam:AttachRolePolicy")
+
+
 def test_a_role_that_may_not_be_passed_is_not_given_to_instances(
     karpenter: Clients, operator: Clients, subnet: str
 ) -> None:

@@ -1,4 +1,4 @@
-"""The EC2 calls that launch, tag and end instances, in IAM's terms: every resource of the call, with its tags.
+"""The EC2 calls that launch, tag, end and delete, in IAM's terms: every resource of the call, with its tags.
 
     for query in queries(operation, resources, context, names): ...
 
@@ -27,7 +27,19 @@ Parameters = Mapping[str, Any]
 LAUNCHES = ("RunInstances", "CreateFleet")
 ON_INSTANCES = ("TerminateInstances", "StopInstances", "StartInstances", "RebootInstances")
 TEMPLATES = ("CreateLaunchTemplate", "DeleteLaunchTemplate")
-KNOWN = (*LAUNCHES, *TEMPLATES, *ON_INSTANCES, "CreateTags", "DeleteTags")
+DELETIONS = {
+    "DeleteFlowLogs": "FlowLogIds",
+    "DeleteInternetGateway": "InternetGatewayId",
+    "DeleteNatGateway": "NatGatewayId",
+    "DeleteRouteTable": "RouteTableId",
+    "DeleteSecurityGroup": "GroupId",
+    "DeleteSubnet": "SubnetId",
+    "DeleteVpc": "VpcId",
+    "DeleteVpcEndpoints": "VpcEndpointIds",
+    "ReleaseAddress": "AllocationId",
+}
+"""Each with the parameter that says what is deleted."""
+KNOWN = (*LAUNCHES, *TEMPLATES, *ON_INSTANCES, *DELETIONS, "CreateTags", "DeleteTags")
 # What a launch makes, in addition to a fleet and a Spot request.
 MADE = ("instance", "volume", "network-interface")
 SPOT_REQUEST = "spot-instances-request"
@@ -38,12 +50,14 @@ KINDS = {
     "dopt": "dhcp-options",
     "eipalloc": "elastic-ip",
     "eni": "network-interface",
+    "fl": "vpc-flow-log",
     "fleet": "fleet",
     "i": "instance",
     "igw": "internet-gateway",
     "key": "key-pair",
     "lt": "launch-template",
     "nat": "natgateway",
+    "pg": "placement-group",
     "rtb": "route-table",
     "sg": "security-group",
     "sgr": "security-group-rule",
@@ -113,6 +127,9 @@ def queries(asked: Asked) -> list[Query]:
         case "CreateTags" | "DeleteTags":
             given = request_tags(pairs(params.get("Tags")))
             return [asked.by_id(action, str(identity), given) for identity in params.get("Resources") or []]
+    if operation.name in DELETIONS:
+        named = params.get(DELETIONS[operation.name]) or []
+        return [asked.by_id(action, identity) for identity in (named if isinstance(named, list) else [str(named)])]
     return [asked.existing(action, "instance", str(identity)) for identity in params.get("InstanceIds") or []]
 
 
@@ -208,9 +225,9 @@ def _passing(asked: Asked, params: Parameters, data: Sequence[Parameters]) -> It
             yield pass_role(asked, found.role_arn)
 
 
-def pass_role(asked: Asked, role_arn: str) -> Query:
-    """Return the query for giving a role to EC2's instances."""
-    return asked.query("iam:PassRole", role_arn, {"iam:passedtoservice": ("ec2.amazonaws.com",)})
+def pass_role(asked: Asked, role_arn: str, service: str = "ec2.amazonaws.com") -> Query:
+    """Return the query for giving a role to a service; without a name, to EC2's instances."""
+    return asked.query("iam:PassRole", role_arn, {"iam:passedtoservice": (service,)})
 
 
 def pairs(tags: Any) -> dict[str, str]:

@@ -91,6 +91,17 @@ IAM_RESOURCES = {
     "RoleName": "role",
     "UserName": "user",
 }
+# Calls that give a role to a service: the parameter with its ARN, and the service.
+# https://docs.aws.amazon.com/IAM/latest/UserGuide/id_roles_use_passrole.html
+PASSED_ROLES = {
+    ("eks", "CreateCluster"): ("roleArn", "eks.amazonaws.com"),
+    ("eks", "CreateNodegroup"): ("nodeRole", "eks.amazonaws.com"),
+    ("eks", "CreatePodIdentityAssociation"): ("roleArn", "pods.eks.amazonaws.com"),
+    ("eks", "UpdatePodIdentityAssociation"): ("roleArn", "pods.eks.amazonaws.com"),
+    ("ec2", "CreateFlowLogs"): ("DeliverLogsPermissionArn", "vpc-flow-logs.amazonaws.com"),
+}
+# IAM's condition keys, by the operation's parameter.
+IAM_CONDITIONS = {"PolicyArn": "iam:policyarn", "PermissionsBoundary": "iam:permissionsboundary"}
 # Calls that AWS allows for every caller with valid credentials.
 ALWAYS_ALLOWED = {("sts", "GetCallerIdentity"), ("sts", "GetSessionToken")}
 
@@ -139,11 +150,20 @@ def _general(asked: Asked) -> list[Query]:
             pairs(parsed(operation).get("Tags")) if any(name.startswith("Tags.") for name in operation.params) else {}
         )
         tags = [resource_tags(asked.resources.tags(resource), "iam:resourcetag"), request_tags(given)]
+        tags += [
+            {key: (str(operation.params[name]),)} for name, key in IAM_CONDITIONS.items() if name in operation.params
+        ]
     found = [asked.query(f"{operation.service}:{operation.name}", resource, *tags)]
     if (operation.service, operation.name) == ("iam", "AddRoleToInstanceProfile"):
         name = str(operation.params.get("RoleName"))
         role = asked.resources.role(name) or f"arn:aws:iam::{operation.account}:role/{name}"
         found.append(ec2_queries.pass_role(asked, role))
+    if operation.service == "kms" and "TargetKeyId" in operation.params:
+        key = _key(f"{operation.region}:{operation.account}", str(operation.params["TargetKeyId"]))
+        found.append(asked.query(f"kms:{operation.name}", key))
+    parameter, service = PASSED_ROLES.get((operation.service, operation.name), ("", ""))
+    if parameter in operation.params:
+        found.append(ec2_queries.pass_role(asked, str(operation.params[parameter]), service))
     return found
 
 
@@ -159,6 +179,10 @@ def _resource(asked: Asked) -> str:
             cluster = params.get("name") or params.get("clusterName")
             if cluster and "nodegroupName" not in params and "addonName" not in params:
                 return f"arn:aws:eks:{prefix}:cluster/{cluster}"
+        case "kms" if "AliasName" in params:
+            return f"arn:aws:kms:{prefix}:{params['AliasName']}"
+        case "kms" if "KeyId" in params:
+            return _key(prefix, str(params["KeyId"]))
         case "sts" if "RoleArn" in params:
             return str(params["RoleArn"])
         case "sqs" if "QueueUrl" in params or "QueueName" in params:
@@ -171,6 +195,13 @@ def _resource(asked: Asked) -> str:
         case "iam":
             return _iam_resource(asked)
     return UNKNOWN_RESOURCE
+
+
+def _key(prefix: str, given: str) -> str:
+    """Return the ARN of a key, or of an alias, that a call names by its ARN, its id or its alias."""
+    if given.startswith("arn:"):
+        return given
+    return f"arn:aws:kms:{prefix}:{given if given.startswith('alias/') else f'key/{given}'}"
 
 
 def _iam_resource(asked: Asked) -> str:

@@ -174,7 +174,7 @@ def _group_read(call: Call) -> Tree | None:
     if group is None:
         return None
     arn = group["arn"].removesuffix(":*")
-    tags = call.client("logs").list_tags_log_group(logGroupName=call.id).get("tags")
+    tags = call.client("logs").list_tags_for_resource(resourceArn=arn).get("tags")
     return {
         "arn": arn,
         "name": call.id,
@@ -199,9 +199,9 @@ def _group_update(call: Call) -> None:
             logs.disassociate_kms_key(logGroupName=call.id)
     added, removed = call.tag_changes()
     if removed:
-        logs.untag_log_group(logGroupName=call.id, tags=removed)
+        logs.untag_resource(resourceArn=call.state["arn"], tagKeys=removed)
     if added:
-        logs.tag_log_group(logGroupName=call.id, tags=added)
+        logs.tag_resource(resourceArn=call.state["arn"], tags=added)
 
 
 def _group_delete(call: Call) -> None:

@@ -1,0 +1,29 @@
+"""What is needed in addition to the resources: look-ups of the program and of the preflight, and `scripts`. Data."""
+
+from __future__ import annotations
+
+from scripts.policy.actions import Actions
+from scripts.policy.scopes import Scope
+
+LOOK_UPS: Actions = {
+    Scope.REGION: "ec2:DescribeAvailabilityZones ec2:DescribeInstanceTypeOfferings ec2:DescribeInstanceTypes "
+    "ec2:DescribeVpcs ec2:DescribeAddresses ec2:DescribeNatGateways ec2:GetEbsDefaultKmsKeyId "
+    "eks:DescribeClusterVersions eks:DescribeAddonVersions servicequotas:GetServiceQuota "
+    "servicequotas:GetAWSDefaultServiceQuota",
+    Scope.CLUSTER: "DescribeCluster ListNodegroups DescribeNodegroup",
+    Scope.PARAMETERS: "GetParameter",
+}
+"""Of `infra.preflight.lookup`, `infra.node_groups` and `infra.network`."""
+
+KEYS: Actions = {Scope.DISK_KEY: "DescribeKey", Scope.AUTO_SCALING: "GetRole"}
+"""Of `infra.preflight.disks`, with a key for the nodes' disks."""
+
+DATASET: Actions = {Scope.DATASET: "ListBucket GetBucketLocation"}
+"""Of `infra.preflight.dataset`, if it is in S3. Without them the preview only warns."""
+
+SCRIPTS: Actions = {
+    Scope.REGION: "ec2:DescribeInstances",
+    Scope.CLUSTER: "ListAddons ListAccessEntries ListPodIdentityAssociations UpdateClusterConfig DescribeUpdate",
+    Scope.LOGS: "ListTagsLogGroup",
+}
+"""Of `address`, `adopt` and `destroy`, as far as no resource needs it."""

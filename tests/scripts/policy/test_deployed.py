@@ -1,0 +1,169 @@
+"""A stack is deployed and destroyed with exactly the printed policies, and with nothing else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pytest
+from localcloud.aws.policy import Decision, Query, evaluate
+
+import settings
+from infra.policies.documents import document
+from packages.localcloud.tests.aws import fakes
+from packages.localcloud.tests.aws.account import OPERATOR, Clients, clients, serve_account
+from packages.localcloud.tests.aws.fakes import ACCOUNT
+from packages.localcloud.tests.standins.aws.conftest import make_engine
+from scripts.policy import documents
+from scripts.policy.scopes import Place
+from tests import graph
+from tests.scripts.policy.deployment import Deployment, recorded
+
+STACK = "production"
+CONFIG: dict[str, Any] = {
+    **graph.stack_config("Pulumi.aws.yaml.example"),
+    "vpcFlowLogs": 14,
+    "imageCache": True,
+    "placementGroup": True,
+    "workerZones": "1",
+    "rolePath": "/ml/",
+    "monitoring": "none",
+    "protect": False,
+}
+"""With all kinds of resources that the stand-in makes: it has no Amazon Managed Prometheus."""
+
+FIRST_CALLS = {
+    "ec2": "describe_vpcs",
+    "ecr": "describe_pull_through_cache_rules",
+    "efs": "describe_file_systems",
+    "events": "list_rules",
+    "iam": "list_roles",
+    "kms": "list_keys",
+    "logs": "describe_log_groups",
+    "s3": "list_buckets",
+    "sqs": "list_queues",
+    "ssm": "describe_parameters",
+}
+"""A call to each of moto's services."""
+
+CHANGES = (
+    "ec2:CreateLaunchTemplateVersion ec2:DeleteTags ec2:ModifyLaunchTemplate ec2:ModifySecurityGroupRules "
+    "ec2:ModifySubnetAttribute ec2:ModifyVpcEndpoint ec2:ReplaceRoute ec2:ReplaceRouteTableAssociation "
+    "ecr:UpdatePullThroughCacheRule eks:AssociateEncryptionConfig eks:UntagResource eks:UpdateAccessEntry "
+    "eks:UpdateAddon eks:UpdateNodegroupConfig eks:UpdateClusterVersion eks:UpdateNodegroupVersion "
+    "eks:UpdatePodIdentityAssociation elasticfilesystem:ModifyMountTargetSecurityGroups "
+    "elasticfilesystem:UntagResource elasticfilesystem:UpdateFileSystem events:UntagResource "
+    "iam:PutRolePermissionsBoundary iam:UntagRole iam:UpdateAssumeRolePolicy iam:UpdateRole "
+    "iam:UpdateRoleDescription kms:DisableKey kms:DisableKeyRotation kms:EnableKey kms:PutKeyPolicy "
+    "kms:UntagResource kms:UpdateAlias kms:UpdateKeyDescription logs:AssociateKmsKey "
+    "logs:DeleteRetentionPolicy logs:DisassociateKmsKey logs:UntagResource sqs:UntagQueue"
+)
+"""Of changes in place of other settings than tags: none of them is made here."""
+
+SCRIPTS = (
+    "ec2:DescribeInstances eks:DescribeUpdate eks:ListAccessEntries eks:ListAddons "
+    "eks:ListPodIdentityAssociations eks:UpdateClusterConfig logs:ListTagsLogGroup"
+)
+"""Of `scripts.adopt`, `address` and `destroy`."""
+
+READ_BY_THE_PLUG_IN = (
+    "ec2:DescribeAddressesAttribute ec2:DescribeNetworkInterfaces ec2:DescribePrefixLists ec2:DisassociateAddress "
+    "elasticfilesystem:DescribeLifecycleConfiguration elasticfilesystem:ListTagsForResource iam:ListRolePolicies "
+    "iam:ListRoleTags s3:DeleteObject s3:GetAccelerateConfiguration s3:GetBucketAcl s3:GetBucketCORS "
+    "s3:GetBucketLogging s3:GetBucketRequestPayment s3:GetBucketWebsite s3:GetReplicationConfiguration "
+    "sqs:GetQueueUrl eks:DescribeAddonVersions"
+)
+"""Of the official plug-in, which reads and tidies up more than the stand-in does: its resources `aws_eip`,
+`aws_subnet`, `aws_vpc_endpoint`, `aws_efs_file_system`, `aws_iam_role`, `aws_s3_bucket` and `aws_sqs_queue`."""
+
+BY_OTHER_SERVICES = (
+    "ec2:CreateNetworkInterface ec2:DeleteNetworkInterface ec2:ModifyNetworkInterfaceAttribute ec2:RunInstances "
+    "iam:CreateServiceLinkedRole kms:CreateGrant kms:Decrypt kms:GenerateDataKey kms:GenerateDataKeyWithoutPlaintext"
+)
+"""Services of AWS do these with the rights of the caller; those of the one-machine cloud don't: EFS makes interfaces of
+mount targets, EKS looks whether the caller may launch instances, services make their roles, and S3, EFS and EKS use the
+key.
+https://docs.aws.amazon.com/efs/latest/ug/API_CreateMountTarget.html
+https://docs.aws.amazon.com/eks/latest/userguide/using-service-linked-roles.html
+https://docs.aws.amazon.com/AmazonS3/latest/userguide/UsingKMSEncryption.html"""
+
+ONLY_ON_AWS = ["ServiceRoles"]
+"""The statements that no call here needs: the one-machine cloud has no service-linked roles."""
+
+
+def wanted() -> settings.Settings:
+    return settings.parse(CONFIG, stack=STACK)
+
+
+def printed() -> list[dict[str, Any]]:
+    stack = wanted()
+    return documents.policies(stack, Place.of(stack, ACCOUNT))
+
+
+def deployer(operator: Clients, endpoint: str, name: str, given: Iterable[dict[str, Any]]) -> Deployment:
+    """Return the deployment by a user with these policies."""
+    iam = operator("iam")
+    iam.create_user(UserName=name)
+    for index, each in enumerate(given):
+        policy = iam.create_policy(PolicyName=f"{name}-{index}", PolicyDocument=json.dumps(each))["Policy"]
+        iam.attach_user_policy(UserName=name, PolicyArn=policy["Arn"])
+    key = iam.create_access_key(UserName=name)["AccessKey"]
+    keys = {"accessKey": key["AccessKeyId"], "secretKey": key["SecretAccessKey"]}
+    engine = make_engine(endpoint, defaultTags={"tags": wanted().all_tags}, **keys)
+    return Deployment(engine, CONFIG, STACK)
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    """The endpoint of an empty account, where EKS has the addons that the stack wants."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fakes.FakeAddons, "VERSIONS", {name: [each] for name, each in wanted().cluster.addons.items()})
+        yield from serve_account()
+
+
+@pytest.fixture(scope="module")
+def operator(endpoint: str) -> Clients:
+    """The clients of the account's operator. moto's applications exist: Python can't compile them in many threads."""
+    operator = clients(endpoint, OPERATOR.access_key, OPERATOR.secret_key)
+    for service, call in FIRST_CALLS.items():
+        getattr(operator(service), call)()
+    return operator
+
+
+@pytest.fixture(scope="module")
+def asked(operator: Clients, endpoint: str) -> list[Query]:
+    """What the policies were asked while a user who has the printed ones deployed, read, changed and destroyed."""
+    deployment = deployer(operator, endpoint, "deployer", printed())
+    with recorded() as found:
+        deployment.up()
+        deployment.refresh()
+        deployment.tag()
+        deployment.destroy()
+    return found
+
+
+def test_the_printed_policies_are_enough_to_deploy_and_destroy(asked: list[Query]) -> None:
+    assert len(asked) > 100
+
+
+def test_without_one_of_the_statements_something_is_refused(asked: list[Query]) -> None:
+    statements = [each for policy in printed() for each in policy["Statement"]]
+    unused = []
+    for left_out in statements:
+        rest = [document(*(each for each in statements if each is not left_out))]
+        if all(evaluate(rest, each) is Decision.ALLOW for each in asked):
+            unused.append(left_out["Sid"])
+    assert unused == ONLY_ON_AWS
+
+
+def test_every_action_is_used_or_has_a_reason_why_it_is_not_used_here(asked: list[Query]) -> None:
+    allowed = {action for policy in printed() for each in policy["Statement"] for action in each["Action"]}
+    reasons = (CHANGES, SCRIPTS, READ_BY_THE_PLUG_IN, BY_OTHER_SERVICES)
+    assert allowed - {each.action for each in asked} == {name for reason in reasons for name in reason.split()}
+
+
+def test_the_calls_are_refused_once_a_statement_is_gone(operator: Clients, endpoint: str) -> None:
+    less = [document(*(each for each in policy["Statement"] if each["Sid"] != "NewRoles")) for policy in printed()]
+    with pytest.raises(Exception, match="not authorized to perform: iam:CreateRole"):
+        deployer(operator, endpoint, "less", less).up()

@@ -1,0 +1,121 @@
+"""The policies name what a config needs, on the stack's own resources, in documents that IAM takes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import settings
+from infra.policies import Document
+from scripts.adopt import kinds
+from scripts.policy import documents
+from scripts.policy.__main__ import account, read
+from scripts.policy.scopes import Place
+from scripts.session import Session, UpError
+from tests import graph
+
+MADE_BY_PULUMI_EKS = {
+    f"aws:{each}"
+    for each in (
+        *("eks/cluster:Cluster", "eks/addon:Addon", "iam/role:Role"),
+        "iam/rolePolicyAttachment:RolePolicyAttachment",
+    )
+}
+BY_ENTRIES = {"aws:eks/accessEntry:AccessEntry", "aws:eks/accessPolicyAssociation:AccessPolicyAssociation"}
+KEY = "arn:aws:kms:us-west-2:123456789012:key/1234abcd"
+ADMIN = f"arn:aws:iam::{graph.ACCOUNT}:role/admins"
+BOUNDARY = f"arn:aws:iam::{graph.ACCOUNT}:policy/boundary"
+
+CONFIGS: dict[str, dict[str, Any]] = {
+    "the defaults": {},
+    "one node group": {"surgeNodes": "nodegroup"},
+    "with everything": {
+        "vpcFlowLogs": 14,
+        "imageCache": True,
+        "monitoring": "managed",
+        "nodeDiskKeyArn": KEY,
+        "placementGroup": True,
+        "adminArns": [ADMIN],
+        "dataset": "s3://bucket/images/",
+        "datasetStorage": "s3",
+    },
+}
+
+
+@pytest.mark.parametrize("changes", CONFIGS.values(), ids=CONFIGS)
+def test_the_types_are_those_that_the_program_registers(changes: dict[str, Any]) -> None:
+    config = {**graph.defaults(), "publicAccessCidrs": [graph.ADDRESS], **changes}
+    registered = {each.type for each in graph.deploy(config, stack="dev").resources if each.type.startswith("aws:")}
+    by_entries = BY_ENTRIES if config["adminArns"] else set()
+    assert documents.types_of(settings.parse(config, stack="dev")) == registered | MADE_BY_PULUMI_EKS | by_entries
+
+
+def printed(**changes: Any) -> list[Document]:
+    stack = graph.parsed(**changes)
+    return documents.policies(stack, Place.of(stack, graph.ACCOUNT))
+
+
+def statement(sid: str, **changes: Any) -> dict[str, Any]:
+    (found,) = (each for policy in printed(**changes) for each in policy["Statement"] if each["Sid"] == sid)
+    return dict(found)
+
+
+@pytest.mark.parametrize("changes", CONFIGS.values(), ids=CONFIGS)
+def test_each_document_fits_into_a_managed_policy(changes: dict[str, Any]) -> None:
+    found = printed(**changes)
+    assert all(len("".join(json.dumps(each).split())) <= 6144 for each in found)
+    assert len(found) <= 10  # so many managed policies can be attached to a role or user
+
+
+def test_a_document_is_divided_between_statements() -> None:
+    statements = [{"Sid": str(number), "Action": "x" * 40} for number in range(5)]
+    found = documents.divided(statements, documents.size(statements[:2]))
+    assert [len(each["Statement"]) for each in found] == [2, 2, 1]
+    assert [each for policy in found for each in policy["Statement"]] == statements
+
+
+def test_roles_are_made_only_under_the_stacks_names_and_with_its_boundary() -> None:
+    made = statement("NewRoles", rolePath="/ml/", permissionsBoundary=BOUNDARY)
+    assert made["Resource"] == [f"arn:aws:iam::{graph.ACCOUNT}:role/ml/tidewater-dev-*"]
+    assert made["Condition"] == {"StringEquals": {"iam:PermissionsBoundary": BOUNDARY}}
+    assert "Condition" not in statement("NewRoles")
+
+
+def test_roles_get_only_the_policies_of_the_stack() -> None:
+    mine = f"arn:aws:iam::{graph.ACCOUNT}:policy/data"
+    allowed = statement("Attached", trainerPolicyArns=[mine])["Condition"]["ArnEquals"]["iam:PolicyARN"]
+    attached = graph.deploy({**graph.defaults(), "publicAccessCidrs": [graph.ADDRESS], "trainerPolicyArns": [mine]})
+    arns = {each.inputs["policyArn"] for each in attached.all("aws:iam/rolePolicyAttachment:RolePolicyAttachment")}
+    assert {*allowed} == {*arns, "arn:aws:iam::aws:policy/AmazonEKSClusterPolicy"}
+
+
+def test_in_china_arns_are_of_its_partition() -> None:
+    stack = graph.parsed(region="cn-north-1")
+    found = json.dumps(documents.policies(stack, Place.of(stack, graph.ACCOUNT)))
+    assert "arn:aws-cn:" in found
+    assert "arn:aws:" not in found
+
+
+def test_the_account_is_the_only_allowed_one_without_a_question() -> None:
+    assert account(graph.parsed(allowedAccountIds=["210987654321"]), Session(Path(), {})) == "210987654321"
+
+
+def test_a_stack_with_mistakes_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "Pulumi.yaml").write_text((graph.ROOT / "Pulumi.yaml").read_text())
+    (tmp_path / "Pulumi.dev.yaml").write_text("config: {'tidewater:workers': 99, 'tidewater:trainerArgs': {secure: x}}")
+    with pytest.raises(UpError, match="workers = 99"):
+        read(tmp_path, "dev")
+    (tmp_path / "Pulumi.dev.yaml").write_text("config: {'tidewater:trainerArgs': {secure: v1:abc}}")
+    assert read(tmp_path, "dev").stack == "dev"
+
+
+def test_what_adopt_lists_is_allowed() -> None:
+    services = {"efs": "elasticfilesystem"}
+    allowed = [each for policy in printed(surgeNodes="karpenter", vpcFlowLogs=14) for each in policy["Statement"]]
+    for kind in kinds.KINDS.values():
+        service, command = kind.command.split()[:2]
+        action = f"{services.get(service, service)}:{''.join(word.capitalize() for word in command.split('-'))}"
+        assert any(action in each["Action"] for each in allowed), action
