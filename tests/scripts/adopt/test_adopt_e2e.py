@@ -1,4 +1,8 @@
-"""What AWS has and the state lacks, with the real engine and the AWS command line."""
+"""What AWS has and the state lacks, with the real engine and the AWS command line.
+
+All tests use one stack in one account. Each leaves it with one node group, which the state has; the last one destroys
+it, with all that was taken over.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from packages.localcloud.tests.aws.account import serve_account
+from packages.localcloud.tests.aws.account import OPERATOR, clients, serve_account
+from packages.localcloud.tests.aws.fakes import REGION
 from packages.localcloud.tests.standins.engine_stack import EngineStack
 from scripts.adopt import adopt
 from scripts.adopt.kinds import KINDS
@@ -61,18 +66,18 @@ aws.ec2.FlowLog("flows", vpc_id=vpc.id, traffic_type="ALL", log_destination=log.
 GROUP = "aws:eks/nodeGroup:NodeGroup"
 
 
-@pytest.fixture
-def stack(tmp_path: Path) -> Iterator[EngineStack]:
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EngineStack]:
     """A stack with a cluster and a node group, in an account of its own."""
     for endpoint in serve_account():
         account = {
             "AWS_ENDPOINT_URL": endpoint,
-            "AWS_REGION": "us-west-2",
-            "AWS_DEFAULT_REGION": "us-west-2",  # the name that the AWS CLI reads
-            "AWS_ACCESS_KEY_ID": "localcloud",
-            "AWS_SECRET_ACCESS_KEY": "localcloud",
+            "AWS_REGION": REGION,
+            "AWS_DEFAULT_REGION": REGION,  # the name that the AWS CLI reads
+            "AWS_ACCESS_KEY_ID": OPERATOR.access_key,
+            "AWS_SECRET_ACCESS_KEY": OPERATOR.secret_key,
         }
-        made = EngineStack(tmp_path, account)
+        made = EngineStack(tmp_path_factory.mktemp("stack"), account)
         made.environment["PATH"] += f":{Path(sys.executable).parent}"  # for the command aws
         made.program(PROGRAM)
         made.up()
@@ -85,13 +90,25 @@ def session(stack: EngineStack, monkeypatch: pytest.MonkeyPatch) -> Session:
     return Session(stack.folder, {**os.environ, **stack.environment})
 
 
+@pytest.fixture(scope="module")
+def eks(stack: EngineStack) -> Any:
+    """EKS, as the tests look at it."""
+    return clients(stack.environment["AWS_ENDPOINT_URL"], OPERATOR.access_key, OPERATOR.secret_key)("eks")
+
+
 def exported(stack: EngineStack) -> Any:
     return json.loads(stack.pulumi("stack", "export"))
 
 
-def group_names(session: Session) -> list[str]:
-    listed: list[str] = json.loads(session.ask("aws", "eks", "list-nodegroups", "--cluster-name", "c"))["nodegroups"]
+def group_names(eks: Any) -> list[str]:
+    listed: list[str] = eks.list_nodegroups(clusterName="c")["nodegroups"]
     return listed
+
+
+def recorded_group(stack: EngineStack) -> Any:
+    """Return the one node group that the state has."""
+    (group,) = [each["outputs"] for each in stack.resources() if each["type"] == GROUP]
+    return group
 
 
 def interrupt_the_creation(stack: EngineStack) -> str:
@@ -123,7 +140,7 @@ def forget(stack: EngineStack, *types: str) -> list[str]:
     return gone
 
 
-def test_it_is_taken_over_and_the_next_up_makes_no_other(stack: EngineStack, session: Session) -> None:
+def test_it_is_taken_over_and_the_next_up_makes_no_other(stack: EngineStack, session: Session, eks: Any) -> None:
     name = interrupt_the_creation(stack)
     adopt(session, ["--stack", "dev"])
     assert not exported(stack)["deployment"].get("pending_operations")
@@ -131,52 +148,48 @@ def test_it_is_taken_over_and_the_next_up_makes_no_other(stack: EngineStack, ses
     assert "unchanged" in said
     assert "created" not in said
     assert "pending operations" not in said
-    assert group_names(session) == [name]
-    stack.pulumi("destroy", "--yes", "--skip-preview")
+    assert group_names(eks) == [name]
 
 
-def test_it_is_removed_if_an_up_has_made_another_meanwhile(stack: EngineStack, session: Session) -> None:
+def test_it_is_removed_if_an_up_has_made_another_meanwhile(stack: EngineStack, session: Session, eks: Any) -> None:
     name = interrupt_the_creation(stack)
     assert "+ 1 created" in stack.up()
-    assert len(group_names(session)) == 2
+    assert len(group_names(eks)) == 2
     adopt(session, ["--stack", "dev"])
-    (left,) = group_names(session)
+    (left,) = group_names(eks)
     assert left != name
     assert "unchanged" in stack.up()
-    stack.pulumi("destroy", "--yes", "--skip-preview")
+
+
+def test_a_second_node_group_of_an_up_without_an_answer_is_removed_although_it_was_run_again(
+    stack: EngineStack, session: Session, eks: Any
+) -> None:
+    forget(stack, GROUP)
+    stack.up()
+    assert len(group_names(eks)) == 2
+    adopt(session, ["--stack", "dev"], unanswered=True)
+    (left,) = group_names(eks)
+    assert left == recorded_group(stack)["nodeGroupName"]
+
+
+def test_a_node_group_that_a_person_has_made_stays(stack: EngineStack, session: Session, eks: Any) -> None:
+    group = recorded_group(stack)
+    own = {"clusterName": "c", "nodegroupName": "workers-large"}
+    eks.create_nodegroup(**own, nodeRole=group["nodeRoleArn"], subnets=group["subnetIds"])
+    adopt(session, ["--stack", "dev"], unanswered=True)
+    assert own["nodegroupName"] in group_names(eks)
+    eks.delete_nodegroup(**own)
 
 
 def test_what_was_made_without_an_answer_is_taken_over_and_the_next_up_changes_nothing(
-    stack: EngineStack, session: Session
+    stack: EngineStack, session: Session, eks: Any
 ) -> None:
     stack.program(PROGRAM + MORE)
     stack.up()
-    names, gone = group_names(session), forget(stack, *KINDS)
+    names, gone = group_names(eks), forget(stack, *KINDS)
     assert {urn.split("::")[2].split("$")[-1] for urn in gone} == set(KINDS), "not every kind is in the program"
     adopt(session, ["--stack", "dev"], unanswered=True)
     assert set(gone) <= {each["urn"] for each in stack.resources()}
     stack.pulumi("preview", "--expect-no-changes")
-    assert group_names(session) == names
+    assert group_names(eks) == names
     stack.pulumi("destroy", "--yes", "--skip-preview")
-
-
-def test_a_second_node_group_of_an_up_without_an_answer_is_removed_although_it_was_run_again(
-    stack: EngineStack, session: Session
-) -> None:
-    forget(stack, GROUP)
-    stack.up()
-    assert len(group_names(session)) == 2
-    adopt(session, ["--stack", "dev"], unanswered=True)
-    (left,) = group_names(session)
-    (recorded,) = [each["outputs"]["nodeGroupName"] for each in stack.resources() if each["type"] == GROUP]
-    assert left == recorded
-
-
-def test_a_node_group_that_a_person_has_made_stays(stack: EngineStack, session: Session) -> None:
-    role = next(each["outputs"]["nodeRoleArn"] for each in stack.resources() if each["type"] == GROUP)
-    subnets = next(each["outputs"]["subnetIds"] for each in stack.resources() if each["type"] == GROUP)
-    command = "aws eks create-nodegroup --cluster-name c --nodegroup-name workers-large --node-role"
-    session.ask(*command.split(), role, "--subnets", *subnets)
-    adopt(session, ["--stack", "dev"], unanswered=True)
-    assert "workers-large" in group_names(session)
-    session.ask(*"aws eks delete-nodegroup --cluster-name c --nodegroup-name workers-large".split())
