@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from scripts import toolchain
+from tests import programs
 from tests.aws import account
-from tests.elastic.schedules.forked import ZYGOTE, ForkedScript
+from tests.elastic.schedules.forked import ZYGOTE
 from tests.elastic.workers import Program, Worker, free_port, run_etcd
 from tests.farm import Farm
 from tests.suite.digits import digits
@@ -39,8 +40,8 @@ def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def farm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Farm]:
-    """Yield a farm of forked workers with a tiny model; they end with the farm."""
-    with Farm(ZYGOTE, tmp_path_factory.mktemp("farm")) as farm:
+    """Yield a farm of forked workers; they end with the farm."""
+    with Farm(ZYGOTE, tmp_path_factory.mktemp("farm"), programs.ENVIRON) as farm:
         yield farm
 
 
@@ -52,19 +53,19 @@ def start(
 
     An error in one of the runtime's threads would pass unnoticed: they don't end the process.
 
-    The script that comes with the stack is forked from a process that has imported everything. Other scripts are
-    started as programs, and so are workers of several processes, which start their processes with their command line.
+    They are forked from a process that has imported everything. Workers of several processes are started as programs,
+    since they start their processes with their command line.
     """
     started: list[Worker] = []
     common = ["--job", request.node.name, "--etcd", etcd, "--host", "127.0.0.1", "--report-every", "1"]
     common += ["--data", str(digits), "--checkpoints", str(tmp_path / "checkpoints")]
 
-    def start_worker(name: str, *arguments: str, python: tuple[str, ...] = ()) -> Worker:
+    def start_worker(name: str, *arguments: str, python: tuple[str, ...] = IMAGES) -> Worker:
         log, given = tmp_path / f"{name}-{time.monotonic_ns()}.log", [*common, *arguments]
-        if python or "--processes" in arguments:
-            started.append(Program(name, given, log, python or IMAGES))
+        if "--processes" in arguments:
+            started.append(Program(name, given, log, python))
         else:
-            started.append(ForkedScript(farm, name, given, log))
+            started.append(programs.Forked(farm, name, [*python, "--worker", name, *given], log))
         started[-1].others = started
         return started[-1]
 

@@ -27,7 +27,7 @@ PATIENCE_SECONDS = 180
 """Far beyond what anything here takes, even on a machine that is busy with other things."""
 
 _STACKS_SECONDS = 2
-"""After a SIGABRT a worker that was started as a program writes the stacks of its threads into its log."""
+"""After a SIGABRT a worker writes the stacks of its threads into its log."""
 
 _given: set[int] = set()
 """The ports that this process was given: most of them are not in use yet when the next one is drawn."""

@@ -1,15 +1,23 @@
-"""An S3 by moto that boto3 finds through the environment."""
+"""What the tests of ElasticDL share: processes with an etcd, two datasets, and an S3 by moto."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import boto3
 import pytest
+from elasticdl.data.writing.convert import Options, write
+from elasticdl.data.writing.sources import Asked
 
+from packages.elasticdl.tests.processes.forked import ENVIRONMENT, ZYGOTE
 from tests.aws import moto_server
+from tests.elastic.conftest import etcd
+from tests.farm import Farm
 from tidewater.elastic.storage import s3
+
+__all__ = ["etcd"]
 
 BUCKET = "there"
 
@@ -43,3 +51,26 @@ def bucket(account: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         client.delete_object(Bucket=BUCKET, Key=each["Key"])
     yield client
     s3.client.cache_clear()
+
+
+@pytest.fixture(scope="session")
+def farm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Farm]:
+    """Yield a farm of forked masters, parameter servers and workers; they end with the farm."""
+    with Farm(ZYGOTE, tmp_path_factory.mktemp("farm"), ENVIRONMENT) as farm:
+        yield farm
+
+
+@pytest.fixture(scope="session")
+def digits_records(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The digits of scikit-learn as RecordIO, in `train` and `test`."""
+    out = tmp_path_factory.mktemp("records") / "digits"
+    write("digits", str(out), Options(records_per_shard=500))
+    return out
+
+
+@pytest.fixture(scope="session")
+def clicks_records(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Generated clicks as RecordIO, in `train` and `test`."""
+    out = tmp_path_factory.mktemp("records") / "clicks"
+    write("generated-clicks", str(out), Options(records_per_shard=4000, asked=Asked(records=12_000)))
+    return out

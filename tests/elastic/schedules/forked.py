@@ -16,7 +16,7 @@ from typing import Any
 
 from tests.elastic.schedules.ledger import Book, Final
 from tests.elastic.schedules.points import arm
-from tests.elastic.workers import PATIENCE_SECONDS, Logged, Worker
+from tests.elastic.workers import PATIENCE_SECONDS, Logged
 from tests.farm import Farm
 from tests.processes import state
 
@@ -24,25 +24,6 @@ ZYGOTE = "tests.elastic.schedules.zygote"
 
 _STOP_SECONDS = 10.0
 """For a process to stop that has been about to send itself SIGSTOP; on a busy machine, too."""
-
-
-class ForkedScript(Worker):
-    """A worker that trains with ``trainer.train``, forked instead of started as a program."""
-
-    def __init__(self, farm: Farm, name: str, arguments: list[str], log: Path) -> None:
-        Logged.__init__(self, name, log)
-        self._farm, self._request = farm, str(log)
-        argv = ["--worker", name, *arguments]
-        farm.fork({"id": self._request, "log": str(log), "netns": "", "argv": argv})
-
-    def poll(self) -> int | None:
-        return self._farm.code(self._request)
-
-    def signal(self, number: signal.Signals) -> None:
-        self._farm.signal(self._request, number)
-
-    def wait(self, seconds: float = PATIENCE_SECONDS) -> int:
-        return self._farm.wait(self._request, seconds)
 
 
 class Forked(Logged):

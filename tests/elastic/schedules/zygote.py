@@ -2,8 +2,7 @@
 
     python -m tests.elastic.schedules.zygote < requests > reports       # see `tests.farm`
 
-A request with options is for ``script``; one without is for the script that comes with the stack,
-``trainer.train``.
+A request with options is for ``script``; one without is for any program, see `tests.programs`.
 """
 
 from __future__ import annotations
@@ -13,9 +12,9 @@ import ctypes
 import importlib
 import os
 import pkgutil
-from collections.abc import Sequence
 from pathlib import Path
 
+from tests import programs
 from tidewater.elastic.launch.zygote import Request, Run, serve
 
 _CLONE_NEWNET = 0x40000000
@@ -40,24 +39,17 @@ def load() -> Run:
 
 
 def _run(request: Request) -> int:
-    if request["netns"]:
-        _enter_network(request["netns"])
-    return _train(request) if "options" in request else _train_images(request["argv"])
+    return _train(request) if "options" in request else programs.run(request)
 
 
 def _train(request: Request) -> int:
+    if request["netns"]:
+        _enter_network(request["netns"])
     from tests.elastic.schedules.script import Options, main
 
     options = dict(request["options"])
     options["folder"], options["ledgers"] = Path(options["folder"]), Path(options["ledgers"])
     return main(Options(**options), list(request["argv"]))
-
-
-def _train_images(argv: Sequence[str]) -> int:
-    import tidewater
-    from trainer.train import flags, training
-
-    return tidewater.run(training, argv, flags=flags)
 
 
 def _enter_network(name: str) -> None:

@@ -13,7 +13,8 @@ from typing import Any, Self
 from elasticdl.job import JobArgs, Strategy
 
 from packages.elasticdl.tests.processes.jobs import job_args
-from tests.elastic.workers import Program
+from tests.farm import Farm
+from tests.programs import Forked
 
 KILLED = -signal.SIGKILL
 
@@ -28,12 +29,12 @@ def digits(records: Path, output: Path, **changes: Any) -> JobArgs:
 class Job:
     """The workers of a job. It is a context manager; they end with it."""
 
-    def __init__(self, folder: Path, etcd: str, args: JobArgs) -> None:
+    def __init__(self, farm: Farm, folder: Path, etcd: str, args: JobArgs) -> None:
         # The name is unique even if the test runs twice with the same etcd.
         self.args = replace(args, job_name=f"{args.job_name}-{time.monotonic_ns():x}")
-        self._folder, self._etcd = folder, etcd
+        self._farm, self._folder, self._etcd = farm, folder, etcd
         folder.mkdir(parents=True, exist_ok=True)
-        self.workers: list[Program] = []
+        self.workers: list[Forked] = []
 
     def __enter__(self) -> Self:
         return self
@@ -44,12 +45,13 @@ class Job:
                 worker.signal(signal.SIGKILL)
                 worker.wait()
 
-    def start(self, *more: str) -> Program:
+    def start(self, *more: str) -> Forked:
         """Start a worker; `more` are flags of the trainer."""
         name = f"w{len(self.workers)}"
         own = ["--job", self.args.job_name, "--name", name, "--etcd", self._etcd, "--job_args", self.args.to_json()]
-        fast = ["--host", "127.0.0.1", "--lease-seconds", "3", *more]
-        worker = Program(name, [*own, *fast], self._folder / f"{name}.log", ("-m", "elasticdl.allreduce"))
+        fast = ["--worker", name, "--host", "127.0.0.1", "--lease-seconds", "3", *more]
+        words = ["-m", "elasticdl.allreduce", *own, *fast]
+        worker = Forked(self._farm, name, words, self._folder / f"{name}.log")
         self.workers.append(worker)
         worker.others = self.workers
         return worker

@@ -12,6 +12,7 @@ from elasticdl.job import JobArgs, JobMode, Strategy
 from elasticdl.worker import exported
 
 from packages.elasticdl.tests.allreduce.jobs import KILLED, Job, digits
+from tests.farm import Farm
 from tidewater.contract import exit_codes
 
 pytestmark = pytest.mark.e2e
@@ -84,10 +85,10 @@ def job_args(folder: Path, **changes: Any) -> JobArgs:
 
 
 def test_schedule_and_limit_of_the_zoo_hold_and_the_model_goes_on_elsewhere(
-    tmp_path: Path, etcd: str, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+    farm: Farm, tmp_path: Path, etcd: str, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     args = job_args(tmp_path)
-    with Job(tmp_path, etcd, args) as job:
+    with Job(farm, tmp_path, etcd, args) as job:
         assert job.start().wait() == exit_codes.FINISHED, job.workers[0].text()
         ((step, values),) = job.metrics()
     found = exported.read(args.output)
@@ -115,25 +116,27 @@ def job_args_of_evaluation(args: JobArgs) -> JobArgs:
     )
 
 
-def test_another_training_begins_with_an_exported_model(tmp_path: Path, etcd: str) -> None:
+def test_another_training_begins_with_an_exported_model(farm: Farm, tmp_path: Path, etcd: str) -> None:
     args = job_args(tmp_path)
-    with Job(tmp_path / "one", etcd, args) as job:
+    with Job(farm, tmp_path / "one", etcd, args) as job:
         assert job.start().wait() == exit_codes.FINISHED, job.workers[0].text()
     first = exported.read(args.output).model
     (tmp_path / "again").mkdir()
     again = job_args(tmp_path / "again", checkpoint_dir_for_init=args.output, num_epochs=1, max_step=1)
     (tmp_path / "again/zoo/small.py").write_text(ZOO.replace("0.5 if", "0.0 if"))
-    with Job(tmp_path / "two", etcd, again) as job:
+    with Job(farm, tmp_path / "two", etcd, again) as job:
         assert job.start().wait() == exit_codes.FINISHED, job.workers[0].text()
     second = exported.read(again.output).model
     assert all(torch.equal(first.dense[name], value) for name, value in second.dense.items())
     assert torch.equal(first.tables["item"].rows, second.tables["item"].rows)
 
 
-def test_a_worker_that_is_lost_while_it_evaluates_at_the_end_is_replaced_by_another(tmp_path: Path, etcd: str) -> None:
+def test_a_worker_that_is_lost_while_it_evaluates_at_the_end_is_replaced_by_another(
+    farm: Farm, tmp_path: Path, etcd: str
+) -> None:
     args = job_args(tmp_path)
     (tmp_path / "zoo" / "kills").touch()
-    with Job(tmp_path, etcd, args) as job:
+    with Job(farm, tmp_path, etcd, args) as job:
         job.start("--min-workers", "2", "--max-workers", "2")
         job.start("--min-workers", "2", "--max-workers", "2")
         job.start("--min-workers", "2", "--max-workers", "2")
@@ -143,10 +146,10 @@ def test_a_worker_that_is_lost_while_it_evaluates_at_the_end_is_replaced_by_anot
     assert exported.read(args.output).model.version == 12
 
 
-def test_a_table_of_unknown_size_ends_the_worker_as_wrong_input(tmp_path: Path, etcd: str) -> None:
+def test_a_table_of_unknown_size_ends_the_worker_as_wrong_input(farm: Farm, tmp_path: Path, etcd: str) -> None:
     args = job_args(tmp_path)
     (tmp_path / "zoo/small.py").write_text(ZOO.replace(", num_ids=10", ""))
-    with Job(tmp_path, etcd, args) as job:
+    with Job(farm, tmp_path, etcd, args) as job:
         worker = job.start()
         assert worker.wait() == exit_codes.USAGE
         assert "'item' has no num_ids" in worker.text()

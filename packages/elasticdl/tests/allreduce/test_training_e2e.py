@@ -15,7 +15,8 @@ from elasticdl.worker import assembly, exported
 from elasticdl.zoo.spec import Mode
 
 from packages.elasticdl.tests.allreduce.jobs import KILLED, Job, digits
-from tests.elastic.workers import Program
+from tests.farm import Farm
+from tests.programs import Forked
 from tidewater.contract import exit_codes
 from tidewater.elastic.data.sampler import Cursor, plan
 
@@ -48,9 +49,11 @@ def accuracy(args: JobArgs, model: torch.nn.Module) -> float:
         return float((model.eval()(features).argmax(1) == labels).float().mean())
 
 
-def test_one_worker_trains_as_torch_alone_to_the_bit(tmp_path: Path, etcd: str, digits_records: Path) -> None:
+def test_one_worker_trains_as_torch_alone_to_the_bit(
+    farm: Farm, tmp_path: Path, etcd: str, digits_records: Path
+) -> None:
     args = digits(digits_records, tmp_path / "model", num_workers=1, minibatch_size=64, num_epochs=2)
-    with Job(tmp_path, etcd, args) as job:
+    with Job(farm, tmp_path, etcd, args) as job:
         assert job.start().wait() == exit_codes.FINISHED, job.workers[0].text()
     torch.set_num_threads(1)
     expected = plainly(args).state_dict()
@@ -60,9 +63,11 @@ def test_one_worker_trains_as_torch_alone_to_the_bit(tmp_path: Path, etcd: str, 
     assert all(torch.equal(found.model.dense[name], value) for name, value in expected.items())
 
 
-def test_two_workers_reach_the_accuracy_of_plain_training(tmp_path: Path, etcd: str, digits_records: Path) -> None:
+def test_two_workers_reach_the_accuracy_of_plain_training(
+    farm: Farm, tmp_path: Path, etcd: str, digits_records: Path
+) -> None:
     args = digits(digits_records, tmp_path / "model", evaluation_steps=50)
-    with Job(tmp_path, etcd, args) as job:
+    with Job(farm, tmp_path, etcd, args) as job:
         for _ in range(2):
             job.start("--min-workers", "2")  # else the first could be done before the second has imported torch
         assert [worker.wait() for worker in job.workers] == [exit_codes.FINISHED] * 2, job.workers[0].account()
@@ -77,10 +82,10 @@ def test_two_workers_reach_the_accuracy_of_plain_training(tmp_path: Path, etcd: 
 
 
 def test_every_sample_is_used_once_in_each_epoch_whoever_comes_and_goes(
-    tmp_path: Path, etcd: str, digits_records: Path
+    farm: Farm, tmp_path: Path, etcd: str, digits_records: Path
 ) -> None:
     args = digits(digits_records, tmp_path / "model", num_epochs=6, log_level="DEBUG", log_loss_steps=1)
-    with Job(tmp_path, etcd, args) as job:
+    with Job(farm, tmp_path, etcd, args) as job:
         for _ in range(3):
             job.start("--min-step-seconds", "0.1", "--min-workers", "2", "--max-workers", "2")
         waiting, one, other = two_ahead(job.workers)
@@ -103,7 +108,7 @@ def test_every_sample_is_used_once_in_each_epoch_whoever_comes_and_goes(
     assert lost <= 2
 
 
-def two_ahead(workers: Sequence[Program]) -> list[Program]:
+def two_ahead(workers: Sequence[Forked]) -> list[Forked]:
     """Wait until two of three workers are five steps ahead of the third; return them, the third first.
 
     It isn't always the one that was in line at first: on a busy machine a member may stand still and lose its place.
@@ -112,6 +117,6 @@ def two_ahead(workers: Sequence[Program]) -> list[Program]:
     return sorted(workers, key=progress)
 
 
-def progress(worker: Program) -> int:
+def progress(worker: Forked) -> int:
     """Return the last step that a worker has reported."""
     return int(worker.steps()[-1]["step"]) if worker.steps() else 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tests.elastic.conftest import etcd
 from tests.suite.digits import digits
 
-__all__ = ["digits", "etcd"]
+__all__ = ["digits"]

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 from elasticdl.job import JobArgs, Strategy
 
-from tests.elastic.workers import CHECKOUT, PATIENCE_SECONDS, free_port
+from tests.elastic.workers import PATIENCE_SECONDS, free_port
+from tests.farm import Farm
+from tests.programs import Forked
 from tidewater.contract import env, exit_codes
-from tidewater.elastic.launch.lifeline import bound_to
 
 KILLED = -signal.SIGKILL
 
@@ -31,44 +29,16 @@ class Update:
     workers: int
 
 
-class Process:
+class Process(Forked):
     """A process with its log."""
-
-    def __init__(self, log: Path, words: Sequence[str], variables: Mapping[str, str]) -> None:
-        self._log = log
-        with log.open("w") as file:
-            self._process = subprocess.Popen(
-                [sys.executable, *words],
-                cwd=CHECKOUT,
-                stdout=file,
-                stderr=subprocess.STDOUT,
-                preexec_fn=bound_to(os.getpid()),
-                env={**os.environ, "OMP_NUM_THREADS": "1", **variables},
-            )
-
-    def text(self) -> str:
-        return self._log.read_text()
 
     def came_late(self) -> bool:
         """Return whether it came after the end of the job. It ends with an error: it has no trained model to store."""
         return "the job has ended with a model of" in self.text()
 
-    def poll(self) -> int | None:
-        return self._process.poll()
-
-    def signal(self, number: signal.Signals) -> None:
-        self._process.send_signal(number)
-
     def kill(self) -> None:
-        self._process.kill()
-        self._process.wait()
-
-    def wait(self) -> int:
-        """Return the exit code once the process has ended."""
-        try:
-            return self._process.wait(PATIENCE_SECONDS)
-        except subprocess.TimeoutExpired:
-            raise AssertionError(f"it has not ended:\n{self.text()[-4000:]}") from None
+        self.signal(signal.SIGKILL)
+        self.wait()
 
     def updates(self) -> list[Update]:
         """Return the updates in the log of the example script."""
@@ -83,7 +53,9 @@ class Process:
 class Job:
     """A master and workers. It is a context manager; they end with it."""
 
-    def __init__(self, folder: Path, etcd: str, script: Sequence[str], least: int = 1, **flags: Any) -> None:
+    def __init__(
+        self, farm: Farm, folder: Path, etcd: str, script: Sequence[str], *, least: int = 1, **flags: Any
+    ) -> None:
         """Start the master. Training begins with `least` workers."""
         self.args = JobArgs(
             job_name=f"script-{time.monotonic_ns():x}",
@@ -92,7 +64,7 @@ class Job:
             num_ps_pods=0,
             **flags,
         )
-        self._folder, self._etcd, self._script, self._port = folder, etcd, script, free_port()
+        self._farm, self._folder, self._etcd, self._script, self._port = farm, folder, etcd, script, free_port()
         self._least = least
         self.workers: list[Process] = []
         self._masters = 0
@@ -110,7 +82,7 @@ class Job:
         own = ["--job", self.args.job_name, "--host", "127.0.0.1", "--port", str(self._port), "--etcd", self._etcd]
         words = ["-m", "elasticdl.master", *own, "--name", "master", "--job_args", self.args.to_json()]
         self._masters += 1
-        self.master = Process(self._folder / f"master-{self._masters}.log", words, {})
+        self.master = Process(self._farm, "master", words, self._folder / f"master-{self._masters}.log")
         return self.master
 
     def tasks(self) -> int:
@@ -131,7 +103,8 @@ class Job:
             env.HOST: "127.0.0.1",
             env.MIN_WORKERS: str(self._least),
         }
-        self.workers.append(Process(self._folder / f"{name}.log", [*self._script, *more], variables))
+        words, log = [*self._script, *more], self._folder / f"{name}.log"
+        self.workers.append(Process(self._farm, name, words, log, variables))
         return self.workers[-1]
 
     def updates(self) -> list[Update]:

@@ -12,6 +12,7 @@ import pytest
 from examples.elasticdl import digits_script
 from packages.elasticdl.tests.api.jobs import Job, Process
 from packages.elasticdl.tests.api.test_script_e2e import SCRIPT, ends
+from tests.farm import Farm
 from tidewater.contract import exit_codes
 
 pytestmark = pytest.mark.e2e
@@ -62,7 +63,9 @@ def disturbed(job: Job, draw: random.Random) -> None:
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(1, 10))])
-def test_shards_global_batch_and_model_are_as_promised(seed: int, tmp_path: Path, etcd: str, digits: Path) -> None:
+def test_shards_global_batch_and_model_are_as_promised(
+    seed: int, farm: Farm, tmp_path: Path, etcd: str, digits: Path
+) -> None:
     draw = random.Random(seed)
     per_task, workers = draw.choice([1, 2, 4]), draw.choice([2, 3, 4])
     flags = {
@@ -71,7 +74,7 @@ def test_shards_global_batch_and_model_are_as_promised(seed: int, tmp_path: Path
         "num_minibatches_per_task": per_task,
         "num_epochs": EPOCHS,
     }
-    with Job(tmp_path, etcd, [*SCRIPT, "--data", str(digits), "--pause", "0.02"], **flags) as job:
+    with Job(farm, tmp_path, etcd, [*SCRIPT, "--data", str(digits), "--pause", "0.02"], **flags) as job:
         disturbed(job, draw)
         assert job.master.wait() == exit_codes.FINISHED, job.told()
         finished = [worker for worker in job.workers if worker.poll() == 0 and worker.updates()]

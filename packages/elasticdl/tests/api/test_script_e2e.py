@@ -12,6 +12,7 @@ import torch
 
 from examples.elasticdl import digits_script
 from packages.elasticdl.tests.api.jobs import KILLED, Job, Process
+from tests.farm import Farm
 from tidewater.contract import exit_codes
 
 pytestmark = pytest.mark.e2e
@@ -35,10 +36,10 @@ def records_of(*workers: Process) -> list[int]:
 
 @pytest.mark.parametrize("more", [(), ("--loader-workers", "1")], ids=["alone", "processes-that-read-in-advance"])
 def test_two_workers_train_one_model_in_global_batches_of_one_size(
-    tmp_path: Path, etcd: str, digits: Path, more: tuple[str, ...]
+    farm: Farm, tmp_path: Path, etcd: str, digits: Path, more: tuple[str, ...]
 ) -> None:
     flags = {"num_workers": 4, "minibatch_size": 16, "num_minibatches_per_task": 4, "num_epochs": 3}
-    with Job(tmp_path, etcd, [*SCRIPT, "--data", str(digits), *more], least=2, **flags) as job:
+    with Job(farm, tmp_path, etcd, [*SCRIPT, "--data", str(digits), *more], least=2, **flags) as job:
         workers = job.start(), job.start()
         job.wait_for(lambda: all(worker.poll() == 0 for worker in workers))
         assert job.master.wait() == exit_codes.FINISHED, job.told()
@@ -53,11 +54,11 @@ def test_two_workers_train_one_model_in_global_batches_of_one_size(
     assert tasks == list(range(1, 1 + 3 * -(-records // 64)))
 
 
-def test_one_worker_trains_as_torch_alone_to_the_bit(tmp_path: Path, etcd: str, digits: Path) -> None:
+def test_one_worker_trains_as_torch_alone_to_the_bit(farm: Farm, tmp_path: Path, etcd: str, digits: Path) -> None:
     size = 103
     flags = {"num_workers": 1, "minibatch_size": size, "num_minibatches_per_task": 100, "num_epochs": 2}
     script = [*SCRIPT, "--data", str(digits), "--in-order", "--out", str(tmp_path / "model.pt")]
-    with Job(tmp_path, etcd, script, **flags) as job:
+    with Job(farm, tmp_path, etcd, script, **flags) as job:
         worker = job.start()
         assert worker.wait() == 0, job.told()
     torch.set_num_threads(1)
@@ -78,10 +79,12 @@ def test_one_worker_trains_as_torch_alone_to_the_bit(tmp_path: Path, etcd: str, 
     assert all(torch.equal(found[name], value) for name, value in model.state_dict().items())
 
 
-def test_a_worker_leaves_after_sigterm_and_its_shards_go_to_the_other(tmp_path: Path, etcd: str, digits: Path) -> None:
+def test_a_worker_leaves_after_sigterm_and_its_shards_go_to_the_other(
+    farm: Farm, tmp_path: Path, etcd: str, digits: Path
+) -> None:
     flags = {"num_workers": 2, "minibatch_size": 16, "num_minibatches_per_task": 4, "num_epochs": 6}
     script = [*SCRIPT, "--data", str(digits), "--pause", "0.02"]
-    with Job(tmp_path, etcd, script, **flags) as job:
+    with Job(farm, tmp_path, etcd, script, **flags) as job:
         first, second = job.start(), job.start()
         job.wait_for(lambda: any(update.workers == 2 for update in second.updates()[3:]))
         second.signal(signal.SIGTERM)
@@ -91,9 +94,11 @@ def test_a_worker_leaves_after_sigterm_and_its_shards_go_to_the_other(tmp_path: 
     assert first.updates()[-1].workers == 1
 
 
-def test_a_master_that_is_killed_comes_back_and_no_shard_is_done_twice(tmp_path: Path, etcd: str, digits: Path) -> None:
+def test_a_master_that_is_killed_comes_back_and_no_shard_is_done_twice(
+    farm: Farm, tmp_path: Path, etcd: str, digits: Path
+) -> None:
     flags = {"num_workers": 2, "minibatch_size": 16, "num_minibatches_per_task": 2, "num_epochs": 4}
-    with Job(tmp_path, etcd, [*SCRIPT, "--data", str(digits), "--pause", "0.02"], **flags) as job:
+    with Job(farm, tmp_path, etcd, [*SCRIPT, "--data", str(digits), "--pause", "0.02"], **flags) as job:
         workers = job.start(), job.start()
         job.wait_for(lambda: len(workers[0].shards()) > 5)
         job.master.signal(signal.SIGKILL)
@@ -109,11 +114,11 @@ def test_a_master_that_is_killed_comes_back_and_no_shard_is_done_twice(tmp_path:
 
 
 def test_when_all_workers_were_lost_the_model_comes_from_the_last_checkpoint(
-    tmp_path: Path, etcd: str, digits: Path
+    farm: Farm, tmp_path: Path, etcd: str, digits: Path
 ) -> None:
     flags = {"num_workers": 1, "minibatch_size": 16, "num_minibatches_per_task": 2, "num_epochs": 2}
     kept: dict[str, Any] = {"checkpoint_steps": 10, "checkpoint_dir": str(tmp_path / "checkpoints")}
-    with Job(tmp_path, etcd, [*SCRIPT, "--data", str(digits), "--pause", "0.02"], **flags, **kept) as job:
+    with Job(farm, tmp_path, etcd, [*SCRIPT, "--data", str(digits), "--pause", "0.02"], **flags, **kept) as job:
         first = job.start()
         job.wait_for(lambda: "event=checkpoint_saved step=20" in first.text())
         first.signal(signal.SIGKILL)

@@ -12,11 +12,12 @@ import signal
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests import programs
 from tests.elastic.workers import PATIENCE_SECONDS
 from tests.farm import Farm
 
 ZYGOTE = "packages.elasticdl.tests.processes.zygote"
-ENVIRONMENT = {"GRPC_ENABLE_FORK_SUPPORT": "0", "OMP_NUM_THREADS": "1"}
+ENVIRONMENT = {**programs.ENVIRON, "GRPC_ENABLE_FORK_SUPPORT": "0"}
 """The zygote forks before gRPC is used."""
 
 _NUMBERS = itertools.count(1)

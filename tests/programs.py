@@ -1,0 +1,64 @@
+"""Programs in Python that are forked from a zygote instead of started: they needn't import torch.
+
+    started = Forked(farm, "a", ["-m", "trainer.train", "--job", "x"], folder / "a.log")     # in the test
+    started.signal(signal.SIGTERM); assert started.wait() == exit_codes.LEFT
+
+    code = run(request)                                                                      # in the zygote
+
+The zygote has the environment `ENVIRON`: a training without a hash seed would execute the zygote again.
+"""
+
+from __future__ import annotations
+
+import os
+import runpy
+import signal
+import sys
+import types
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tests.elastic.workers import PATIENCE_SECONDS, Worker
+from tests.farm import Farm
+from tidewater.contract import env
+from tidewater.elastic.launch.zygote import Request
+
+ENVIRON = {**env.FIXED_HASHES, "PYTHONFAULTHANDLER": "1"}
+
+
+class Forked(Worker):
+    """A program that is forked; `words` is its command line without the interpreter."""
+
+    def __init__(
+        self, farm: Farm, name: str, words: Sequence[str], log: Path, environ: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(name, log)
+        self._farm, self._request = farm, str(log)
+        farm.fork({"id": self._request, "log": str(log), "words": list(words), "environ": dict(environ or {})})
+
+    def poll(self) -> int | None:
+        return self._farm.code(self._request)
+
+    def signal(self, number: signal.Signals) -> None:
+        self._farm.signal(self._request, number)
+
+    def wait(self, seconds: float = PATIENCE_SECONDS) -> int:
+        return self._farm.wait(self._request, seconds)
+
+
+def run(request: Request) -> int:
+    """Run a script, a module (`-m`) or a text (`-c`) as Python does; return 0 unless it ends with another code."""
+    os.environ.update(request["environ"])
+    kind, *rest = request["words"]
+    if kind == "-c":
+        text, *sys.argv[1:] = rest
+        sys.argv[0] = kind
+        main = sys.modules["__main__"] = types.ModuleType("__main__")
+        exec(compile(text, "<string>", "exec"), vars(main))
+    elif kind == "-m":
+        module, *sys.argv[1:] = rest
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    else:
+        sys.argv[1:] = rest
+        runpy.run_path(kind, run_name="__main__")
+    return 0
