@@ -29,7 +29,7 @@ from tests.e2e.training import (
     wait_for_world,
 )
 from tests.elastic.packages.wheels import wheel
-from tests.infra.preflight.refusals import REFUSED
+from tests.infra.preflight.refusals import ON_A_STACK, REFUSED
 
 BUCKETED = f"{LONG_TRAINING} --heartbeat-seconds 10 --peer-timeout-seconds 15"
 """Arguments of a job that must discard no step when one of its workers is asked to leave. The workers wait longer for a
@@ -210,7 +210,7 @@ def test_refresh_detects_drift_and_up_repairs_it(checkout: Checkout) -> None:
     ("key", "value", "named"),
     [
         pytest.param("instanceTypes[0]", "z9.huge", "z9.huge", id="no such instance type"),
-        *(pytest.param(*mistake, id=name) for name, mistake in REFUSED.items()),
+        *(pytest.param(*REFUSED[name], id=name) for name in ON_A_STACK),
     ],
 )
 def test_an_invalid_config_is_refused_before_anything_changes(
@@ -251,6 +251,7 @@ def test_another_number_of_etcds_members_is_previewed_as_a_replacement_of_etcd(c
     assert "+-1 to replace" in plan
 
 
+@pytest.mark.soak
 def test_resize_to_one_leaves_one_worker_training(checkout: Checkout) -> None:
     before, step = identities(checkout), latest_step(checkout)
     checkout.run(f"pulumi config set workers 1 && {UP}")

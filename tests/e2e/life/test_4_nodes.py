@@ -159,6 +159,7 @@ def test_two_fewer_free_their_two_nodes_and_no_other(stack: Checkout) -> None:
     assert_steps_only_grow(stack)
 
 
+@pytest.mark.soak
 def test_a_worker_leaves_an_instance_with_a_spot_notice_before_its_end(stack: Checkout) -> None:
     resize(stack, 3)
     wait_for_world(stack, 3, seconds=NEW_NODE_SECONDS)
@@ -172,7 +173,9 @@ def test_two_notices_at_once_are_two_workers_that_leave(stack: Checkout) -> None
     assert_notice_survived(stack, on_surge_nodes(stack))
 
 
-def test_a_notice_for_the_node_of_rank_0(stack: Checkout) -> None:
+def test_rank_0_leaves_an_instance_with_a_spot_notice_before_its_end(stack: Checkout) -> None:
+    resize(stack, 3)
+    wait_for_world(stack, 3, seconds=NEW_NODE_SECONDS)
     first = next(pod for pod in running_workers(stack) if rank_of(stack, pod) == 0)
     if first not in on_surge_nodes(stack):  # it comes back as the last one, and another worker is the first
         generation = latest_generation(stack)

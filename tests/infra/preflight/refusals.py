@@ -2,7 +2,8 @@
 
     key, value, named = REFUSED["vpcCidr"]     # the key and value as for `pulumi config set`, by --path if it is one
 
-The end-to-end tests set them on a stack that trains.
+`test_place` has them all. The end-to-end tests set those in `ON_A_STACK` on one that trains: one for each place in the
+program that refuses, and one that Pulumi reads as a number.
 """
 
 from __future__ import annotations
@@ -31,3 +32,5 @@ REFUSED = {
     "tag of the program in another case": ("tags.project", "x", "tags = project: this tag is set by the program"),
     "tag with a comma": ("tags.Owner", "a, b", "tags.Owner = a, b: a tag may have letters, digits, spaces and"),
 }
+
+ON_A_STACK = ("out of range", "another region", "another VPC", "tag that is a number")
