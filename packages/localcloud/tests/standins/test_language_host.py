@@ -56,11 +56,11 @@ def test_the_plugins_of_the_installed_sdks_are_named(tmp_path: Path) -> None:
 
 @pytest.mark.e2e
 class TestUnderTheEngine:
-    """The unmodified engine; each test is a few commands."""
+    """The unmodified engine and one stack, which never gets a resource; each test is a few commands."""
 
-    @pytest.fixture
-    def stack(self, tmp_path: Path) -> EngineStack:
-        return EngineStack(tmp_path)
+    @pytest.fixture(scope="class")
+    def stack(self, tmp_path_factory: pytest.TempPathFactory) -> EngineStack:
+        return EngineStack(tmp_path_factory.mktemp("stack"))
 
     def test_config_and_secrets_reach_the_program_and_outputs_come_back(self, stack: EngineStack) -> None:
         stack.program(
@@ -103,8 +103,10 @@ class TestUnderTheEngine:
         (stack.folder / "__main__.py").unlink()
         assert "__main__.py" in stack.up(fails=True)
 
+    # The last one: an engine that is killed leaves the stack locked.
     @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["interrupted", "killed"])
     def test_the_program_ends_with_the_engine(self, stack: EngineStack, number: int) -> None:
+        (stack.folder / "pid").unlink(missing_ok=True)
         stack.program("import os, pathlib, time\npathlib.Path('pid').write_text(str(os.getpid()))\ntime.sleep(600)\n")
         running = stack.start("up", "--yes", "--skip-preview")
         pid = _eventually(stack.folder / "pid")

@@ -1,9 +1,8 @@
-"""A small stack from creation to deletion, with the real engine and the unmodified SDK."""
+"""A small stack from creation to deletion, with the real engine and the unmodified SDK. Each test leaves it empty."""
 
 from __future__ import annotations
 
 import time
-from pathlib import Path
 
 import pytest
 from localcloud.aws.compute import shortages
@@ -39,11 +38,12 @@ def hold(vpc_id):
 """
 
 
-@pytest.fixture
-def stack(tmp_path: Path, endpoint: str) -> EngineStack:
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory, endpoint: str) -> EngineStack:
     account = {"AWS_ACCESS_KEY_ID": "localcloud", "AWS_SECRET_ACCESS_KEY": "localcloud"}
-    stack = EngineStack(tmp_path, {"AWS_ENDPOINT_URL": endpoint, "AWS_REGION": "us-west-2", **account})
-    (tmp_path / "code.txt").write_text("one")
+    folder = tmp_path_factory.mktemp("stack")
+    stack = EngineStack(folder, {"AWS_ENDPOINT_URL": endpoint, "AWS_REGION": "us-west-2", **account})
+    (folder / "code.txt").write_text("one")
     stack.pulumi("config", "set", "--secret", "token", "hush")
     return stack
 
