@@ -39,7 +39,14 @@ def test_a_paced_job_with_servers_is_no_faster_than_its_pauses_allow(etcd: str, 
     assert 0 < values[PACED] <= 2 * turn.MINIBATCH / PAUSE_SECONDS
 
 
-@pytest.mark.parametrize("name", ["plain PyTorch, one process", "Local, one process", "all-reduce, 1 worker"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("plain PyTorch, one process", marks=pytest.mark.soak),
+        pytest.param("Local, one process", marks=pytest.mark.soak),
+        "all-reduce, 1 worker",
+    ],
+)
 def test_each_way_to_train_gives_a_rate(etcd: str, data: Path, tmp_path: Path, name: str) -> None:
     assert turn.make("computing", BY_NAME[name], data, etcd, tmp_path)[COMPUTING] > 0
 

@@ -128,7 +128,7 @@ def test_training_continues_when_a_single_etcd_is_restarted(single: Team) -> Non
     single.check()
 
 
-@pytest.mark.parametrize("seconds", [2, 2 * LEASE_SECONDS + 2])
+@pytest.mark.parametrize("seconds", [pytest.param(2, marks=pytest.mark.soak), 2 * LEASE_SECONDS + 2])
 def test_training_continues_while_all_of_etcd_is_unreachable(three: Team, seconds: float) -> None:
     three.cluster.kill(*three.cluster.numbers)
     three.train_for(seconds)

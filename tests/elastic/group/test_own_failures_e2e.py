@@ -16,18 +16,28 @@ from tidewater.contract import exit_codes
 pytestmark = pytest.mark.e2e
 
 
-@pytest.fixture
-def job(farm: Farm, tmp_path: Path, etcd: str) -> Iterator[Job]:
-    job = Job(farm, tmp_path / "job", etcd, *COMMON, "--min-step-seconds", "0.02")
+def made(farm: Farm, folder: Path, etcd: str) -> Iterator[Job]:
+    job = Job(farm, folder / "job", etcd, *COMMON, "--min-step-seconds", "0.02")
     yield job
     job.kill()
 
 
 @pytest.fixture
-def healthy(job: Job) -> Forked:
-    """Return a worker that trains alone."""
-    worker = job.start("healthy")
-    worker.wait_for_step(5)
+def job(farm: Farm, tmp_path: Path, etcd: str) -> Iterator[Job]:
+    yield from made(farm, tmp_path, etcd)
+
+
+@pytest.fixture(scope="module")
+def shared(farm: Farm, tmp_path_factory: pytest.TempPathFactory, etcd: str) -> Iterator[Job]:
+    """A job in which one worker after the other fails."""
+    yield from made(farm, tmp_path_factory.mktemp("shared"), etcd)
+
+
+@pytest.fixture
+def healthy(shared: Job) -> Forked:
+    """Return the worker of the shared job that trains on, alone before each test."""
+    worker = shared.living[0] if shared.living else shared.start("healthy")
+    worker.wait_for(lambda each: each.last is not None and each.last.step >= 5 and each.last.size == 1)
     return worker
 
 
@@ -38,10 +48,10 @@ def goes_on(worker: Forked) -> None:
 
 @pytest.mark.parametrize("place", sorted(PLACES.keys() - {"send"}))
 def test_a_worker_ends_at_once_when_its_gpu_fails_and_the_others_train_on(
-    job: Job, healthy: Forked, place: str
+    shared: Job, healthy: Forked, place: str
 ) -> None:
-    failed = job.start("failed", fault=("device", place))
-    assert failed.wait() == exit_codes.DEVICE_FAILED, job.told()
+    failed = shared.start("failed", fault=("device", place))
+    assert failed.wait() == exit_codes.DEVICE_FAILED, shared.told()
     assert "this process can't use its GPU any more, and ends: CUDA error: an illegal memory access" in failed.text()
     assert len(failed.events("joined")) == 1
     goes_on(healthy)
@@ -49,10 +59,10 @@ def test_a_worker_ends_at_once_when_its_gpu_fails_and_the_others_train_on(
 
 @pytest.mark.parametrize("place", ["forward", "apply", "score"])
 def test_a_gpu_that_fails_in_a_library_with_an_error_of_its_own_ends_the_worker_too(
-    job: Job, healthy: Forked, place: str
+    shared: Job, healthy: Forked, place: str
 ) -> None:
-    failed = job.start("failed", fault=("library", place))
-    assert failed.wait() == exit_codes.DEVICE_FAILED, job.told()
+    failed = shared.start("failed", fault=("library", place))
+    assert failed.wait() == exit_codes.DEVICE_FAILED, shared.told()
     (event,) = failed.events("device_failed")
     assert event["reason"] == "CUDA error: an illegal memory access was encountered"
     assert "CUBLAS_STATUS_EXECUTION_FAILED" in failed.text()
@@ -60,16 +70,16 @@ def test_a_gpu_that_fails_in_a_library_with_an_error_of_its_own_ends_the_worker_
 
 
 def test_a_newcomer_without_memory_for_the_state_ends_with_that_error_and_the_others_train_on(
-    job: Job, healthy: Forked
+    shared: Job, healthy: Forked
 ) -> None:
-    newcomer = job.start("newcomer", fault=("memory", "fetch"))
-    assert newcomer.wait() == exit_codes.FAILED, job.told()
+    newcomer = shared.start("newcomer", fault=("memory", "fetch"))
+    assert newcomer.wait() == exit_codes.FAILED, shared.told()
     assert "AcceleratorError: CUDA error: out of memory" in newcomer.text()
     assert len(newcomer.events("joined")) == 1
     goes_on(healthy)
 
 
-@pytest.mark.parametrize("error", ["memory", "local"])
+@pytest.mark.parametrize("error", ["memory", pytest.param("local", marks=pytest.mark.soak)])
 def test_a_worker_that_can_not_hand_its_state_over_trains_on_without_the_newcomer(job: Job, error: str) -> None:
     alone = job.start("alone", fault=(error, "send"))
     alone.wait_for_step(5)
@@ -91,9 +101,9 @@ def test_a_gpu_that_fails_while_it_sends_the_state_ends_its_worker_and_a_newcome
 
 
 @pytest.mark.parametrize("place", ["prepare", "connect", "begin", "finish"])
-def test_a_newcomer_without_memory_for_a_group_leaves_and_says_why(job: Job, healthy: Forked, place: str) -> None:
-    newcomer = job.start("newcomer", fault=("memory", place))
-    assert newcomer.wait() == exit_codes.UNCONNECTED, job.told()
+def test_a_newcomer_without_memory_for_a_group_leaves_and_says_why(shared: Job, healthy: Forked, place: str) -> None:
+    newcomer = shared.start("newcomer", fault=("memory", place))
+    assert newcomer.wait() == exit_codes.UNCONNECTED, shared.told()
     (event,) = newcomer.events("unconnected")
     assert "CUDA error: out of memory" in event["reason"]
     goes_on(healthy)
@@ -101,19 +111,19 @@ def test_a_newcomer_without_memory_for_a_group_leaves_and_says_why(job: Job, hea
 
 @pytest.mark.parametrize("place", ["connect", "begin", "finish"])
 def test_a_newcomer_that_fails_for_a_cause_of_its_own_leaves_and_says_why(
-    job: Job, healthy: Forked, place: str
+    shared: Job, healthy: Forked, place: str
 ) -> None:
-    newcomer = job.start("newcomer", fault=("local", place))
-    assert newcomer.wait() == exit_codes.UNCONNECTED, job.told()
+    newcomer = shared.start("newcomer", fault=("local", place))
+    assert newcomer.wait() == exit_codes.UNCONNECTED, shared.told()
     (event,) = newcomer.events("unconnected")
     assert "3 groups in a row failed for a cause in this process" in event["reason"]
     assert "ncclSystemError" in event["reason"]
     goes_on(healthy)
 
 
-def test_of_workers_that_blame_each_other_the_youngest_leaves_and_says_why(job: Job, healthy: Forked) -> None:
-    newcomer = job.start("newcomer", fault=("peer", "finish"))
-    assert newcomer.wait() == exit_codes.UNCONNECTED, job.told()
+def test_of_workers_that_blame_each_other_the_youngest_leaves_and_says_why(shared: Job, healthy: Forked) -> None:
+    newcomer = shared.start("newcomer", fault=("peer", "finish"))
+    assert newcomer.wait() == exit_codes.UNCONNECTED, shared.told()
     (event,) = newcomer.events("unconnected")
     assert "with this worker several groups in a row broke before they made a step" in event["reason"]
     goes_on(healthy)
@@ -131,10 +141,10 @@ def test_a_worker_that_has_the_state_and_can_connect_with_no_other_saves_it_befo
 
 @pytest.mark.parametrize("place", ["connect", "begin", "finish"])
 def test_a_worker_that_can_not_even_sum_alone_ends_before_it_joins_and_says_why(
-    job: Job, healthy: Forked, place: str
+    shared: Job, healthy: Forked, place: str
 ) -> None:
-    broken = job.start("broken", fault=("local", place), fails_alone=True)
-    assert broken.wait() == exit_codes.UNCONNECTED, job.told()
+    broken = shared.start("broken", fault=("local", place), fails_alone=True)
+    assert broken.wait() == exit_codes.UNCONNECTED, shared.told()
     (event,) = broken.events("unconnected")
     assert "a group of this worker alone failed" in event["reason"]
     assert "ncclSystemError" in event["reason"]

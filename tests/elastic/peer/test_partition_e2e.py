@@ -95,7 +95,7 @@ def test_training_continues_without_a_worker_cut_off_from_the_others_but_not_fro
     hosts.after(LEASE_SECONDS + 2)
 
 
-@pytest.mark.parametrize("rank", [0, 2])
+@pytest.mark.parametrize("rank", [0, pytest.param(2, marks=pytest.mark.soak)])
 def test_training_continues_without_a_worker_cut_off_from_etcd_and_the_others(hosts: Hosts, rank: int) -> None:
     lonely = hosts.of_rank(rank)
     stood_still = hosts.cut((lonely, ETCD), *((lonely, other) for other in {0, 1, 2} - {lonely}))

@@ -24,6 +24,7 @@ SAYS = {
     "skips after a failure": "lost 7 of 50 samples",
 }
 
+ALWAYS = ("repeats after a failure", "skips after a failure")
 
 KILLS = 8
 """Some breakages wait for the next failure when one falls next to an epoch's end, as one in four does."""
@@ -48,7 +49,9 @@ def train(farm: Farm, folder: Path, etcd: str, breakage: str) -> list[str]:
     return problems
 
 
-@pytest.mark.parametrize("breakage", ALL)
+@pytest.mark.parametrize(
+    "breakage", [pytest.param(each, marks=() if each in ALWAYS else pytest.mark.soak) for each in ALL]
+)
 def test_a_broken_sampler_is_detected_and_its_samples_are_named(
     farm: Farm, tmp_path: Path, etcd: str, breakage: str
 ) -> None:

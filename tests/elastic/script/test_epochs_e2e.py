@@ -23,7 +23,7 @@ from tidewater.contract import exit_codes
 
 pytestmark = pytest.mark.e2e
 
-COUNT = 1200
+COUNT = 600
 WARM_UPS = 2
 """Batches of a validation in a rehearsal: a small one and the largest."""
 SCRIPT = """
@@ -85,7 +85,7 @@ def test_a_worker_that_skips_a_validation_ends_all_with_a_sentence_that_names_it
     assert a.wait() == b.wait() == exit_codes.USAGE
     for worker in (a, b):
         assert "worker b has ended after 0 validations" in worker.text()
-        assert "worker a begins validation 1, over samples 0 to 1199" in worker.text()
+        assert f"worker a begins validation 1, over samples 0 to {COUNT - 1}" in worker.text()
 
 
 EPOCHS, SAVED_EVERY = 3, 3

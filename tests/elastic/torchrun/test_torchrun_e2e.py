@@ -57,7 +57,9 @@ def agent(etcd: str, site: Path, tmp_path: Path, request: pytest.FixtureRequest)
             each.process.wait(PATIENCE_SECONDS)
 
 
-def test_survivors_recover_from_a_lost_agent_and_a_late_agent_joins(agent: Start) -> None:
+def test_survivors_recover_from_a_lost_agent_and_from_a_hung_one_whose_worker_lives_and_a_late_agent_joins(
+    agent: Start,
+) -> None:
     a, b = agent("a"), agent("b")
     for one in (a, b):
         one.wait_for_world(2)
@@ -66,18 +68,12 @@ def test_survivors_recover_from_a_lost_agent_and_a_late_agent_joins(agent: Start
     late = agent("late")
     late.wait_for_world(2)
     a.wait_for_world(2)
+    late.process.send_signal(signal.SIGSTOP)
+    a.wait_for_world(1)  # its lease has expired
+    late.process.send_signal(signal.SIGCONT)
+    a.wait_for_world(2)
     late.process.send_signal(signal.SIGTERM)  # a graceful stop: it withdraws, and no agent waits for its lease
     a.wait_for_world(1)
-
-
-def test_a_hung_agent_is_lost_when_its_lease_expires_although_its_worker_lives(agent: Start) -> None:
-    a, b = agent("a"), agent("b")
-    for one in (a, b):
-        one.wait_for_world(2)
-    b.process.send_signal(signal.SIGSTOP)
-    a.wait_for_world(1)
-    b.process.send_signal(signal.SIGCONT)
-    a.wait_for_world(2)
 
 
 def test_a_finished_run_ends_on_all_agents_and_refuses_late_ones(agent: Start) -> None:
