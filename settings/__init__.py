@@ -4,6 +4,7 @@ stack = settings.load()                            # in the program: from Pulumi
 stack = settings.parse(mapping, stack="local")     # anywhere else: the same, as a pure function
 
 model      the configuration as a tree of frozen dataclasses
+vpcs       the part of `model` for the VPC
 parsing    makes that tree from keys and values
 nodes      the part of `parsing` for the workers and all nodes
 networks   the part of `parsing` for the VPC
@@ -23,22 +24,20 @@ from settings.model import (
     ConfigurationError,
     Dataset,
     Disk,
-    ExistingVpc,
     ImageCache,
     Images,
     Machines,
     Monitoring,
-    Network,
     Nodes,
     Roles,
     Settings,
-    Subnet,
     Surge,
     Training,
     Window,
     Workers,
 )
 from settings.parsing import load, parse
+from settings.vpcs import ExistingVpc, Network, Subnet
 from tidewater.project.folder import Code
 from tidewater.project.lock import Packages
 

@@ -6,8 +6,9 @@ machines.machines(read, network, workers).zones      # 1
 from __future__ import annotations
 
 from settings import hardware
-from settings.model import Disk, Machines, Network, Workers
+from settings.model import Disk, Machines, Workers
 from settings.reader import Reader
+from settings.vpcs import Network
 
 
 def machines(read: Reader, network: Network, workers: Workers) -> Machines:

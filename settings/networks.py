@@ -9,8 +9,8 @@ import ipaddress
 import re
 
 from settings import hardware
-from settings.model import ExistingVpc, Network
 from settings.reader import Reader
+from settings.vpcs import ExistingVpc, Network
 
 REGION = r"[a-z]{2}(-[a-z]+)+-\d"
 DEFAULTS = {"vpcCidr": "10.0.0.0/16", "availabilityZones": "2", "natGateways": "single", "vpcFlowLogs": "0"}

@@ -15,7 +15,7 @@ import itertools
 import json
 import os
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import astuple, dataclass, field
 from pathlib import Path
 
@@ -96,7 +96,9 @@ class Validated:
 
 
 Entry = Attempt | Final | Restored | Written | Validated
-_ENTRIES = {each.__name__: each for each in (Attempt, Final, Restored, Written, Validated)}
+_ENTRIES: dict[str, Callable[..., Entry]] = {
+    each.__name__: each for each in (Attempt, Final, Restored, Written, Validated)
+}
 
 
 class Scribe:
@@ -112,8 +114,7 @@ class Scribe:
 def read(line: bytes) -> Entry:
     """Return the entry that ``Scribe.write`` has written."""
     kind, *values = json.loads(line)
-    entry: Entry = _ENTRIES[kind](*(tuple(value) if isinstance(value, list) else value for value in values))
-    return entry
+    return _ENTRIES[kind](*(tuple(value) if isinstance(value, list) else value for value in values))
 
 
 @dataclass

@@ -44,7 +44,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Pause", "Run"]
 
-_Given, _Result = ParamSpec("_Given"), TypeVar("_Result")
+_Given = ParamSpec("_Given")
+_Result = TypeVar("_Result")
 _NO_BATCH = "call it once for each batch of run.batches(), with the loss of that batch"
 _OUT_OF_MEMORY = (
     "tidewater: the passes of a micro-batch don't fit in this worker's memory: give run.step a function that returns "
@@ -65,7 +66,7 @@ def _noting_errors(method: Callable[Concatenate[Run, _Given], _Result]) -> Calla
     """Note an error of this method, with which the step can't be continued. In each step: no context manager."""
 
     @functools.wraps(method)
-    def noting(run: Run, *args: _Given.args, **kwargs: _Given.kwargs) -> _Result:
+    def noting(run: Run, /, *args: _Given.args, **kwargs: _Given.kwargs) -> _Result:
         try:
             return method(run, *args, **kwargs)
         except BaseException as error:

@@ -15,7 +15,7 @@ from infra.preflight import fit, vpc
 from infra.preflight.vpc import checks, lookup
 from infra.preflight.vpc.checks import Endpoint, Subnet, Table, Vpc
 from tests import graph
-from tests.infra import existing_vpc
+from tests.infra.preflight.vpc import existing_vpc
 from tests.infra.preflight.world import region
 
 VPC, A, B, C = existing_vpc.VPC, *existing_vpc.SUBNETS

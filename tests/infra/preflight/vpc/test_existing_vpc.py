@@ -10,7 +10,7 @@ import settings
 from infra.preflight import place
 from settings import prices
 from tests import graph
-from tests.infra import existing_vpc
+from tests.infra.preflight.vpc import existing_vpc
 
 ONE_A_ZONE = ["subnet-0000000000000000a", "subnet-0000000000000000b"]
 ALL = [*existing_vpc.SUBNETS]
