@@ -19,7 +19,7 @@ def parser(environ: Mapping[str, str], own: Callable[[argparse._ArgumentGroup], 
         "--job: they find each other through etcd, share every batch, and go on when one of them is lost.",
         epilog="SIGTERM, SIGHUP or Ctrl-C: leave at the next step boundary, exit code 143. Exit code 0: the job has "
         "finished. Exit code 2: a restart would fail in the same way.",
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+        formatter_class=_Defaults,
     )
     _add_place(top.add_argument_group("where (each has an environment variable)"), environ)
     own(top.add_argument_group("what to train"))
@@ -124,6 +124,13 @@ def _add_method(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--min-step-seconds", type=float, default=0.0, help="minimum time of a step, which slows a demonstration down"
     )
+
+
+class _Defaults(argparse.ArgumentDefaultsHelpFormatter):
+    """Shows the default of each flag that has one."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        return action.help if action.default is None else super()._get_help_string(action)
 
 
 def _add_outer(group: argparse._ArgumentGroup) -> None:

@@ -14,12 +14,23 @@ from packages.localcloud.tests.aws import fakes
 from packages.localcloud.tests.aws.account import Clients, clients
 from packages.localcloud.tests.aws.fakes import ACCOUNT, REGION
 from packages.localcloud.tests.aws.launches import refused, run
+from tests.aws.account import moto, served
 
 ROOT_TRUST = {"Statement": [{"Effect": "Allow", "Principal": {"AWS": f"arn:aws:iam::{ACCOUNT}:root"}, "Action": "*"}]}
 
 
 def test_the_operator_is_a_user_of_the_account(operator: Clients) -> None:
     assert operator("sts").get_caller_identity()["Arn"] == f"arn:aws:iam::{ACCOUNT}:user/operator"
+
+
+def test_an_account_of_this_process_that_has_no_gateway_still_answers(operator: Clients) -> None:
+    assert operator("s3").list_buckets()["Buckets"] == []
+    with served(moto()) as endpoint:
+        keys = {"aws_access_key_id": "test", "aws_secret_access_key": "test"}
+        for service, call in (("s3", "list_buckets"), ("ec2", "describe_vpcs"), ("eks", "list_clusters")):
+            alone: Any = boto3.client  # its type lists every service by name
+            answer = getattr(alone(service, REGION, endpoint_url=endpoint, **keys), call)()
+            assert answer["ResponseMetadata"]["HTTPStatusCode"] == 200
 
 
 @pytest.mark.parametrize(

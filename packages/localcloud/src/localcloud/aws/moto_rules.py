@@ -53,19 +53,29 @@ def install() -> None:
 
 
 def _carry_out_what_was_decided(response: Any) -> None:
-    """Make moto use the gateway's operation and region. moto would otherwise search the request for them itself."""
+    """Make moto use the gateway's operation and region. moto would otherwise search the request for them itself.
+
+    It does so with requests that no gateway has decided: this process may serve another account without these rules.
+    """
     from moto.moto_server.werkzeug_app import BackendRequest
+
+    own_action, own_region = response._get_action, response.get_region_from_url
+    own_form = BackendRequest.want_form_data_parsed.fget  # type: ignore[attr-defined]
 
     def action(self: Any) -> str:
         operation = outgoing.decided(self.normalized_request.environ)
+        if operation is None:
+            return str(own_action(self))
         self.uri_match = dict(operation.labels)
         return operation.name
 
-    def region(_: Any, request: Any, __: str) -> str:
-        return outgoing.decided(request.environ).region
+    def region(self: Any, request: Any, url: str) -> str:
+        operation = outgoing.decided(request.environ)
+        return str(own_region(self, request, url)) if operation is None else operation.region
 
     def is_form(request: Any) -> bool:
-        return isinstance(outgoing.decided(request.environ).body, tuple)
+        operation = outgoing.decided(request.environ)
+        return bool(own_form(request)) if operation is None else isinstance(operation.body, tuple)
 
     response._get_action = action
     response.get_region_from_url = region

@@ -50,10 +50,9 @@ def environ(operation: Operation, access_key: str, received: Mapping[str, Any]) 
     return made
 
 
-def decided(given: Mapping[str, Any]) -> Operation:
-    """Return the operation of an environment that `environ` has made."""
-    operation: Operation = given[_OPERATION]
-    return operation
+def decided(given: Mapping[str, Any]) -> Operation | None:
+    """Return the operation of an environment that `environ` has made; None for another one."""
+    return given.get(_OPERATION)
 
 
 def _headers(operation: Operation) -> dict[str, Any]:
