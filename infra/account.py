@@ -9,12 +9,16 @@ shell's environment.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import pulumi
 import pulumi_aws as aws
 
 import settings
+
+_NOT_ALLOWED = re.compile(r"account ID not allowed: (\d+)")
+"""https://github.com/hashicorp/aws-sdk-go-base (VerifyAccountIDAllowed)"""
 
 
 @dataclass(frozen=True)
@@ -36,7 +40,12 @@ class Account:
 
 
 def connect(stack: settings.Settings, *after: pulumi.Resource) -> Account:
-    """Make the provider, which is deleted before `after`, and look up the caller's account."""
+    """Make the provider, which is deleted before `after`, and look up the caller's account.
+
+    Raises:
+        settings.ConfigurationError: there are no credentials, AWS refuses them, or they are of an account in which the
+            stack may not be.
+    """
     provider = aws.Provider(
         stack.name,
         region=stack.region,
@@ -46,14 +55,32 @@ def connect(stack: settings.Settings, *after: pulumi.Resource) -> Account:
         default_tags={"tags": stack.all_tags},
         opts=pulumi.ResourceOptions(depends_on=list(after)),
     )
-    caller = aws.get_caller_identity_output(opts=pulumi.InvokeOutputOptions(provider=provider))
+    try:
+        caller = aws.get_caller_identity(opts=pulumi.InvokeOptions(provider=provider))
+    except Exception as error:  # the SDK has no other type for it
+        raise settings.ConfigurationError([refusal(stack, str(error))]) from error
     return Account(
         provider=provider,
         region=stack.region,
-        id=caller.account_id,
-        partition=caller.arn.apply(partition_of),
-        caller_arn=caller.arn,
+        id=pulumi.Output.from_input(caller.account_id),
+        partition=pulumi.Output.from_input(partition_of(caller.arn)),
+        caller_arn=pulumi.Output.from_input(caller.arn),
         roles=stack.roles,
+    )
+
+
+def refusal(stack: settings.Settings, error: str) -> str:
+    """Return why the provider can't be used, from the error of its first call: it starts with that one."""
+    which = f"the credentials of the profile {stack.profile}" if stack.profile else "the default credentials"
+    if found := _NOT_ALLOWED.search(error):
+        return (
+            f"allowedAccountIds = {', '.join(stack.allowed_accounts)}: {which} are of the account {found[1]}; set "
+            "profile to a profile of an account that is allowed, or correct allowedAccountIds"
+        )
+    words = error.rpartition("returned an error: ")[2].strip(" .\n")
+    return (
+        f"profile = {stack.profile or '(empty)'}: AWS doesn't say who deploys with {which}: {words}. Log in again, or "
+        "set profile to a profile with credentials"
     )
 
 

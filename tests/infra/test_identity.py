@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import pulumi
+import pytest
 
 import settings
 from infra import cluster
@@ -64,3 +68,35 @@ def test_the_provider_gets_the_accounts_in_which_it_may_be() -> None:
     provider = graph.production(allowedAccountIds=[graph.ACCOUNT]).one("pulumi:providers:aws")
     assert graph.ACCOUNT in provider.inputs["allowedAccountIds"]
     assert "allowedAccountIds" not in graph.production().one("pulumi:providers:aws").inputs
+
+
+@pytest.mark.parametrize(
+    ("reason", "config", "sentence"),
+    [
+        (
+            "AWS account ID not allowed: 210987654321",
+            {"profile": "ml"},
+            f"allowedAccountIds = {graph.ACCOUNT}: the credentials of the profile ml are of the account 210987654321; "
+            "set profile to a profile of an account that is allowed, or correct allowedAccountIds",
+        ),
+        (
+            "invocation of aws:x returned an error: ExpiredToken: the token has expired.",
+            {},
+            "profile = (empty): AWS doesn't say who deploys with the default credentials: ExpiredToken: the token has "
+            "expired. Log in again, or set profile to a profile with credentials",
+        ),
+    ],
+)
+def test_credentials_that_cant_be_used_are_one_sentence_before_anything_else_is_asked(
+    reason: str, config: Mapping[str, Any], sentence: str
+) -> None:
+    def ask(token: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        assert token == "aws:index/getCallerIdentity:getCallerIdentity"
+        raise graph.Refused(reason)
+
+    given, found = graph.stack_config("Pulumi.aws.yaml.example"), graph.Graph()
+    wanted = {**given, "allowedAccountIds": [graph.ACCOUNT], **config}
+    with pytest.raises(settings.ConfigurationError) as refused:
+        graph.run(graph.program, wanted, "production", ask=ask, graph=found)
+    assert str(refused.value).endswith(sentence)
+    assert not [each for each in found.resources if each.type.startswith(("aws:", "eks:", "kubernetes:"))]
