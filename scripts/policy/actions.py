@@ -14,7 +14,7 @@ from scripts.policy.scopes import Scope
 Actions = Mapping[Scope, str]
 """Names of actions, with spaces between them; those without a service are of the scope's own."""
 
-EC2: Mapping[str, Actions] = {
+NETWORK: Mapping[str, Actions] = {
     "aws:ec2/vpc:Vpc": {
         Scope.REGION: "ec2:DescribeVpcs ec2:DescribeVpcAttribute ec2:DescribeNetworkAcls ec2:DescribeRouteTables "
         "ec2:DescribeSecurityGroups",
@@ -64,6 +64,10 @@ EC2: Mapping[str, Actions] = {
         Scope.EC2: "RevokeSecurityGroupIngress RevokeSecurityGroupEgress",
         Scope.EC2_DEFAULT_GROUP: "CreateTags",
     },
+}
+"""Of a VPC that the stack makes."""
+
+EC2: Mapping[str, Actions] = {
     "aws:ec2/securityGroup:SecurityGroup": {
         Scope.REGION: "ec2:DescribeSecurityGroups ec2:DescribeSecurityGroupRules ec2:DescribeNetworkInterfaces",
         Scope.EC2: "CreateSecurityGroup RevokeSecurityGroupEgress RevokeSecurityGroupIngress",
@@ -235,5 +239,5 @@ OPTIONAL: Mapping[str, Actions] = {
     },
 }
 
-TYPES: Mapping[str, Actions] = {**EC2, **EKS, **IAM, **DATA, **OPTIONAL}
+TYPES: Mapping[str, Actions] = {**NETWORK, **EC2, **EKS, **IAM, **DATA, **OPTIONAL}
 """By the type of the resource."""

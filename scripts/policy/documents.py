@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 import settings
 from infra.policies import Document
 from infra.policies.documents import document
-from scripts.policy.actions import TYPES
-from scripts.policy.needs import DATASET, KEYS, LOOK_UPS, SCRIPTS
+from scripts.policy.actions import NETWORK, TYPES
+from scripts.policy.needs import DATASET, EXISTING_VPC, KEYS, LOOK_UPS, OWN_VPC, SCRIPTS
 from scripts.policy.scopes import SERVICES, Place, Scope, where
 
 MOST_CHARACTERS = 6144
@@ -23,6 +23,7 @@ https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html"""
 def types_of(stack: settings.Settings) -> set[str]:
     """Return the types of the AWS resources that a stack has, pulumi-eks's among them."""
     optional = {
+        **dict.fromkeys(NETWORK, stack.network.existing is None),
         "aws:ec2/flowLog:FlowLog": stack.network.flow_log_days > 0,
         "aws:ec2/placementGroup:PlacementGroup": stack.machines.placement_group,
         "aws:kms/grant:Grant": bool(stack.node_disk_key),
@@ -45,6 +46,7 @@ def actions(stack: settings.Settings) -> dict[Scope, set[str]]:
     """Return all actions that a stack needs, by their scope."""
     found: dict[Scope, set[str]] = {}
     more = [KEYS] * bool(stack.node_disk_key) + [DATASET] * (stack.training.dataset.uri or "").startswith("s3://")
+    more.append(EXISTING_VPC if stack.network.existing else OWN_VPC)
     for needs in (*(TYPES[each] for each in types_of(stack)), LOOK_UPS, SCRIPTS, *more):
         for scope, names in needs.items():
             found.setdefault(scope, set()).update(_full(scope, name) for name in names.split())

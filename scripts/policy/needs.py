@@ -7,13 +7,21 @@ from scripts.policy.scopes import Scope
 
 LOOK_UPS: Actions = {
     Scope.REGION: "ec2:DescribeAvailabilityZones ec2:DescribeInstanceTypeOfferings ec2:DescribeInstanceTypes "
-    "ec2:DescribeVpcs ec2:DescribeAddresses ec2:DescribeNatGateways ec2:GetEbsDefaultKmsKeyId "
-    "eks:DescribeClusterVersions eks:DescribeAddonVersions servicequotas:GetServiceQuota "
-    "servicequotas:GetAWSDefaultServiceQuota",
+    "ec2:DescribeVpcs ec2:GetEbsDefaultKmsKeyId eks:DescribeClusterVersions "
+    "eks:DescribeAddonVersions servicequotas:GetServiceQuota servicequotas:GetAWSDefaultServiceQuota",
     Scope.CLUSTER: "DescribeCluster ListNodegroups DescribeNodegroup",
     Scope.PARAMETERS: "GetParameter",
 }
 """Of `infra.preflight.lookup`, `infra.node_groups` and `infra.network`."""
+
+OWN_VPC: Actions = {Scope.REGION: "ec2:DescribeAddresses ec2:DescribeNatGateways"}
+"""Of `infra.preflight.lookup` for the quotas, in a VPC of the stack's own."""
+
+EXISTING_VPC: Actions = {
+    Scope.REGION: "eks:ListClusters ec2:DescribeVpcAttribute ec2:DescribeNetworkAcls ec2:DescribeSubnets "
+    "ec2:DescribeRouteTables ec2:DescribeVpcEndpoints ec2:DescribePrefixLists",
+}
+"""Of `infra.preflight.vpc`. Without those of routes and endpoints the preview only warns."""
 
 KEYS: Actions = {Scope.DISK_KEY: "DescribeKey", Scope.AUTO_SCALING: "GetRole"}
 """Of `infra.preflight.disks`, with a key for the nodes' disks."""

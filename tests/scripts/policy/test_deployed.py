@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -92,16 +92,22 @@ ONLY_ON_AWS = ["ServiceRoles"]
 """The statements that no call here needs: the one-machine cloud has no service-linked roles."""
 
 
-def wanted() -> settings.Settings:
-    return settings.parse(CONFIG, stack=STACK)
+def wanted(config: Mapping[str, Any] = CONFIG) -> settings.Settings:
+    return settings.parse(config, stack=STACK)
 
 
-def printed() -> list[dict[str, Any]]:
-    stack = wanted()
+def printed(config: Mapping[str, Any] = CONFIG) -> list[dict[str, Any]]:
+    stack = wanted(config)
     return documents.policies(stack, Place.of(stack, ACCOUNT))
 
 
-def deployer(operator: Clients, endpoint: str, name: str, given: Iterable[dict[str, Any]]) -> Deployment:
+def deployer(
+    operator: Clients,
+    endpoint: str,
+    name: str,
+    given: Iterable[dict[str, Any]],
+    config: Mapping[str, Any] = CONFIG,
+) -> Deployment:
     """Return the deployment by a user with these policies."""
     iam = operator("iam")
     iam.create_user(UserName=name)
@@ -111,7 +117,7 @@ def deployer(operator: Clients, endpoint: str, name: str, given: Iterable[dict[s
     key = iam.create_access_key(UserName=name)["AccessKey"]
     keys = {"accessKey": key["AccessKeyId"], "secretKey": key["SecretAccessKey"]}
     engine = make_engine(endpoint, defaultTags={"tags": wanted().all_tags}, **keys)
-    return Deployment(engine, CONFIG, STACK)
+    return Deployment(engine, config, STACK)
 
 
 @pytest.fixture(scope="module")
@@ -161,6 +167,38 @@ def test_every_action_is_used_or_has_a_reason_why_it_is_not_used_here(asked: lis
     allowed = {action for policy in printed() for each in policy["Statement"] for action in each["Action"]}
     reasons = (CHANGES, SCRIPTS, READ_BY_THE_PLUG_IN, BY_OTHER_SERVICES)
     assert allowed - {each.action for each in asked} == {name for reason in reasons for name in reason.split()}
+
+
+def a_vpc(operator: Clients) -> dict[str, Any]:
+    """Return the settings that name a VPC with two subnets that have a default route."""
+    ec2 = operator("ec2")
+    vpc = ec2.create_vpc(CidrBlock="10.9.0.0/16")["Vpc"]["VpcId"]
+    ec2.modify_vpc_attribute(VpcId=vpc, EnableDnsHostnames={"Value": True})
+    subnets = [
+        ec2.create_subnet(VpcId=vpc, CidrBlock=f"10.9.{number * 64}.0/18", AvailabilityZone=zone)["Subnet"]["SubnetId"]
+        for number, zone in enumerate(("us-west-2a", "us-west-2b"))
+    ]
+    address = ec2.allocate_address(Domain="vpc")["AllocationId"]
+    way = ec2.create_nat_gateway(SubnetId=subnets[0], AllocationId=address)["NatGateway"]["NatGatewayId"]
+    (table,) = ec2.describe_route_tables(Filters=[{"Name": "vpc-id", "Values": [vpc]}])["RouteTables"]
+    ec2.create_route(RouteTableId=table["RouteTableId"], DestinationCidrBlock="0.0.0.0/0", NatGatewayId=way)
+    own = {"availabilityZones": "2", "natGateways": "single", "vpcFlowLogs": 0}
+    return {**CONFIG, **own, "vpcId": vpc, "privateSubnetIds": subnets}
+
+
+def test_in_a_vpc_that_is_there_they_are_enough_too_and_no_network_can_be_made(
+    operator: Clients, endpoint: str, asked: list[Query]
+) -> None:
+    config = a_vpc(operator)
+    given = printed(config)
+    deployment = deployer(operator, endpoint, "guest", given, config)
+    deployment.up()
+    deployment.refresh()
+    deployment.destroy()
+    allowed = {action for policy in given for each in policy["Statement"] for action in each["Action"]}
+    networks = ("Vpc", "Subnet", "Route", "RouteTable", "InternetGateway", "NatGateway", "VpcEndpoint", "FlowLogs")
+    assert not allowed & {f"ec2:{verb}{each}" for verb in ("Create", "Delete") for each in networks}
+    assert asked  # the other stack of this name is gone
 
 
 def test_the_calls_are_refused_once_a_statement_is_gone(operator: Clients, endpoint: str) -> None:

@@ -16,6 +16,7 @@ from scripts.policy.__main__ import account, read
 from scripts.policy.scopes import Place
 from scripts.session import Session, UpError
 from tests import graph
+from tests.infra.preflight.vpc import existing_vpc
 
 MADE_BY_PULUMI_EKS = {
     f"aws:{each}"
@@ -32,6 +33,7 @@ BOUNDARY = f"arn:aws:iam::{graph.ACCOUNT}:policy/boundary"
 CONFIGS: dict[str, dict[str, Any]] = {
     "the defaults": {},
     "one node group": {"surgeNodes": "nodegroup"},
+    "in a VPC that is there": existing_vpc.CONFIG,
     "with everything": {
         "vpcFlowLogs": 14,
         "imageCache": True,
@@ -48,7 +50,9 @@ CONFIGS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("changes", CONFIGS.values(), ids=CONFIGS)
 def test_the_types_are_those_that_the_program_registers(changes: dict[str, Any]) -> None:
     config = {**graph.defaults(), "publicAccessCidrs": [graph.ADDRESS], **changes}
-    registered = {each.type for each in graph.deploy(config, stack="dev").resources if each.type.startswith("aws:")}
+    ask = existing_vpc.ask if config["vpcId"] else graph.answer
+    made = graph.run(graph.program, config, "dev", ask=ask)
+    registered = {each.type for each in made.resources if each.type.startswith("aws:")}
     by_entries = BY_ENTRIES if config["adminArns"] else set()
     assert documents.types_of(settings.parse(config, stack="dev")) == registered | MADE_BY_PULUMI_EKS | by_entries
 
