@@ -64,7 +64,7 @@ def look_up(stack: settings.Settings, account: Account, run: login.Run) -> Regio
     """Return what AWS says of the stack's region; `run` runs the `aws` of this machine.
 
     Raises:
-        Exception: AWS refused a question without which nothing can be checked.
+        pulumi.RunError: AWS refused a question without which nothing can be checked.
     """
     return _sync_await(_look_up(stack, account.provider, run))
 
@@ -243,6 +243,10 @@ def _families(names: list[str]) -> Mapping[str, Any]:
 
 
 def _answer(found: Any) -> Any:
-    if isinstance(found, BaseException):
-        raise found
+    if isinstance(found, Exception):
+        words = str(found).rpartition("returned an error: ")[2].strip(" .\n")
+        raise pulumi.RunError(
+            f"AWS refuses a question without which nothing can be checked; nothing was changed: {words}. Allow it to "
+            "the identity that deploys (`python -m scripts.policy` prints all that it needs), and run this again"
+        ) from found
     return found

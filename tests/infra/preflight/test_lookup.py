@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import pulumi
 import pytest
 
 import settings
@@ -53,3 +54,14 @@ def test_a_stack_in_a_zone_where_aws_has_trouble_can_still_be_changed(
     made = graph.run(graph.program, {**graph.defaults(), "availabilityZones": zones}, ask=ask)
     used = {each.inputs["availabilityZone"] for each in made.all("aws:ec2/subnet:Subnet")}
     assert "us-west-2a" in used
+
+
+@pytest.mark.parametrize("refused", [ZONES, TYPE])
+def test_a_question_that_aws_refuses_is_one_sentence_with_the_remedy(refused: str) -> None:
+    def ask(token: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        if token == refused:
+            raise graph.Refused("invocation of x returned an error: UnauthorizedOperation: not authorized.")
+        return graph.answer(token, arguments)
+
+    with pytest.raises(pulumi.RunError, match=r"nothing was changed: .*not authorized\. Allow it .*scripts\.policy"):
+        graph.run(graph.program, graph.defaults(), ask=ask)
