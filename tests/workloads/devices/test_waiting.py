@@ -33,6 +33,8 @@ NO_CAPACITY = (
     " currently do not have sufficient m5.large capacity in the Availability Zone you requested (us-west-2a)."
 )
 NODES, CLAIMS = "/api/v1/nodes", "/apis/karpenter.sh/v1/nodeclaims"
+CUT_OFF = [{"cut": "off"}]
+"""Items of an answer that ends before its length."""
 EVENTS, CLAIM_EVENTS = (f"/api/v1/namespaces/{each}/events" for each in ("tidewater-devices", "default"))
 
 
@@ -123,7 +125,7 @@ def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
             found.asked.append((url.path, parse_qs(url.query), self.headers["Authorization"]))
             answer = found.answers.get(url.path, 404)
             answer = answer() if callable(answer) else answer
-            self.respond(*(answer, {}) if isinstance(answer, int) else (200, {"items": answer}))
+            self.respond(*(answer, {}) if isinstance(answer, int) else (200, {"items": answer}), cut=answer == CUT_OFF)
 
         def do_POST(self) -> None:
             assert urlsplit(self.path).path == EVENTS
@@ -131,10 +133,10 @@ def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
             status = found.answers.get("record", 201)
             self.respond(status, {})
 
-        def respond(self, status: int, content: Any) -> None:
+        def respond(self, status: int, content: Any, *, cut: bool = False) -> None:
             body = json.dumps(content).encode()
             self.send_response(status)
-            self.send_header("Content-Length", str(len(body)))
+            self.send_header("Content-Length", str(len(body) + cut))
             self.end_headers()
             self.wfile.write(body)
 
@@ -265,3 +267,9 @@ def test_an_api_server_that_does_not_answer_is_asked_again_until_the_limit(
     assert capsys.readouterr().err == "the API server does not answer: HTTP Error 503: Service Unavailable\n"
     api.answers |= {NODES: next_of(503, [], [good()]), CLAIMS: 503}
     assert run() == 0
+
+
+def test_an_answer_that_is_cut_off_is_asked_for_again(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    api.answers[NODES] = next_of(CUT_OFF, [good()])
+    assert run() == 0
+    assert capsys.readouterr().out.startswith("the API server does not answer: broken answer: IncompleteRead(")

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import enum
+import http.client
 import json
 import ssl
 import sys
@@ -274,8 +275,11 @@ class Cluster:
         }
         request = urllib.request.Request(f"{self.api}{path}", data=body, headers=headers)
         context = ssl.create_default_context(cafile=str(self.account / "ca.crt"))
-        with urllib.request.urlopen(request, timeout=ANSWER_SECONDS, context=context) as answer:
-            return json.load(answer)
+        try:
+            with urllib.request.urlopen(request, timeout=ANSWER_SECONDS, context=context) as answer:
+                return json.load(answer)
+        except http.client.HTTPException as error:  # an answer that is cut off, for example; it is no OSError
+            raise OSError(f"broken answer: {error!r}") from error
 
 
 @dataclass
