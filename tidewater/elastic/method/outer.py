@@ -72,7 +72,7 @@ class Local:
     def __init__(self, model: nn.Module, optimizers: Optimizers, outer: Outer) -> None:
         self._parameters = list(model.parameters())
         self._optimizers, self._outer = optimizers, outer
-        self._given: dict[int, Tensor] = {}
+        self._given: dict[int, Tensor] | None = None
         """Copies of the parameters before the inner steps, by their place, as long as the values may differ."""
         self._before: Tree = {}
         self._after: Tree = {}
@@ -84,7 +84,8 @@ class Local:
 
     def begin(self) -> None:
         """Begin the inner steps, from the parameters that all ranks have."""
-        self._before, self._after, self._trained = copy.deepcopy(self._optimizers.tree()), {}, set()
+        self._before, self._after, self._trained = {}, {}, set()  # first: there is memory for one copy
+        self._before = copy.deepcopy(self._optimizers.tree())
         places = (place for place, each in enumerate(self._parameters) if each.requires_grad)
         self._given = {place: self._parameters[place].detach().clone() for place in places}
 
@@ -109,19 +110,20 @@ class Local:
 
         Each is computed in the memory of its parameter: the reducer copies it from there.
         """
+        given = self._given or {}
         for place in self._trained:
             values = self._parameters[place].detach()
-            self._parameters[place].grad = values.sub_(self._given[place]).mul_(-weight)
+            self._parameters[place].grad = values.sub_(given[place]).mul_(-weight)
 
     def put_back(self) -> None:
-        """Give parameters and optimizers the values from before the inner steps. Safe to call twice."""
-        if not self._given:
-            return
+        """Give parameters and optimizers the values from before the inner steps. Then ``apply`` may follow."""
         self._after = self._optimizers.tree()
-        for place, values in self._given.items():
-            self._parameters[place].detach().copy_(values)
-        self._optimizers.load(self._before)
-        self._given = {}
+        self._restore()
+
+    def abandon(self) -> None:
+        """Do the same, but drop what the inner steps have made. Safe to call at any time."""
+        self._restore()
+        self._before = self._after = {}
 
     def apply(self) -> float:
         """Make the outer step, with the sums in the gradients. Return the learning rate of the last inner step."""
@@ -129,6 +131,14 @@ class Local:
         self._before = self._after = {}
         self._outer.step()
         return self._lr
+
+    def _restore(self) -> None:
+        if self._given is None:
+            return
+        for place, values in self._given.items():
+            self._parameters[place].detach().copy_(values)
+        self._optimizers.load(self._before)
+        self._given = None
 
     def _drop_gradients(self) -> None:
         for parameter in self._parameters:

@@ -188,7 +188,7 @@ class Stepper:
         except BaseException:
             self._buffers.restore()
             if self._local:
-                self._local.put_back()
+                self._local.abandon()
             raise
 
     def passing(self) -> contextlib.AbstractContextManager[None]:

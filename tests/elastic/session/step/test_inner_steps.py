@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -75,6 +76,13 @@ def opened(made: Made, outer: tuple[float, float] = PLAIN, **more: Any) -> tuple
 
 def values(state: State) -> dict[str, Any]:
     return copy.deepcopy({**state.whole(), "present": None})
+
+
+def count(state: State) -> int:
+    """Return how many tensors there are of the shape of the first weight, which no batch and no activation has."""
+    shape = next(state.model.parameters()).shape
+    gc.collect()
+    return sum(issubclass(type(each), torch.Tensor) and each.shape == shape for each in gc.get_objects())
 
 
 def same(one: Any, other: Any) -> bool:
@@ -227,6 +235,25 @@ def test_a_parameter_without_a_gradient_is_left_alone(made: Made) -> None:
     stepper.apply(stepper.gradients(round_of(0)), 1.0)
     assert torch.equal(unused.weight, before)
     assert sorted(state.tree()["outer"]) == ["used.bias", "used.weight"]
+
+
+def test_a_step_in_which_no_parameter_trains_changes_none(made: Made) -> None:
+    model, stepper, _ = opened(made)
+    model.requires_grad_(False)
+    before = copy.deepcopy(list(model.parameters()))
+    with pytest.warns(UserWarning, match="no gradient was computed"):
+        stepper.apply(stepper.gradients(round_of(0)), 1.0)
+    assert all(map(torch.equal, model.parameters(), before))
+
+
+def test_a_discarded_step_leaves_no_copies_of_parameters_and_moments(made: Made) -> None:
+    """Else the next attempt would need memory for one set more."""
+    _, stepper, state = opened(made)
+    stepper.apply(stepper.gradients(round_of(0)), 1.0)
+    before = count(state)
+    with pytest.raises(GroupBroken):
+        stepper.gradients(round_of(1), meanwhile=lambda: stepper._group.interrupt("a peer was lost"))
+    assert count(state) == before
 
 
 def test_a_rank_without_samples_in_an_inner_step_has_the_schedule_of_the_others(made: Made) -> None:
