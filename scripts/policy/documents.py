@@ -50,6 +50,8 @@ def actions(stack: settings.Settings) -> dict[Scope, set[str]]:
     for needs in (*(TYPES[each] for each in types_of(stack)), LOOK_UPS, SCRIPTS, *more):
         for scope, names in needs.items():
             found.setdefault(scope, set()).update(_full(scope, name) for name in names.split())
+    if not stack.roles.boundary:  # it may have been taken out of the config, and out of the roles it goes by this
+        found.setdefault(Scope.ROLES, set()).add("iam:DeleteRolePermissionsBoundary")
     found.setdefault(Scope.EC2_TAGS, set()).add("ec2:CreateTags")
     found.setdefault(Scope.EC2_OWN, set()).update(("ec2:CreateTags", "ec2:DeleteTags"))
     return found
@@ -73,7 +75,7 @@ def _statements(stack: settings.Settings, place: Place) -> Iterator[Document]:
 
 
 def policies(stack: settings.Settings, place: Place) -> list[Document]:
-    """Return the documents, each short enough for a managed policy; a long statement is divided by its actions."""
+    """Return the documents, each short enough for a managed policy."""
     return divided(statements(stack, place), MOST_CHARACTERS)
 
 

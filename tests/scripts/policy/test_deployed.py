@@ -54,8 +54,8 @@ CHANGES = (
     "eks:UpdateAddon eks:UpdateNodegroupConfig eks:UpdateClusterVersion eks:UpdateNodegroupVersion "
     "eks:UpdatePodIdentityAssociation elasticfilesystem:ModifyMountTargetSecurityGroups "
     "elasticfilesystem:UntagResource elasticfilesystem:UpdateFileSystem events:UntagResource "
-    "iam:PutRolePermissionsBoundary iam:UntagRole iam:UpdateAssumeRolePolicy iam:UpdateRole "
-    "iam:UpdateRoleDescription kms:DisableKey kms:DisableKeyRotation kms:EnableKey kms:PutKeyPolicy "
+    "iam:DeleteRolePermissionsBoundary iam:PutRolePermissionsBoundary iam:UntagRole iam:UpdateAssumeRolePolicy "
+    "iam:UpdateRole iam:UpdateRoleDescription kms:DisableKey kms:DisableKeyRotation kms:EnableKey kms:PutKeyPolicy "
     "kms:UntagResource kms:UpdateAlias kms:UpdateKeyDescription logs:AssociateKmsKey "
     "logs:DeleteRetentionPolicy logs:DisassociateKmsKey logs:UntagResource sqs:UntagQueue"
 )

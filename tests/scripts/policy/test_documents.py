@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,18 @@ def test_roles_are_made_only_under_the_stacks_names_and_with_its_boundary() -> N
     assert made["Resource"] == [f"arn:aws:iam::{graph.ACCOUNT}:role/ml/tidewater-dev-*"]
     assert made["Condition"] == {"StringEquals": {"iam:PermissionsBoundary": BOUNDARY}}
     assert "Condition" not in statement("NewRoles")
+
+
+def test_names_without_random_digits_are_not_those_of_a_stack_with_a_longer_name() -> None:
+    for sid in ("Alias", "Logs", "Queue", "Cluster", "Rules"):
+        for arn in statement(sid, vpcFlowLogs=14)["Resource"]:
+            assert not fnmatch(arn.replace("*", "x").replace("tidewater-dev", "tidewater-dev-2", 1), arn), arn
+
+
+def test_a_boundary_can_be_taken_away_only_where_the_config_has_none() -> None:
+    take_away = "iam:DeleteRolePermissionsBoundary"
+    assert take_away in statement("Roles")["Action"]
+    assert take_away not in statement("Roles", permissionsBoundary=BOUNDARY)["Action"]
 
 
 def test_roles_get_only_the_policies_of_the_stack() -> None:
