@@ -28,6 +28,7 @@ from torch import Tensor, nn
 from tidewater.elastic.compiled import plain
 from tidewater.elastic.errors import ConfigError
 from tidewater.elastic.method.optimizers import Optimizers, Tree
+from tidewater.elastic.peer.drift import words
 
 _BUFFER = "momentum_buffer"
 """What torch's SGD calls it."""
@@ -71,9 +72,12 @@ class Local:
 
     def __init__(self, model: nn.Module, optimizers: Optimizers, outer: Outer) -> None:
         self._parameters = list(model.parameters())
+        self._names = [plain(name) for name, _ in model.named_parameters()]
         self._optimizers, self._outer = optimizers, outer
         self._given: dict[int, Tensor] | None = None
         """Copies of the parameters before the inner steps, by their place, as long as the values may differ."""
+        self._frozen: dict[int, Tensor] = {}
+        """Of the other parameters a checksum: they must not change."""
         self._before: Tree = {}
         self._after: Tree = {}
         """The optimizers before and after the inner steps."""
@@ -86,8 +90,9 @@ class Local:
         """Begin the inner steps, from the parameters that all ranks have."""
         self._before, self._after, self._trained = {}, {}, set()  # first: there is memory for one copy
         self._before = copy.deepcopy(self._optimizers.tree())
-        places = (place for place, each in enumerate(self._parameters) if each.requires_grad)
-        self._given = {place: self._parameters[place].detach().clone() for place in places}
+        every = list(enumerate(self._parameters))
+        self._frozen = {place: words(each) for place, each in every if not each.requires_grad}
+        self._given = {place: each.detach().clone() for place, each in every if place not in self._frozen}
 
     def step(self, factor: float, correction: float = 1.0) -> None:
         """Make an inner step with ``factor`` on the learning rates. The gradients, with ``correction``, end with it.
@@ -108,8 +113,10 @@ class Local:
     def give(self, weight: float) -> None:
         """Leave the differences in the gradients, multiplied by ``weight``. Then call ``put_back``.
 
-        Each is computed in the memory of its parameter: the reducer copies it from there.
+        Each is computed in the memory of its parameter: the reducer copies it from there. Raise ConfigError if the
+        inner steps have changed another parameter: each rank would have its own.
         """
+        self._refuse_other_changes()
         given = self._given or {}
         for place in self._trained:
             values = self._parameters[place].detach()
@@ -131,6 +138,18 @@ class Local:
         self._before = self._after = {}
         self._outer.step()
         return self._lr
+
+    def _refuse_other_changes(self) -> None:
+        if not self._frozen:
+            return
+        now = torch.stack([words(self._parameters[place]) for place in self._frozen])
+        same = (now == torch.stack(list(self._frozen.values()))).tolist()
+        for place in (place for place, is_same in zip(self._frozen, same, strict=True) if not is_same):
+            raise ConfigError(
+                f"the parameter {self._names[place]} did not require a gradient when the inner steps of --sync-every "
+                "began, and these have changed it (in before_step or a forward pass, perhaps): each worker would have "
+                "another one; change and unfreeze it in on_step, or leave --sync-every out"
+            )
 
     def _restore(self) -> None:
         if self._given is None:

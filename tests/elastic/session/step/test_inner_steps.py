@@ -256,6 +256,26 @@ def test_a_discarded_step_leaves_no_copies_of_parameters_and_moments(made: Made)
     assert count(state) == before
 
 
+@pytest.mark.parametrize("change", ["follows", "is unfrozen"])
+def test_a_parameter_that_differs_between_workers_afterwards_is_refused(made: Made, change: str) -> None:
+    model = nn.ModuleDict({"trains": nn.Linear(FEATURES, 3), "other": nn.Linear(FEATURES, 3)})
+    model["other"].requires_grad_(False)
+
+    def before_step(_: nn.Module) -> None:
+        if change == "is unfrozen":
+            model["other"].requires_grad_(True)
+        else:
+            model["other"].weight.data.lerp_(model["trains"].weight.data, 0.1)
+
+    def both(_: nn.Module, given: Any) -> torch.Tensor:
+        return loss(model["trains"], given) + loss(model["other"], given)
+
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    stepper, _ = made(model, optimizer=optimizer, outer=PLAIN, before_step=before_step, loss=both)
+    with pytest.raises(ConfigError, match=r"the parameter other.weight did not require a gradient.*--sync-every"):
+        stepper.gradients(round_of(0))
+
+
 def test_a_rank_without_samples_in_an_inner_step_has_the_schedule_of_the_others(made: Made) -> None:
     model = network()
     means = Decreasing(model)
