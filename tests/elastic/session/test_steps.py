@@ -227,6 +227,30 @@ def test_without_skip_samples_that_a_checkpoint_leaves_out_are_tried_again() -> 
     assert trained(session) == ["meets", "step 0", "step 1", "step 2", "step 3", "finished"]
 
 
+def test_a_worker_that_others_leave_behind_during_its_inner_steps_gives_the_step_up() -> None:
+    class Frozen(Session):
+        def check(self) -> None:
+            if "inner step 2" in self.told:
+                raise GroupBroken("the others continued while this worker could not reach etcd")
+
+        def summed(self, share: Share, sums: Callable[[], Outcome]) -> Outcome:
+            return sums()
+
+        def give_up(self, error: GroupBroken) -> None:
+            self.told += [str(error), "finished"]
+
+    session = Frozen()
+
+    def gradients(prepared: Prepared, vote: Any, *, pace: Callable[[int, int], float], **_: Any) -> Outcome:
+        for done in range(4):
+            pace(done, 4)
+            session.told.append(f"inner step {done + 1}")
+        raise AssertionError("it made all inner steps")
+
+    told = trained(session, gradients=gradients)
+    assert told[1:4] == ["inner step 1", "inner step 2", "the others continued while this worker could not reach etcd"]
+
+
 def test_a_worker_that_must_leave_gives_a_step_of_many_inner_steps_up() -> None:
     class Leaving(Session):
         def meet(self) -> Meeting | None:

@@ -193,9 +193,11 @@ class Loop:
         return self._material.training.schedule(share) * self._config.lr_factor(self._meeting.size)
 
     def _pace(self, done: int, whole: int) -> float:
-        """Do the same between inner steps. Raise GroupBroken if this worker must leave before the step ends."""
+        """Do the same between inner steps. Raise GroupBroken if this worker must leave before the step ends, or if the
+        others have continued without it: it may be cut off from etcd, or frozen, while it makes them."""
         if self._session.is_overdue():
             raise GroupBroken("this worker was asked to leave, and the step takes too long")
+        self._session.check()
         return self._factor(done, whole)
 
     def _applied(self, lr: float) -> None:
