@@ -292,21 +292,6 @@ def test_state_of_an_optimizer_under_other_keys_and_of_other_kinds_is_restored_e
         assert each.state.tree()["optimizers"][0]["state"]["k"].tolist() == [4]
 
 
-class InPlace(SGD):
-    """Loads hyperparameters into the parameter groups that it has."""
-
-    def load_state_dict(self, state_dict: Any) -> None:
-        for settings, stored in zip(self.param_groups, state_dict["param_groups"], strict=True):
-            settings.update({name: value for name, value in stored.items() if name != "params"})
-
-
-def test_an_optimizer_that_loads_in_place_keeps_its_parameter_groups(group: Group) -> None:
-    source, joined = (Trainee(group, lambda model: {"optimizer": InPlace(model.parameters(), 0.1)}) for _ in range(2))
-    next(source.state.optimizers.groups())["lr"] = 0.05
-    joined.state.load(handed_over(source.state.tree()))
-    assert joined.train(batches(1)) == [0.05]
-
-
 def two_groups(model: Any) -> list[dict[str, Any]]:
     return [{"params": model[0].parameters(), "lr": 0.1}, {"params": model[2].parameters()}]
 

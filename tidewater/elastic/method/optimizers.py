@@ -296,9 +296,8 @@ def _load(optimizer: Optimizer, stored: Tree) -> None:
     values, before, groups = stored["state"], dict(optimizer.state), list(optimizer.param_groups)
     optimizer.load_state_dict({"state": _plain_of(values), "param_groups": stored["param_groups"]})
     for group, loaded in zip(groups, optimizer.param_groups, strict=True):
-        if loaded is not group:  # an optimizer of the script's own may load in place
-            group.clear()
-            group.update(loaded)
+        group.clear()
+        group.update(loaded)
     optimizer.param_groups[:] = groups
     parameters = dict(enumerate(each for settings in optimizer.param_groups for each in settings["params"]))
     for key, value in values.items():
