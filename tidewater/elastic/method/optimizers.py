@@ -290,15 +290,10 @@ def _has_gradients(optimizer: Optimizer) -> bool:
 def _load(optimizer: Optimizer, stored: Tree) -> None:
     """Load a state exactly. A key is the index of a parameter, or a name of the optimizer's own.
 
-    torch converts moments to the type of their parameter, and makes another container of every sequence. It replaces
-    the parameter groups, too, which the script may hold: they stay the same objects.
+    torch converts moments to the type of their parameter, and makes another container of every sequence.
     """
-    values, before, groups = stored["state"], dict(optimizer.state), list(optimizer.param_groups)
+    values, before = stored["state"], dict(optimizer.state)
     optimizer.load_state_dict({"state": _plain_of(values), "param_groups": stored["param_groups"]})
-    for group, loaded in zip(groups, optimizer.param_groups, strict=True):
-        group.clear()
-        group.update(loaded)
-    optimizer.param_groups[:] = groups
     parameters = dict(enumerate(each for settings in optimizer.param_groups for each in settings["params"]))
     for key, value in values.items():
         parameter, old = parameters.get(key), before.get(key)

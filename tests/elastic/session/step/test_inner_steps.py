@@ -345,13 +345,3 @@ def test_an_optimizer_that_evaluates_an_average_of_its_own_is_refused(made: Made
     model = network()
     with pytest.raises(ConfigError, match=r"Averaging, evaluates an average of its own.*--sync-every"):
         made(model, optimizer=Averaging(model.parameters(), lr=0.1), outer=PLAIN)
-
-
-def test_a_parameter_group_that_the_script_holds_stays_that_of_the_optimizer(made: Made) -> None:
-    model = network()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    (group,) = optimizer.param_groups
-    stepper, _ = made(model, optimizer=optimizer, outer=PLAIN)
-    stepper.apply(stepper.gradients(round_of(0)), 1.0)
-    assert optimizer.param_groups[0] is group
-    assert group["lr"] == 0.1
