@@ -258,17 +258,18 @@ def test_a_discarded_step_leaves_no_copies_of_parameters_and_moments(made: Made)
 
 @pytest.mark.parametrize("change", ["follows", "is unfrozen"])
 def test_a_parameter_that_differs_between_workers_afterwards_is_refused(made: Made, change: str) -> None:
-    model = nn.ModuleDict({"trains": nn.Linear(FEATURES, 3), "other": nn.Linear(FEATURES, 3)})
-    model["other"].requires_grad_(False)
+    trains, other = nn.Linear(FEATURES, 3), nn.Linear(FEATURES, 3)
+    model = nn.ModuleDict({"trains": trains, "other": other})
+    other.requires_grad_(False)
 
     def before_step(_: nn.Module) -> None:
         if change == "is unfrozen":
-            model["other"].requires_grad_(True)
+            other.requires_grad_(True)
         else:
-            model["other"].weight.data.lerp_(model["trains"].weight.data, 0.1)
+            other.weight.data.lerp_(trains.weight.data, 0.1)
 
     def both(_: nn.Module, given: Any) -> torch.Tensor:
-        return loss(model["trains"], given) + loss(model["other"], given)
+        return loss(trains, given) + loss(other, given)
 
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     stepper, _ = made(model, optimizer=optimizer, outer=PLAIN, before_step=before_step, loss=both)
