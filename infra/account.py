@@ -77,11 +77,15 @@ def refusal(stack: settings.Settings, error: str) -> str:
             f"allowedAccountIds = {', '.join(stack.allowed_accounts)}: {which} are of the account {found[1]}; set "
             "profile to a profile of an account that is allowed, or correct allowedAccountIds"
         )
-    words = error.rpartition("returned an error: ")[2].strip(" .\n")
     return (
-        f"profile = {stack.profile or '(empty)'}: AWS doesn't say who deploys with {which}: {words}. Log in again, or "
-        "set profile to a profile with credentials"
+        f"profile = {stack.profile or '(empty)'}: AWS doesn't say who deploys with {which}: {words(error)}. Log in "
+        "again, or set profile to a profile with credentials"
     )
+
+
+def words(error: str) -> str:
+    """Return AWS's words in the error of a function that Pulumi has called, without what Pulumi says around them."""
+    return error.rpartition("returned an error: ")[2].strip(" .\n")
 
 
 def partition_of(arn: str) -> str:

@@ -21,7 +21,7 @@ import pulumi_aws as aws
 from pulumi.runtime.sync_await import _sync_await
 
 import settings
-from infra.account import Account
+from infra.account import Account, words
 from infra.identity import AUTO_SCALING_ROLE
 from infra.preflight import counts, disks, login, quotas
 from infra.preflight.dataset import Found, head, place
@@ -244,9 +244,9 @@ def _families(names: list[str]) -> Mapping[str, Any]:
 
 def _answer(found: Any) -> Any:
     if isinstance(found, Exception):
-        words = str(found).rpartition("returned an error: ")[2].strip(" .\n")
         raise pulumi.RunError(
-            f"AWS refuses a question without which nothing can be checked; nothing was changed: {words}. Allow it to "
-            "the identity that deploys (`python -m scripts.policy` prints all that it needs), and run this again"
+            "AWS refuses a question without which nothing can be checked; nothing was changed: "
+            f"{words(str(found))}. Allow it to the identity that deploys (`python -m scripts.policy` prints all that "
+            "it needs), and run this again"
         ) from found
     return found

@@ -243,8 +243,8 @@ class Loop:
         session.reports.save_after = 0  # not all members know of it
         self.rank = rank = meeting.rank
         size = meeting.size
+        batch_size = config.step_size(size) * (config.sync_every or 1)
         inner = config.step_size(size) if config.sync_every else 0
-        batch_size = inner * config.sync_every if config.sync_every else config.step_size(size)
         self._leave_out()
         self._material.loader.start(
             Place(state.cursor, rank, size, batch_size, config.epochs, state.micro_batch, inner)
