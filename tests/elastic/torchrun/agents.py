@@ -53,8 +53,10 @@ class Agent:
     def text(self) -> str:
         return self._path.read_text()
 
-    def steps(self) -> list[dict[str, str]]:
-        return [fields for fields in map(parse, self.text().splitlines()) if "world_size" in fields]
+    def last_step(self) -> dict[str, str]:
+        """Return the last step in the log; {} before the first. It is asked for twenty times a second."""
+        lines = reversed(self.text().splitlines())
+        return next((fields for line in lines if "world_size" in (fields := parse(line))), {})
 
     def wait_for(self, condition: Callable[[Agent], object], seconds: float = PATIENCE_SECONDS) -> float:
         """Wait until the log satisfies ``condition``; return the waiting time in seconds."""
@@ -67,12 +69,11 @@ class Agent:
 
     def wait_for_world(self, size: int, seconds: float = PATIENCE_SECONDS) -> float:
         """Wait until ``size`` workers made the last step; return the waiting time in seconds."""
-        return self.wait_for(lambda agent: agent.steps() and agent.steps()[-1]["world_size"] == str(size), seconds)
+        return self.wait_for(lambda agent: agent.last_step().get("world_size") == str(size), seconds)
 
     def power_off(self) -> None:
         """Send SIGKILL to the agent and its worker at once, as in a power failure of the host."""
-        pids = [self.process.pid, *(int(pid) for pid in {step["pid"] for step in self.steps()[-1:]})]
-        for pid in pids:
+        for pid in (self.process.pid, int(self.last_step()["pid"])):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self.process.wait()

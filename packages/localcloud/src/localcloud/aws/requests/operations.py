@@ -105,7 +105,15 @@ def _backend(service: str, region: str, request: Received) -> str | None:
     except (IndexError, KeyError, ValueError):
         # moto looks for the API version in the target; this one has none.
         return None
-    found = dispatcher.get_backend_for_host(host)
+    return _backend_of(host)
+
+
+@cache
+def _backend_of(host: str | None) -> str | None:
+    """Return moto's name for the service of a host. To find it, moto lists its own folder: 0.8 ms for each request."""
+    from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+
+    found = DomainDispatcherApplication(create_backend_app).get_backend_for_host(host)
     return None if found is None else str(found)
 
 
