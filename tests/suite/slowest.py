@@ -6,7 +6,7 @@ python -m tests.suite.slowest build/tests*.xml [--number 12]
 from __future__ import annotations
 
 import argparse
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from xml.etree import ElementTree
@@ -14,9 +14,9 @@ from xml.etree import ElementTree
 NUMBER = 12
 
 
-def seconds(reports: Iterable[Path]) -> Counter[str]:
+def seconds(reports: Iterable[Path]) -> dict[str, float]:
     """Return how long the tests of each module took, with their fixtures, from JUnit's reports."""
-    found = Counter[str]()
+    found = defaultdict[str, float](float)
     for report in reports:
         for case in ElementTree.parse(report).getroot().iter("testcase"):
             found[case.get("classname", "").replace(".", "/") + ".py"] += float(case.get("time", 0))
@@ -25,7 +25,7 @@ def seconds(reports: Iterable[Path]) -> Counter[str]:
 
 def table(found: Mapping[str, float], number: int) -> str:
     """Return the longest modules as lines of Markdown; the last one has the sum of the others."""
-    longest = Counter(found).most_common(number)
+    longest = sorted(found.items(), key=lambda each: -each[1])[:number]
     rest = sum(found.values()) - sum(took for _, took in longest)
     rows = [(f"`{name}`", took) for name, took in longest]
     rows.append((f"{len(found) - len(longest):,} others", rest))

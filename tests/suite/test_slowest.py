@@ -29,5 +29,5 @@ def test_the_tests_of_a_module_are_added_up_over_all_reports_and_the_longest_com
     nodes, other = "tests.e2e.life.test_4_nodes", "packages.torchx.tests.test_c"
     one = report(tmp_path / "tests.xml", ("tests.test_b", 5.5), (nodes, 1000.25), ("tests.test_a", 3), (nodes, 200.5))
     two = report(tmp_path / "tests-torchx.xml", (other, 1.0), ("tests.test_b", 0.7))
-    command = [sys.executable, "-m", "tests.suite.slowest", one, two, "--number", "2"]
+    command = [sys.executable, "-m", "tests.suite.slowest", str(one), str(two), "--number", "2"]
     assert subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout == EXPECTED
