@@ -19,6 +19,7 @@ from tidewater.elastic.config import Config
 from tidewater.elastic.data.stream import is_stream, length
 from tidewater.elastic.errors import ConfigError
 from tidewater.elastic.method.optimizers import plateaus, several
+from tidewater.elastic.method.parallel import refuse_parallel
 from tidewater.elastic.training import Training, constant
 
 
@@ -27,6 +28,7 @@ def check(training: Training, config: Config, *, own_loop: bool = False) -> None
 
     With ``own_loop``, the script may validate by itself.
     """
+    refuse_parallel(training.model, several(training.optimizer))
     _check_model(training.model)
     dataset = training.dataset
     for part in ("dataset", "validation"):
@@ -115,11 +117,6 @@ def _check_sync_every(training: Training, every: int, batch_size: int, *, own_lo
 
 
 def _check_model(model: nn.Module) -> None:
-    if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
-        raise ConfigError(
-            f"the training's model is a {type(model).__name__}, which would sum the gradients a second time: give the "
-            "model in it, model.module"
-        )
     for name, value in (*model.named_parameters(), *model.named_buffers()):
         if is_lazy(value):
             raise ConfigError(
