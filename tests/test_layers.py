@@ -93,6 +93,7 @@ MAY_IMPORT = {
         "tidewater.elastic.errors",
         "tidewater.elastic.etcd",
         "tidewater.elastic.group.reducer",
+        "tidewater.elastic.method",
         "tidewater.elastic.session.assembly",
         "tidewater.elastic.session.session",
         "tidewater.elastic.session.step.Outcome",

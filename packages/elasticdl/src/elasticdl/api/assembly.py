@@ -20,6 +20,9 @@ from elasticdl.errors import InputError
 from elasticdl.job import JobArgs
 from tidewater import Config
 from tidewater.contract import env
+from tidewater.elastic.method.norms import refuse_synchronised
+from tidewater.elastic.method.optimizers import several
+from tidewater.elastic.method.parallel import refuse_parallel
 from tidewater.elastic.session.assembly import Content, open_session
 from tidewater.elastic.session.session import Session
 from tidewater.elastic.training import Learner
@@ -56,7 +59,12 @@ def read(environ: Mapping[str, str]) -> Environment:
 
 @contextmanager
 def open_script(environment: Environment, learner: Learner) -> Iterator[Session]:
-    """Give the session of this worker, which has not met the others yet. Raise like ``open_session``."""
+    """Give the session of this worker, which has not met the others yet. Raise like ``open_session``.
+
+    Raise ConfigError, too, if the model or the optimizer would wait for a lost worker.
+    """
+    refuse_parallel(learner.model, several(learner.optimizer))
+    refuse_synchronised(learner.model)
     with tempfile.TemporaryDirectory(prefix="elasticdl-") as scratch:
         config = Config.parse(flags_of(environment.args, environment.worker, scratch), os.environ)
         content = Content(
