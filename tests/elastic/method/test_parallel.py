@@ -10,6 +10,8 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch._C._distributed_c10d import HashStore
+from torch.distributed._composable.replicate import replicate
+from torch.distributed._composable.replicate_with_fsdp import replicate as replicate_with_fsdp
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
@@ -73,6 +75,15 @@ def test_a_single_layer_with_fully_shard_is_refused_with_its_name() -> None:
 def test_a_model_in_fully_sharded_data_parallel_is_refused_by_name() -> None:
     model = FullyShardedDataParallel(net(), device_id=torch.device("cpu"))
     assert "is divided among processes with FullyShardedDataParallel" in refused(model)
+
+
+@pytest.mark.parametrize("replicate", [replicate, replicate_with_fsdp], ids=["DDP", "FSDP"])
+def test_a_model_with_replicate_is_refused_by_name(replicate: Any) -> None:
+    model = net()
+    replicate(model)
+    message = refused(model)
+    assert message.startswith("the training's model is summed over processes with replicate")
+    assert message.endswith("Leave replicate out")
 
 
 def test_a_tensor_parallel_model_is_refused_with_the_name_of_a_parameter() -> None:

@@ -16,6 +16,8 @@ from torch.optim import Optimizer
 from tidewater.elastic.errors import ConfigError
 
 _SUMMING = frozenset({"DataParallel", "DistributedDataParallel"})
+_REPLICATING = frozenset({"DDP", "ReplicateModule"})
+"""The classes that torch's ``replicate`` gives a module."""
 _SHARDING = frozenset({"FullyShardedDataParallel", "FSDPModule"})
 _OPTIMIZERS = frozenset({"ZeroRedundancyOptimizer", "PostLocalSGDOptimizer", "DistributedOptimizer"})
 _PACKAGES = ("torch.distributed.", "torch.nn.parallel.")
@@ -31,6 +33,11 @@ def refuse_parallel(model: nn.Module, optimizers: Sequence[Optimizer]) -> None:
             raise ConfigError(
                 f"{part} is a {type(module).__name__}, which would sum the gradients a second time: give the model in "
                 f"it, {inner}"
+            )
+        if _is(module, _REPLICATING):  # some of these are an FSDPModule, too
+            raise ConfigError(
+                f"{part} is summed over processes with replicate, and the runtime would sum the gradients a second "
+                "time. Leave replicate out"
             )
         if _is(module, _SHARDING):
             raise ConfigError(
