@@ -3,12 +3,14 @@
 kubelet = Kubelet(plane, "turn-1")               # a PodWatch as well
 with kubelet:
     kubelet.wait_for_pods(1000, deadline, check)
+    kubelet.running["job-0-worker-0"]            # since when the API server knows that it runs, on the monotonic clock
     kubelet.gone                                 # names of the pods that are gone
 """
 
 from __future__ import annotations
 
 import json
+import time
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 
@@ -33,6 +35,7 @@ class Kubelet(PodWatch):
 
     def __init__(self, plane: Plane, namespace: str) -> None:
         super().__init__(plane, namespace)
+        self.running: dict[str, float] = {}
         self.gone: set[str] = set()
         self._pool = ThreadPoolExecutor(THREADS)
 
@@ -62,6 +65,7 @@ class Kubelet(PodWatch):
         binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target}
         client.create(f"{path}/binding", binding)
         client.request("PATCH", f"{path}/status", {"status": _RUNNING}, MERGE_PATCH)
+        self.running[name] = time.monotonic()
 
     def _end(self, name: str) -> None:
         try:

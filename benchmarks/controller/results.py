@@ -50,12 +50,16 @@ POD_PLANE_CPU = "CPU of etcd and the API server for each pod"
 POD_CALLS = "API calls for each pod"
 ALL_CREATED = "from the job's submission until all pods exist"
 ALL_RUN = "from the job's submission until its status says that all run"
+SAID = "of that, after the last pod runs"
+GROWN_CREATED = "a resize by half as many, until all pods exist"
 GROWN = "a resize by half as many, until the status says that all run"
 SHRUNK = "the same resize back, until the status says so and the pods are gone"
 
 LARGE_UNITS = {
     ALL_CREATED: "s",
     ALL_RUN: "s",
+    SAID: "s",
+    GROWN_CREATED: "s",
     GROWN: "s",
     SHRUNK: "s",
     POD_CALLS: "calls",
@@ -93,6 +97,11 @@ def pod_call(what: str) -> str:
     return f"{_POD_CALL}{what}"
 
 
+def pod_call_of(measure: str) -> str | None:
+    """Return the kind of API calls for each pod that a measure counts; None for other measures."""
+    return measure.removeprefix(_POD_CALL) if measure.startswith(_POD_CALL) else None
+
+
 def split(name: str) -> tuple[int, str]:
     """Return the number of jobs and the measure of a name in the records."""
     jobs, _, measure = name.partition(" jobs: ")
@@ -113,6 +122,6 @@ def unit(name: str) -> str:
     """Return the unit of a name in the records."""
     pods, measure = pods_of(name)
     if pods:
-        return LARGE_UNITS[POD_CALLS if measure.startswith(_POD_CALL) else measure]
+        return LARGE_UNITS[POD_CALLS if pod_call_of(measure) else measure]
     measure = split(name)[1]
     return UNITS[CALLS if call_of(measure) else measure]
