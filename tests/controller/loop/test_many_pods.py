@@ -5,14 +5,25 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
 
 from tests.controller.fakes import jobs
 from tests.controller.fakes.world import World
+from tidewater.controller import loop
 from tidewater.controller.act import AT_A_TIME
+from tidewater.controller.cluster.client import Ref
+from tidewater.controller.decide.actions import Decision
+from tidewater.controller.decide.decision import decide
 from tidewater.elasticjob import names
 from tidewater.kube.kinds import PODS
 
 MANY = 120
+THOUSAND = 1000
+MOST_DECISIONS = 30
+"""While pods start within ten seconds: news of so many is put together for a second, of a small job for 0.1 s."""
 
 
 async def large(pods: int = MANY) -> World:
@@ -76,3 +87,52 @@ async def test_status_and_events_of_many_failures_stay_small_and_say_which_pods_
     assert len(world.status()["counted"]) == MANY
     # A thousand pods have 36 characters of their uid each: 60 kB of the 1.5 MiB that etcd takes in one request.
     assert len(json.dumps(world.status())) < MANY * 60 + 3000
+
+
+async def test_a_pod_of_a_thousand_costs_fewer_calls_than_one_of_a_small_job_and_news_is_decided_on_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    decisions = Counter[str]()
+
+    def counted(*given: Any) -> Decision:
+        decisions["all"] += 1
+        return decide(*given)
+
+    monkeypatch.setattr(loop, "decide", counted)
+    small = World()
+    small.start()
+    for number in range(20):
+        small.apply(jobs.manifest(f"small-{number}", replicas=2, high=2))
+    await small.settle()
+    assert len(small.pods()) == 40
+
+    decisions.clear()
+    large = World(rooms=0)
+    large.start()
+    large.apply(jobs.manifest(replicas=THOUSAND, high=2 * THOUSAND))
+    await started(large, range(THOUSAND))
+    assert large.status()["replicaStatuses"]["Worker"]["active"] == THOUSAND
+    assert large.writes()["create pods"] == THOUSAND
+    assert large.writes().total() / THOUSAND < small.writes().total() / 40
+    assert decisions["all"] < MOST_DECISIONS
+
+    before = large.writes()
+    decisions.clear()
+    large.scale(THOUSAND * 3 // 2)
+    await started(large, range(THOUSAND, THOUSAND * 3 // 2))
+    assert large.status()["replicaStatuses"]["Worker"]["active"] == THOUSAND * 3 // 2
+    found = large.writes() - before
+    assert found["create pods"] == THOUSAND // 2
+    assert found.total() < THOUSAND // 2 + MOST_DECISIONS
+    assert decisions["all"] < MOST_DECISIONS
+
+
+async def started(world: World, pods: Sequence[int]) -> None:
+    """Let these pods start within ten seconds, a few at a time."""
+    await world.settle(5)
+    for number, index in enumerate(pods):
+        ref = Ref(PODS, jobs.NAMESPACE, f"imagenet-worker-{index}")
+        world.api.patch(ref, {"status": {"phase": "Running", "conditions": []}}, "status")
+        if number % (len(pods) // 100) == 0:
+            await asyncio.sleep(0.1)
+    await world.settle()
