@@ -24,6 +24,7 @@ is dropped. So a worker calls ``on_step`` once for every final step, if it took 
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -36,6 +37,9 @@ from tidewater.elastic.observe.meter import Changed, Meter
 from tidewater.elastic.session.state import made_in, refuse_divergence
 from tidewater.elastic.session.worker import Worker, save
 from tidewater.elastic.training import Report
+
+MOST_REPORTS = 32
+"""Workers that log the same step, rank 0 not counted. All of a thousand would write the same loss a thousand times."""
 
 MOST_UNSAVED = 3
 """Training ends when the state can't be saved so many times in a row: everything since then would be lost."""
@@ -54,6 +58,18 @@ class Part:
     generation: int
     rank: int
     samples: tuple[int, ...]
+
+
+def is_reported(number: int, rank: int, world_size: int) -> bool:
+    """Return whether a rank logs a step: all of a small job do; of a large one rank 0 does, and the others in turn.
+
+    Args:
+        number: The step's number among those that are logged at all.
+        rank: The worker's.
+        world_size: Workers in the step.
+    """
+    apart = math.ceil(world_size / MOST_REPORTS)
+    return rank == 0 or rank % apart == number % apart
 
 
 class Reports:
@@ -187,7 +203,8 @@ class Reports:
         self.meter.count(report.batch_size)
         if changed:
             changed.tell(self._log, report)
-        if changed or report.step % self._config.report_every == 0:
+        number, rest = divmod(report.step, self._config.report_every)
+        if changed or (not rest and is_reported(number, report.rank, report.world_size)):
             self._log.progress(
                 step=report.step,
                 epoch=report.epoch + 1 if self._worker.state.cursor.offset else report.epoch,
