@@ -146,7 +146,7 @@ def listed(records: Sequence[Record]) -> str:
 def controllers(records: Sequence[Record]) -> str | None:
     """Return the comparison of the controllers; None if none has been measured with that number of jobs."""
     jobs = controller_plan.HEADLINE
-    chosen = [record for record in records if controller_results.split(record.measure)[0] == jobs]
+    chosen = [record for record in _small_jobs(records) if controller_results.split(record.measure)[0] == jobs]
     found = _by_name(chosen)
     rate = controller_results.named(jobs, controller_results.RATE)
     systems = [name for name in CONTROLLERS if (rate, name) in found]
@@ -162,8 +162,9 @@ def controllers(records: Sequence[Record]) -> str | None:
 
 def growth(records: Sequence[Record]) -> str:
     """Return how the controllers' figures change with the number of jobs."""
-    found = _by_name(records)
-    sizes = sorted({controller_results.split(record.measure)[0] for record in records})
+    small = _small_jobs(records)
+    found = _by_name(small)
+    sizes = sorted({controller_results.split(record.measure)[0] for record in small})
     lines = []
     for measure in GROWTH:
         for system, title in CONTROLLERS.items():
@@ -176,7 +177,7 @@ def growth(records: Sequence[Record]) -> str:
 def calls(records: Sequence[Record]) -> str | None:
     """Return the API calls for each job by their kind, with the comparison's number of jobs; None without any."""
     medians: dict[str, dict[str, float]] = {}
-    for row in rows(records):
+    for row in rows(_small_jobs(records)):
         jobs, measure = controller_results.split(row.measure)
         kind = controller_results.call_of(measure)
         if jobs == controller_plan.HEADLINE and kind:
@@ -186,6 +187,25 @@ def calls(records: Sequence[Record]) -> str | None:
         return None
     lines = [[kind, *(f"{each.get(name, 0):.2f}" for name in systems)] for kind, each in sorted(medians.items())]
     return _grid(["API calls for each job", *(CONTROLLERS[name] for name in systems)], lines)
+
+
+def large_job(records: Sequence[Record]) -> str | None:
+    """Return the figures of one job with many pods, a column for each number; None if none has been measured."""
+    chosen = [each for each in records if controller_results.pods_of(each.measure)[0]]
+    found = {controller_results.pods_of(row.measure): row for row in rows(chosen)}
+    if not found:
+        return None
+    sizes = sorted({pods for pods, _ in found})
+    kinds = dict.fromkeys(measure for _, measure in found if controller_results.pod_call_of(measure))
+    lines = [["turns", *(str(found[pods, controller_results.ALL_CREATED].n) for pods in sizes)]]
+    for measure in (*controller_results.LARGE_UNITS, *kinds):
+        lines.append([measure, *(cell(found.get((pods, measure))) for pods in sizes)])
+    return f"{_grid([MEDIAN, *(f'one job of {pods:,} pods' for pods in sizes)], lines)}\n\n{origin(chosen)}"
+
+
+def _small_jobs(records: Sequence[Record]) -> list[Record]:
+    """Return the records of many small jobs, without those of one with many pods."""
+    return [record for record in records if not controller_results.pods_of(record.measure)[0]]
 
 
 def elasticdl(records: Sequence[Record]) -> str:
@@ -251,6 +271,7 @@ TABLES = (
     Table("controllers", "docs/benchmarks.md", "controller*.jsonl", controllers),
     Table("controllers-growth", "docs/benchmarks.md", "controller*.jsonl", growth),
     Table("controllers-calls", "docs/benchmarks.md", "controller*.jsonl", calls),
+    Table("controllers-large", "docs/benchmarks.md", "controller*.jsonl", large_job),
 )
 
 

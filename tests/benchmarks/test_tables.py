@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import tables
+from benchmarks.controller import results as controllers
 from benchmarks.elastic import faults, results
 from benchmarks.elasticdl import systems
 from benchmarks.harness.records import Found, Records, Row
@@ -100,3 +101,21 @@ def test_the_cost_of_a_change_has_a_column_for_each_number_of_members_and_a_line
     label = f"{membership.FORM}: {membership.GENERATIONS}"
     assert f"| {label} | before | not measured | 21.0 |" in lines
     assert f"| {label} | tidewater | 2.00 | 3.00 |" in lines
+
+
+def test_one_job_with_many_pods_has_a_table_of_its_own_and_is_in_none_of_many_jobs(tmp_path: Path) -> None:
+    found = records(tmp_path)
+    found.add(Found(controllers.named(1000, controllers.RATE), "tidewater", (70.0,), "jobs/s"))
+    small = [tables.controllers(found.all), tables.growth(found.all), tables.calls(found.all)]
+    assert tables.large_job(found.all) is None
+    for pods, seconds in ((1000, 7.5), (100, 0.9)):
+        found.add(Found(controllers.large(pods, controllers.ALL_CREATED), "tidewater", (seconds,), "s"))
+    call = controllers.pod_call("create pods")
+    found.add(Found(controllers.large(1000, call), "tidewater", (1.0,), "calls"))
+    text = tables.large_job(found.all)
+    assert text
+    lines = text.splitlines()
+    assert lines[0] == "| median (least to most) | one job of 100 pods | one job of 1,000 pods |"
+    assert f"| {controllers.ALL_CREATED} | 0.90 s | 7.50 s |" in lines
+    assert f"| {call} | not measured | 1.00 calls |" in lines
+    assert [tables.controllers(found.all), tables.growth(found.all), tables.calls(found.all)] == small
