@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import io
-import math
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,7 +22,7 @@ from tidewater.elastic.errors import ConfigError, Diverged
 from tidewater.elastic.observe.log import Log, parse
 from tidewater.elastic.observe.meter import Changed
 from tidewater.elastic.session import reports
-from tidewater.elastic.session.reports import MOST_REPORTS, Part, Reports, is_reported
+from tidewater.elastic.session.reports import Part, Reports
 from tidewater.elastic.session.state import State, kind_of
 from tidewater.elastic.training import Report, Training
 
@@ -120,39 +119,17 @@ def train(generation: int, *workers: Worker) -> None:
         apply(generation, len(workers), worker, rank)
 
 
-def reporting(size: int, reports: int) -> list[list[int]]:
-    """Return the ranks that report a step, for each of so many reported steps."""
-    return [[rank for rank in range(size) if is_reported(number, rank, size)] for number in range(reports)]
-
-
-@pytest.mark.parametrize("size", [1, 2, 31, 32])
-def test_in_a_small_job_every_worker_reports(size: int) -> None:
-    assert reporting(size, 3) == [list(range(size))] * 3
-
-
-@pytest.mark.parametrize("size", [33, 64, 100, 1000, 1024])
-def test_in_a_large_job_few_workers_report_a_step_rank_0_always_and_the_others_in_turn(size: int) -> None:
-    turns = math.ceil(size / MOST_REPORTS)
-    found = reporting(size, turns)
-    assert all(0 in ranks and MOST_REPORTS // 2 <= len(ranks) <= MOST_REPORTS + 1 for ranks in found)
-    assert sorted({rank for ranks in found for rank in ranks}) == list(range(size))
-
-
 def test_a_worker_of_a_large_job_logs_its_turns_and_each_change_of_the_membership() -> None:
     output = io.StringIO()
     worker = Worker("w-3", Log("w-3", stream=output))
-    worker.often()
     for step in range(1, 65):
-        worker.reports.begin(Part(step, 1, 3, (3,)))
-        worker.state.present = True
         worker.state.advance(Cursor(0, step), 1)
         changed = Changed("lost", True, 0.1) if step == 10 else None
         worker.reports.applied(Report(step, 0, 1, 1000, 3, 0.5, 0.1, (3,), 1000, 0.01, 0.01), changed)
-        worker.reports.settle(3)
+        worker.reports.settle(-1)
     lines = [parse(line) for line in output.getvalue().splitlines()]
-    # Of 1,000 workers every 32nd has the same turn.
-    assert [int(each["step"]) for each in lines if "event" not in each] == [3, 10, 35]
-    assert [int(each["step"]) for each in lines if each.get("event") == "recovered"] == [10]
+    assert [int(each["step"]) for each in lines if "event" not in each] == [3, 10, 35]  # every 32nd, of 1,000 workers
+    assert [int(each["step"]) for each in lines if "event" in each] == [10]
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])

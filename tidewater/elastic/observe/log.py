@@ -7,7 +7,7 @@
     step=120 epoch=3 world_size=2 generation=4 loss=0.3121 samples_per_s=850 worker=digits-0 time=…T10:00:00.120Z
     event=peer_lost peer=digits-1 generation=4 worker=digits-0 time=…T10:00:00.450Z
 
-Fields keep their order. Values with spaces, quotes or equals signs are quoted as JSON strings. On a terminal, a
+Which workers log a step: ``is_reported``. Fields keep their order. Values with spaces, quotes or equals signs are quoted as JSON strings. On a terminal, a
 progress bar replaces the reports of rank 0 (see ``bar``).
 """
 
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import re
 import sys
 import threading
@@ -27,6 +28,9 @@ from tidewater.elastic.observe.bar import own_bar
 
 Value = str | int | float | bool | None
 Listener = Callable[[str, Mapping[str, Value]], None]
+
+MOST_REPORTS = 32
+"""Workers that log the same step, rank 0 not counted. All of a thousand would write the same loss a thousand times."""
 
 _FIRST_SECONDS, _LONGEST_SECONDS = 10.0, 600.0
 _OVER_SECONDS = 30.0
@@ -44,6 +48,18 @@ def parse(text: str) -> dict[str, str]:
     for key, quoted, bare in re.findall(r'([\w.]+)=(?:("(?:[^"\\]|\\.)*")|(\S*))', text):
         fields[key] = str(json.loads(quoted)) if quoted else bare
     return fields
+
+
+def is_reported(number: int, rank: int, world_size: int) -> bool:
+    """Return whether a rank logs a step: all of a small job do; of a large one rank 0 does, and the others in turn.
+
+    Args:
+        number: The step's number among those that are logged at all.
+        rank: The worker's.
+        world_size: Workers in the step.
+    """
+    apart = math.ceil(world_size / MOST_REPORTS)
+    return rank == 0 or rank % apart == number % apart
 
 
 class Log:

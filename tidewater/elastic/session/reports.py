@@ -24,7 +24,6 @@ is dropped. So a worker calls ``on_step`` once for every final step, if it took 
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -32,14 +31,11 @@ from typing import Any
 
 from tidewater.elastic.config import Config
 from tidewater.elastic.errors import ConfigError
-from tidewater.elastic.observe.log import Log
+from tidewater.elastic.observe.log import Log, is_reported
 from tidewater.elastic.observe.meter import Changed, Meter
 from tidewater.elastic.session.state import made_in, refuse_divergence
 from tidewater.elastic.session.worker import Worker, save
 from tidewater.elastic.training import Report
-
-MOST_REPORTS = 32
-"""Workers that log the same step, rank 0 not counted. All of a thousand would write the same loss a thousand times."""
 
 MOST_UNSAVED = 3
 """Training ends when the state can't be saved so many times in a row: everything since then would be lost."""
@@ -58,18 +54,6 @@ class Part:
     generation: int
     rank: int
     samples: tuple[int, ...]
-
-
-def is_reported(number: int, rank: int, world_size: int) -> bool:
-    """Return whether a rank logs a step: all of a small job do; of a large one rank 0 does, and the others in turn.
-
-    Args:
-        number: The step's number among those that are logged at all.
-        rank: The worker's.
-        world_size: Workers in the step.
-    """
-    apart = math.ceil(world_size / MOST_REPORTS)
-    return rank == 0 or rank % apart == number % apart
 
 
 class Reports:
