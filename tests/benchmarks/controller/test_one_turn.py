@@ -47,3 +47,5 @@ def test_a_turn_with_one_job_measures_its_resizes_and_its_calls_for_each_pod(tmp
     assert found[results.pod_call("create pods")] == 1
     assert found[results.POD_CALLS] < 2
     assert found[results.ALL_CREATED] <= found[results.ALL_RUN]
+    assert 0 <= found[results.SAID] <= found[results.ALL_RUN]
+    assert 0 < found[results.GROWN_CREATED] <= found[results.GROWN]
