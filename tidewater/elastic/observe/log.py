@@ -7,8 +7,8 @@
     step=120 epoch=3 world_size=2 generation=4 loss=0.3121 samples_per_s=850 worker=digits-0 time=…T10:00:00.120Z
     event=peer_lost peer=digits-1 generation=4 worker=digits-0 time=…T10:00:00.450Z
 
-Which workers log a step: ``is_reported``. Fields keep their order. Values with spaces, quotes or equals signs are quoted as JSON strings. On a terminal, a
-progress bar replaces the reports of rank 0 (see ``bar``).
+Fields keep their order. Values with spaces, quotes or equals signs are quoted as JSON strings. On a terminal, a
+progress bar replaces the reports of rank 0 (see ``bar``). ``is_reported`` says which workers log a step.
 """
 
 from __future__ import annotations
