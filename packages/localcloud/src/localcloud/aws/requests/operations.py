@@ -87,8 +87,6 @@ def _backend(service: str, region: str, request: Received) -> str | None:
 
     A service of ours that moto doesn't have keeps its own name.
     """
-    from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
-
     if service in NOT_IN_MOTO:
         return service
     environ = {
@@ -99,9 +97,8 @@ def _backend(service: str, region: str, request: Received) -> str | None:
         "PATH_INFO": request.path,
         "wsgi.url_scheme": "http",
     }
-    dispatcher = DomainDispatcherApplication(create_backend_app)
     try:
-        host = dispatcher.infer_service_region_host(environ, request.path)
+        host = _dispatcher().infer_service_region_host(environ, request.path)
     except (IndexError, KeyError, ValueError):
         # moto looks for the API version in the target; this one has none.
         return None
@@ -111,10 +108,15 @@ def _backend(service: str, region: str, request: Received) -> str | None:
 @cache
 def _backend_of(host: str | None) -> str | None:
     """Return moto's name for the service of a host. To find it, moto lists its own folder: 0.8 ms for each request."""
+    found = _dispatcher().get_backend_for_host(host)
+    return None if found is None else str(found)
+
+
+@cache
+def _dispatcher() -> Any:
     from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 
-    found = DomainDispatcherApplication(create_backend_app).get_backend_for_host(host)
-    return None if found is None else str(found)
+    return DomainDispatcherApplication(create_backend_app)
 
 
 def _model(backend: str, request: Received) -> Any:
