@@ -38,6 +38,7 @@ STACK = "local"
 UP = "pulumi up --yes --skip-preview"
 DESTROY = "pulumi destroy --yes --skip-preview"
 """Without a preview, which would run the program once more. Tests of what a preview does write their command out."""
+ADOPT = "python -m scripts.adopt"
 SETTLE_SECONDS = 1.5
 """Resources that are quick to make exist by then; the resource that Pulumi has just announced is still being made."""
 SHOWN_LINES = 60
@@ -385,10 +386,16 @@ def stop_once_printed(
 
 
 def repeat(checkout: Checkout, command: str) -> Output:
-    """Run an interrupted command again as its user would: after `pulumi cancel` if the engine asks for it."""
+    """Run an interrupted command again as its user would.
+
+    If it was killed, that is after `pulumi cancel`, for which the engine asks, and for an `up` after `ADOPT`, as
+    docs/deploy-aws.md says.
+    """
     first = checkout.run(command, expect=None)
     if first.status != 0 and "pulumi cancel" in first.text:
         checkout.run("pulumi cancel --yes")
+        if command == UP:
+            checkout.run(ADOPT)
         return checkout.run(command)
     assert first.status == 0, str(first)
     return first

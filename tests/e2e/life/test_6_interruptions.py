@@ -11,7 +11,7 @@ import signal
 
 import pytest
 
-from tests.e2e.checkout import DESTROY, UP, Checkout, repeat, stop_once_printed, wait_until
+from tests.e2e.checkout import ADOPT, DESTROY, UP, Checkout, repeat, stop_once_printed, wait_until
 from tests.e2e.elasticjob import make_stack
 from tests.e2e.inventory import Inventory, added, aws_inventory, host_leftovers, processes_of
 from tests.e2e.nodes import instances, surge_nodes
@@ -59,6 +59,7 @@ def test_make_up_reports_that_the_old_stack_is_gone_and_creates_it_again(
 
 def test_an_interrupted_up_is_completed_by_the_next_up(checkout: Checkout) -> None:
     checkout.run("pulumi cancel --yes", expect=None)
+    checkout.run(ADOPT)  # where the killed one had begun a node group, a second one would be made
     stop_once_printed(checkout, UP, "Job job-dataset-digits creating")
     repeat(checkout, UP)
     checkout.run("pulumi preview --expect-no-changes")
