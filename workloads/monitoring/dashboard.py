@@ -31,6 +31,10 @@ WIDTH = 24
 
 SELECTED = '{namespace="$namespace",elasticjob="$elasticjob"}'
 _EACH = "$__rate_interval"
+_SHOWN = "$__range"
+"""What the person looks at: an hour at first."""
+MOST = 20
+"""Lines of a chart with one for each worker, node or GPU: a job may have a thousand of them."""
 _SOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
 
 
@@ -79,7 +83,25 @@ RECOVERIES = f"round(max by (cause) (increase(tidewater_recovery_seconds_count{S
 STEP_TIMES = f"sum by (le) (rate(tidewater_step_seconds_bucket{SELECTED}[{_EACH}]))"
 RECOVERY_TIMES = f"sum by (le, cause) (increase(tidewater_recovery_seconds_bucket{SELECTED}[1h]))"
 
-WAITS = f"sum by (pod, node) (rate(tidewater_wait_seconds_total{SELECTED}[{_EACH}]))"
+
+def _outermost(series: str, by: str, rate: bool = False, least: bool = False) -> str:
+    """Return the query for the `MOST` series that are the highest, or lowest, on average over what is shown.
+
+    They are chosen once, at the end of the time that is shown, so that a chart has no more lines than that. A choice at
+    each moment would have other lines at other moments.
+
+    Args:
+        series: The metric, with its labels.
+        by: The labels that tell the lines apart.
+        rate: Whether the lines are increases per second.
+        least: Whether the lowest ones are chosen.
+    """
+    each = f"sum by ({by}) (rate({series}[{_EACH}]))" if rate else f"max by ({by}) ({series})"
+    over = f"rate({series}[{_SHOWN}] @ end())" if rate else f"avg_over_time({series}[{_SHOWN}] @ end())"
+    return f"{each} and on ({by}) {'bottomk' if least else 'topk'}({MOST}, max by ({by}) ({over}))"
+
+
+WAITS = _outermost(f"tidewater_wait_seconds_total{SELECTED}", "pod, node", rate=True, least=True)
 
 TRAINING = (
     _number("World size", "Workers in the last committed step.", WORLD_SIZE),
@@ -135,7 +157,7 @@ TRAINING = (
     ),
     Panel(
         "Time of waiting for others",
-        "Share of its time for which a worker waits in steps. The slowest worker waits least, and the others for it.",
+        f"Share of its time for which a worker waits in steps: the {MOST} that wait least. The others wait for them.",
         (Query(WAITS, "{{pod}} {{node}}"),),
         "percentunit",
         most=1,
@@ -189,11 +211,14 @@ NODES = (
     Panel("Nodes", "That Prometheus reaches.", (Query(f'sum by (role) (up{{job="{scrape.NODES}"}})', "{{role}}"),)),
     Panel(
         "CPUs in use",
-        "On each node.",
-        (Query(f"sum by (node) (rate(node_cpu_usage_seconds_total[{_EACH}]))", "{{node}}"),),
+        f"On the {MOST} nodes that use most.",
+        (Query(_outermost("node_cpu_usage_seconds_total", "node", rate=True), "{{node}}"),),
     ),
     Panel(
-        "Memory in use", "On each node.", (Query("sum by (node) (node_memory_working_set_bytes)", "{{node}}"),), "bytes"
+        "Memory in use",
+        f"On the {MOST} nodes that use most.",
+        (Query(_outermost("node_memory_working_set_bytes", "node"), "{{node}}"),),
+        "bytes",
     ),
 )
 
@@ -211,23 +236,33 @@ KARPENTER = (
 GPUS = (
     Panel(
         "GPU in use",
-        "Share of the time in which a kernel ran.",
-        (Query("DCGM_FI_DEV_GPU_UTIL", "{{node}} {{gpu}}"),),
+        f"Share of the time in which a kernel ran, on the {MOST} GPUs where it is least.",
+        (Query(_outermost("DCGM_FI_DEV_GPU_UTIL", "node, gpu", least=True), "{{node}} {{gpu}}"),),
         "percent",
         most=100,
     ),
     Panel(
         "GPU memory in use",
-        "On each GPU.",
-        (Query("DCGM_FI_DEV_FB_USED * 1048576", "{{node}} {{gpu}}"),),
+        f"On the {MOST} GPUs that use most.",
+        (Query(f"({_outermost('DCGM_FI_DEV_FB_USED', 'node, gpu')}) * 1048576", "{{node}} {{gpu}}"),),
         "bytes",
     ),
-    Panel("Temperature", "Of each GPU.", (Query("DCGM_FI_DEV_GPU_TEMP", "{{node}} {{gpu}}"),), "celsius"),
-    Panel("Power", "Of each GPU.", (Query("DCGM_FI_DEV_POWER_USAGE", "{{node}} {{gpu}}"),), "watt"),
+    Panel(
+        "Temperature",
+        f"Of the {MOST} hottest GPUs.",
+        (Query(_outermost("DCGM_FI_DEV_GPU_TEMP", "node, gpu"), "{{node}} {{gpu}}"),),
+        "celsius",
+    ),
+    Panel(
+        "Power",
+        f"Of the {MOST} GPUs that draw least: one that draws much less than others does less.",
+        (Query(_outermost("DCGM_FI_DEV_POWER_USAGE", "node, gpu", least=True), "{{node}} {{gpu}}"),),
+        "watt",
+    ),
     Panel(
         "Last Xid error",
-        "0: none. https://docs.nvidia.com/deploy/xid-errors/",
-        (Query("DCGM_FI_DEV_XID_ERRORS", "{{node}} {{gpu}}"),),
+        f"Of {MOST} GPUs, those with errors first; 0: none. https://docs.nvidia.com/deploy/xid-errors/",
+        (Query(_outermost("DCGM_FI_DEV_XID_ERRORS", "node, gpu"), "{{node}} {{gpu}}"),),
     ),
 )
 

@@ -16,7 +16,7 @@ from workloads.monitoring import __main__ as command
 from workloads.monitoring import alerts, dashboard, scrape
 
 EVERYTHING = scrape.Parts(gpus=True, karpenter=True)
-CHOSEN = {"$namespace": "training", "$elasticjob": "digits", "$__rate_interval": "1m"}
+CHOSEN = {"$namespace": "training", "$elasticjob": "digits", "$__rate_interval": "1m", "$__range": "1h"}
 
 
 def made(parts: scrape.Parts = EVERYTHING) -> dict[str, Any]:
@@ -31,13 +31,13 @@ def charts(parts: scrape.Parts = EVERYTHING) -> list[dict[str, Any]]:
 
 def queries(panel: dict[str, Any]) -> list[str]:
     """The queries of a panel, with the choice that a person has made."""
-    found = []
-    for target in panel["targets"]:
-        text = target["expr"]
-        for name, value in CHOSEN.items():
-            text = text.replace(name, value)
-        found.append(text)
-    return found
+    return [chosen(target["expr"]) for target in panel["targets"]]
+
+
+def chosen(query: str) -> str:
+    for name, value in CHOSEN.items():
+        query = query.replace(name, value)
+    return query
 
 
 def test_prometheus_can_parse_every_query(tmp_path: Path) -> None:
@@ -70,18 +70,53 @@ MEASURED = {
 def test_each_gpu_chart_shows_what_dcgm_exporter_measures(tmp_path: Path) -> None:
     (row,) = [panels for title, panels in dashboard.rows(EVERYTHING) if title == "GPUs"]
     tests = [
-        {"expr": query.expression, "eval_time": "1m", "exp_samples": []} for panel in row for query in panel.queries
+        {"expr": chosen(query.expression), "eval_time": "1m", "exp_samples": []}
+        for panel in row
+        for query in panel.queries
     ]
     series = [{"series": f"{name}{{{OF_A_GPU}}}", "values": f"{value}x3"} for name, value in MEASURED.items()]
-    story = {"tests": [{"interval": "1m", "input_series": series, "promql_expr_test": tests}]}
-    file = tmp_path / "story.yaml"
-    file.write_text(json.dumps(story))
-    done = subprocess.run(
-        [toolchain.monitoring_binary("promtool"), "test", "rules", file], capture_output=True, text=True
-    )
+    answers = asked(tests, series, tmp_path)
     # promtool shows what it got instead of nothing.
-    got = {float(value) for value in re.findall(r"got: \{.*\} ([\d.E+]+)", done.stderr)}
-    assert got == {97, 20000 * 2**20, 61, 250, 0}, done.stderr
+    got = {float(value) for value in re.findall(r"got: \{.*\} ([\d.E+]+)", answers)}
+    assert got == {97, 20000 * 2**20, 61, 250, 0}, answers
+
+
+def asked(tests: list[dict[str, Any]], series: list[dict[str, str]], folder: Path) -> str:
+    """What promtool says of queries for which nothing is expected: all that they return."""
+    file = folder / "story.yaml"
+    file.write_text(json.dumps({"tests": [{"interval": "15s", "input_series": series, "promql_expr_test": tests}]}))
+    return subprocess.run(
+        [toolchain.monitoring_binary("promtool"), "test", "rules", file], capture_output=True, text=True
+    ).stderr
+
+
+OF_A_WORKER = ("tidewater_wait_seconds_total", "node_cpu_usage_seconds_total", "node_memory_working_set_bytes")
+
+
+def test_no_chart_has_a_line_for_each_of_a_thousand_workers_nodes_or_gpus(tmp_path: Path) -> None:
+    """All values of worker 7 are the lowest, those of worker 999 the highest."""
+    workers = 1000
+    labels = 'namespace="training",elasticjob="digits",pod="w-{0}",node="n-{0}",gpu="0"'
+    lines = dict[str, set[str]]()
+    for panel in (panel for _, panels in dashboard.rows(EVERYTHING) for panel in panels):
+        expressions = [chosen(query.expression) for query in panel.queries]
+        series = [
+            {"series": f"{name}{{{labels.format(each)}}}", "values": f"0+{abs(each - 7) / workers}x40"}
+            for name in (*OF_A_WORKER, *MEASURED)
+            if any(name in expression for expression in expressions)
+            for each in range(workers)
+        ]
+        if series:
+            tests = [{"expr": each, "eval_time": "10m", "exp_samples": []} for each in expressions]
+            lines[panel.title] = set(re.findall(r'node="(n-\d+)"', asked(tests, series, tmp_path)))
+    assert len(lines) == 8
+    assert {title: len(each) for title, each in lines.items()} == dict.fromkeys(lines, dashboard.MOST)
+    assert [title for title, each in lines.items() if "n-7" in each] == LEAST
+    assert all("n-999" in each for title, each in lines.items() if title not in LEAST)
+
+
+LEAST = ["Time of waiting for others", "GPU in use", "Power"]
+"""Charts that show the lowest values: in them something is wrong."""
 
 
 def test_panels_and_rows_have_numbers_of_their_own_and_do_not_overlap() -> None:

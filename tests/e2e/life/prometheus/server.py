@@ -72,7 +72,7 @@ class Prometheus:
 
 def chosen(query: str, *, namespace: str, job: str) -> str:
     """Return a query of the dashboard as Grafana sends it for this choice."""
-    values = {"$namespace": namespace, "$elasticjob": job, "$__rate_interval": "1m"}
+    values = {"$namespace": namespace, "$elasticjob": job, "$__rate_interval": "1m", "$__range": "1h"}
     for name, value in values.items():
         query = query.replace(name, value)
     return query
