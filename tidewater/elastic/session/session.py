@@ -118,14 +118,12 @@ class Session:
 
     def membership_changed(self, view: View) -> None:
         """Interrupt a wait for a peer that will not answer. Called by the coordinator's threads."""
-        generation = self._generation
-        if generation is None:
+        if (generation := self._generation) is None:
             return
         if view.number < generation.number:
             self.worker.group.interrupt("etcd has lost the membership")
         else:
-            lost = lost_members(view, generation, self.worker.member_id)
-            if lost:
+            if lost := lost_members(view, generation, self.worker.member_id):
                 self.worker.group.interrupt(f"no further step is possible with {', '.join(lost)}")
 
     def peer_silent(self, member: Member) -> None:
@@ -323,8 +321,7 @@ class Session:
             self.leave()
 
     def _refuse_mismatch(self, view: View) -> None:
-        reason = self.worker.refusal(view)
-        if reason:
+        if reason := self.worker.refusal(view):
             raise ConfigError(reason)
 
     def _enter(self, generation: Generation) -> None:
@@ -360,7 +357,9 @@ class Session:
         rank, state, loads = generation.rank(self.worker.member_id) or 0, self.worker.state, self.reports.loads
         had, config = state.present, self.config
         self.worker.heartbeat.tense(True)
+        self.change.meets()
         self._form(generation, rank)
+        self.change.connected()
         wanted = still_wanted(self.worker, generation, self.is_overdue)
         exchange = handover.Exchange(
             wanted, self.reports.adopt, config.on_drift, config.compare_every, config.begin_again
@@ -369,6 +368,7 @@ class Session:
         self._fence.check(generation)  # after it, everywhere: this process may have been frozen in between
         self.worker.coordinator.synced(generation.number)
         self.worker.heartbeat.tense(False)
+        self.change.together()
         step, number = self._contributed
         included = step > 0 and made_in(state.runs, step, state.step) == number
         self._met_in = generation
