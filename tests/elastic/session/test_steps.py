@@ -60,6 +60,8 @@ class Session:
         self.change: Any = SimpleNamespace(goes_on=lambda: None)
         self.log: Any = SimpleNamespace(event=self.event)
         self.waiting_since: float | None = None
+        self.confirmed: list[int] = []
+        """The steps that were made final by a sum of their own."""
 
     def meet(self) -> Meeting | None:
         if "finished" in self.told:
@@ -100,7 +102,7 @@ class Session:
         pass
 
     def confirm(self) -> None:
-        pass
+        self.confirmed.append(self.state.step)
 
     def check(self) -> None:
         pass
@@ -161,6 +163,12 @@ def test_a_step_in_which_a_peer_is_lost_is_given_again_in_the_next_generation() 
     told = trained(Session(None, GroupBroken("lost b"), GroupBroken("lost c")))
     lost = ["gives up: lost b", "meets", "gives up: lost c", "meets"]
     assert told == ["meets", "step 0", *lost, "step 1", "step 2", "step 3", "finished"]
+
+
+def test_only_the_first_step_after_a_change_is_made_final_before_the_next_one() -> None:
+    session = Session(None, None, GroupBroken("lost b"))
+    trained(session)
+    assert session.confirmed == [1, 3, TOTAL], "and the last one, before it is evaluated"
 
 
 def test_states_that_differ_after_the_last_step_are_repaired_before_the_job_is_finished() -> None:

@@ -16,10 +16,10 @@ when only some ranks have received their sums, so that only they have applied th
 with a comparison, and ranks that are behind, newcomers included, get the state of the rank ahead (see ``handover``).
 
 A step is *final* when the next sum over the ranks has succeeded: that of the gradients of the next step, an exchange or
-a confirmation. Only final steps are reported, counted and saved. No rank contributes to the next sum before it has
-applied this step, so every member of the generation has a final step. A step that a rank applied while it was being cut
-off never becomes final; the rank drops it when it returns. So two groups never both make a step final, whatever the
-network does, and no extra round trip is needed for a vote.
+a confirmation, as after the first step of a generation. Only final steps are reported, counted and saved. No rank
+contributes to the next sum before it has applied this step, so every member of the generation has a final step. A step
+that a rank applied while it was being cut off never becomes final; the rank drops it when it returns. So two groups
+never both make a step final, whatever the network does, and otherwise no extra round trip is needed for a vote.
 """
 
 from __future__ import annotations
