@@ -220,7 +220,8 @@ class Book:
         generation = next(iter(self.finals[self.reached].values())).generation
         bases = {(each.step, each.generation): each.base for each in self.restored}
         for step in range(self.reached, 0, -1):
-            generation = bases.get((step, generation), generation)
+            while (step, generation) in bases:  # a state may be left behind several times before it makes a step
+                generation = bases.pop((step, generation))
             made = self.attempts.get(step, {}).get(generation, [])
             before = {attempt.base for attempt in made}
             if not made:

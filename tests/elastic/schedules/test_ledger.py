@@ -118,6 +118,15 @@ def test_going_back_to_a_checkpoint_is_a_failure_unless_no_state_was_left(book: 
     assert verdict(book.without_what_was_undone(), TOTAL) == []
 
 
+def test_a_state_that_was_left_behind_twice_before_it_made_a_step_leads_back_to_who_made_it(book: Book) -> None:
+    for generation, base in ((3, 1), (5, 3)):
+        book.add("a", Restored(step=3, generation=generation, base=base))
+    made = replace(attempt(4, (0, 3), epoch=1, generation=5), size=1, weight=1.0)
+    book.add("a", made)
+    book.add("a", final(made))
+    assert verdict(book, TOTAL) == []
+
+
 def test_a_growing_ledger_is_read_incrementally_and_an_incomplete_line_is_read_later(tmp_path: Path) -> None:
     scribe, made = Scribe(tmp_path / "a-1.ledger"), attempt(1, (3,))
     book, totals = Book(tmp_path), Validated(0, 1, 1, times="111", outputs=0.5)
