@@ -171,6 +171,13 @@ def test_only_the_first_step_after_a_change_is_made_final_before_the_next_one() 
     assert session.confirmed == [1, 3, TOTAL], "and the last one, before it is evaluated"
 
 
+def test_a_first_step_that_is_to_be_compared_is_not_final_before_the_comparison() -> None:
+    session = Session(None, GroupBroken("lost b"), None, GroupBroken("lost c"))
+    session.config.compare_every = 2
+    trained(session)
+    assert session.confirmed == [1, 3, TOTAL], "step 2 is compared with the sums of step 3"
+
+
 def test_states_that_differ_after_the_last_step_are_repaired_before_the_job_is_finished() -> None:
     session = Session(differs=True)
     differ = ["gives up: the states of the workers differ", "meets"]

@@ -239,7 +239,7 @@ class Loop:
         Raise GroupBroken.
         """
         session, state, config = self._session, self._state, self._config
-        self._meeting, self._everyone_knows, made = meeting, False, False
+        self._meeting, self._everyone_knows, first = meeting, False, True
         session.reports.save_after = 0  # not all members know of it
         self.rank = rank = meeting.rank
         size = meeting.size
@@ -269,9 +269,10 @@ class Loop:
                     continue
             yield self._next()
             self._raise_failure()
-            if not made:  # the change is over for all as soon as its first step is final, and not a step later
-                made = True
+            # The change is over as soon as its first step is final. A step that is compared is final after that only.
+            if first and not self.compares():
                 session.confirm()
+            first = False
 
     def _leave_out(self) -> None:
         """Leave out the samples that any worker could not read. Collective. Raise GroupBroken or, on all, ConfigError.
