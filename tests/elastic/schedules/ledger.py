@@ -350,6 +350,9 @@ def _unvalidated(book: Book, history: dict[int, list[Attempt]]) -> Iterator[str]
     """
     outputs: dict[tuple[int, int], set[float]] = defaultdict(set)
     for found in book.validated:
+        made = history.get(found.step)
+        if made and made[0].epoch != found.epoch:
+            yield f"epoch {found.epoch}: its validation was made after step {found.step}, of epoch {made[0].epoch}"
         outputs[found.epoch, found.generation].add(found.outputs)
         wrong = ", ".join(f"sample {sample} {count} times" for sample, count in enumerate(found.times) if count != "1")
         if wrong:

@@ -156,6 +156,12 @@ def test_what_is_wrong_with_the_totals_of_a_validation_is_named(book: Book) -> N
     ]
 
 
+def test_totals_that_count_for_another_epoch_than_that_of_their_step_are_named(book: Book) -> None:
+    for epoch in (0, 1):
+        book.add("a", Validated(epoch, 2, 1, times="111", outputs=0.5))
+    assert verdict(book, TOTAL) == ["epoch 1: its validation was made after step 2, of epoch 0"]
+
+
 def test_a_finished_epoch_without_the_totals_of_a_validation_is_named(book: Book) -> None:
     book.add("a", Validated(1, 4, 1, times="111", outputs=0.5))
     assert verdict(book, TOTAL) == ["no worker has got the totals of the validations after epochs 0"]

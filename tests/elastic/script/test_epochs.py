@@ -13,6 +13,7 @@ import tidewater
 from tests.elastic.script.conftest import BATCH_SIZE, EPOCHS, MICRO_BATCH, SAMPLES, STEPS, Alone, Given
 from tidewater.contract import exit_codes
 from tidewater.elastic.config import Config
+from tidewater.elastic.data.sampler import Cursor
 from tidewater.elastic.errors import GroupBroken
 from tidewater.elastic.script.epochs import samples_of
 from tidewater.elastic.script.own_loop import Run
@@ -87,6 +88,27 @@ def test_an_epoch_comes_again_without_batches_if_a_loss_interrupts_its_validatio
     nothing, all_of_it = [None, None], [{"count": 200.0}] * 2
     assert turns == [(0, True, nothing), (0, True, nothing), (0, False, all_of_it), (1, True, all_of_it)]
     assert given_up == [("a peer is lost", 2)]
+
+
+def test_a_worker_that_missed_the_end_of_an_epoch_gets_a_turn_of_the_current(alone: Alone, config: Settings) -> None:
+    given, lost, turns = Given(validation=VAL), [GroupBroken("the others have gone on")], list[Any]()
+
+    def knows() -> bool:
+        if lost and alone.state.step == 1:
+            raise lost.pop()
+        return False
+
+    with tidewater.session(config(), **given.fields) as run:
+        session: Any = run._session
+        session.knows = knows
+        session.give_up = lambda error: vars(alone.state).update(step=3, cursor=Cursor(1, BATCH_SIZE))
+        for epoch in run.epochs():
+            for batch in run.batches():
+                run.step(given.loss(batch))
+            for (numbers,), add in (validation := run.validation(VAL)):
+                add(count=len(numbers))
+            turns.append((epoch, run.steps, validation.totals))
+    assert turns[1:] == [(0, 3, None), (1, 4, {"count": 200.0})]
 
 
 def test_the_rehearsal_validates_a_small_batch_and_the_largest_that_training_can_have(
@@ -172,8 +194,7 @@ def test_after_stop_the_last_state_is_validated_once(stops: str, steps: int, alo
                 if stops == "within the epoch":
                     run.stop("enough")
             run.stop("enough")
-            validation = run.validation(VAL)
-            for (numbers,), add in validation:
+            for (numbers,), add in (validation := run.validation(VAL)):
                 add(count=len(numbers))
             turns.append((epoch, run.steps, validation.totals))
     assert run.exit_code == exit_codes.FINISHED

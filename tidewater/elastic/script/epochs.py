@@ -10,7 +10,8 @@
             print(epoch, validation.totals["correct"] / validation.totals["count"])
 
 If the membership changes during a validation, it ends without totals, and the epoch comes once more, without batches:
-then the validation goes on where it was (see ``session.evaluation``). A worker that joins there takes part.
+then the validation goes on where it was (see ``session.evaluation``). A worker that joins there takes part. One that
+was frozen or cut off, and comes back in a later epoch, gets a turn for that one: the present turn ends without totals.
 """
 
 from __future__ import annotations
@@ -48,15 +49,17 @@ class Epochs:
         self._complete = False
         """Whether the epoch has ended: not where training has, or where this worker has left within it."""
         self._rest: Iterator[Event]
+        self._ahead: Event | None = None
+        """What belongs to the next turn: it has come in this one, in which this worker has missed the rest."""
 
     def begin(self, events: Iterator[Event]) -> Iterator[int]:
         """Yield the number of each epoch, from what the loop yields. Raise ConfigError if the script has not got all
         batches of the last one."""
-        for event in events:
-            self.at_end = self._complete = False
-            self._rest = self._up_to_the_end(itertools.chain([event], events))
-            cursor = self._state.cursor
-            yield cursor.epoch - (event is Pause.EPOCH_END and cursor.offset == 0 < cursor.epoch)
+        while (event := self._ahead or next(events, None)) is not None:
+            self.at_end, self._complete, self._ahead = False, False, None
+            epoch = self._epoch_of(event)
+            self._rest = self._up_to_the_end(epoch, itertools.chain([event], events))
+            yield epoch
             if self.has_left:
                 return
             if not self.at_end:
@@ -89,8 +92,15 @@ class Epochs:
             )
         return self._rest
 
-    def _up_to_the_end(self, events: Iterator[Event]) -> Iterator[Event]:
+    def _epoch_of(self, event: Event) -> int:
+        cursor = self._state.cursor
+        return cursor.epoch - (event is Pause.EPOCH_END and cursor.offset == 0 < cursor.epoch)
+
+    def _up_to_the_end(self, epoch: int, events: Iterator[Event]) -> Iterator[Event]:
         for event in events:
+            if self._epoch_of(event) != epoch:  # the others have ended this epoch without this worker
+                self._ahead = event
+                break
             if event is Pause.EPOCH_END:
                 self._complete = True
                 break
