@@ -30,3 +30,14 @@ def test_flags_reach_the_deployment(run: Run) -> None:
 def test_the_crd_can_be_printed_alone(run: Run) -> None:
     (only,) = yaml.safe_load_all(run("install", "--crd-only").stdout)
     assert only["kind"] == "CustomResourceDefinition"
+
+
+def test_namespaces_reach_the_controller_and_a_wrong_one_is_refused(run: Run) -> None:
+    documents = list(yaml.safe_load_all(run("install", "--namespaces", "vision,speech,vision").stdout))
+    (deployment,) = [each for each in documents if each["kind"] == "Deployment"]
+    assert deployment["spec"]["template"]["spec"]["containers"][0]["args"] == ["--namespaces=vision,speech"]
+    roles = [each["metadata"]["namespace"] for each in documents if each["kind"] == "Role"]
+    assert roles == ["tidewater-system", "vision", "speech"]
+    refused = run("install", "--namespaces", "vision,Speech")
+    assert refused.exit_code == 2
+    assert "--namespaces vision,Speech: 'Speech' is no name of a namespace" in refused.stderr

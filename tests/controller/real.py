@@ -90,9 +90,9 @@ class Cloud:
     def __init__(self, server: ApiServer) -> None:
         self.server = server
 
-    async def names(self, kind: Kind) -> list[str]:
+    async def names(self, kind: Kind, namespace: str = jobs.NAMESPACE) -> list[str]:
         """Return the names of the objects of a kind."""
-        page = await self.server.list(Source(kind, jobs.NAMESPACE))
+        page = await self.server.list(Source(kind, namespace))
         return sorted(item["metadata"]["name"] for item in page.items if "deletionTimestamp" not in item["metadata"])
 
     async def settled(self, job: str, size: int) -> bool:

@@ -22,7 +22,7 @@ FLAGS = flags_of([], "system")
 
 def test_without_flags_it_looks_after_all_namespaces_and_elects_in_its_own() -> None:
     flags = flags_of([], "tidewater-system")
-    assert flags.options.namespace is None
+    assert flags.options.namespaces == ()
     assert flags.lease == LeaseName("tidewater-system", "elasticjob-controller")
     assert flags.metrics_port == METRICS_PORT
     assert flags.log_level == "info"
@@ -30,11 +30,11 @@ def test_without_flags_it_looks_after_all_namespaces_and_elects_in_its_own() -> 
 
 def test_every_flag_is_used() -> None:
     text = (
-        "--namespace a --workers 3 --cluster-domain d --lease-namespace b --lease-name c --metrics-port 0 --fixed-nodes"
-        " --taint-bad-nodes"
+        "--namespaces a,b --workers 3 --cluster-domain d --lease-namespace b --lease-name c --metrics-port 0"
+        " --fixed-nodes --taint-bad-nodes"
     )
     flags = flags_of([*text.split(), "--log-level", "debug"], "x")
-    assert flags.options == Options("a", 3, "d", fixed_nodes=True, taints_nodes=True)
+    assert flags.options == Options(("a", "b"), 3, "d", fixed_nodes=True, taints_nodes=True)
     assert not FLAGS.options.fixed_nodes
     assert not FLAGS.options.taints_nodes
     assert flags.lease == LeaseName("b", "c")

@@ -28,10 +28,11 @@ from tidewater.controller.cluster.client import NODE_CLASSES, NODE_POOLS, Manife
 from tidewater.controller.decide.exits import MOST_DEVICE_FAILURES
 from tidewater.controller.loop import Options
 from tidewater.controller.store import SELECTOR
-from tidewater.elasticjob import names
-from tidewater.elasticjob.install import access
+from tidewater.elasticjob import install, names
+from tidewater.elasticjob.install import Program, access
 from tidewater.elasticjob.names import JOBS
-from tidewater.kube.kinds import EVENTS, NODES, PODS, SERVICE_ACCOUNTS, SERVICES
+from tidewater.kube.errors import Refused
+from tidewater.kube.kinds import EVENTS, NAMESPACES, NODES, PODS, SERVICE_ACCOUNTS, SERVICES
 
 pytestmark = pytest.mark.e2e
 
@@ -304,6 +305,34 @@ def test_with_its_own_rights_alone_it_sees_when_a_job_has_room_on_fixed_nodes(
                 assert not [name for name in await found.names(PODS) if name.startswith("queued")]
                 await found.server.delete(Ref(PODS, jobs.NAMESPACE, "other"), uid=made["metadata"]["uid"], grace=0)
                 await until(lambda: found.settled("queued", 2))
+
+    asyncio.run(main())
+
+
+def test_with_the_rights_for_its_namespaces_alone_it_serves_these_and_no_other(
+    plane: Plane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = install.Installation(program=Program({}), name="limited", namespaces=("team-a", "team-b"))
+    spaces = (*wanted.namespaces, "team-c", wanted.namespace)
+    plane.apply(*(named(each, NAMESPACES) for each in spaces), *access.manifests(wanted))
+    plane.apply(*(named("default", SERVICE_ACCOUNTS, each) for each in spaces))
+    own_account = str(plane.kubeconfig(f"system:serviceaccount:{wanted.namespace}:limited", with_rights=False))
+
+    async def main() -> None:
+        async with cloud() as found:
+
+            async def done() -> bool:
+                return all([len(await found.names(PODS, each)) == 2 for each in wanted.namespaces])
+
+            for space in ("team-c", *wanted.namespaces):
+                await found.server.create(JOBS, {**jobs.manifest(), "metadata": {"name": "same", "namespace": space}})
+            monkeypatch.setenv("KUBECONFIG", own_account)
+            async with controller(options=Options(wanted.namespaces)):
+                await until(done)
+            assert await found.names(PODS, "team-c") == []
+            async with cloud() as own:
+                with pytest.raises(Refused):
+                    await own.names(JOBS, "team-c")
 
     asyncio.run(main())
 

@@ -28,7 +28,7 @@ class Desk:
     def __init__(self) -> None:
         self.api = Api()
         self.due: list[str] = []
-        self.store = Store(self.api.client(), None, lambda key, seconds: self.due.append(key.name))
+        self.store = Store(self.api.client(), (), lambda key, seconds: self.due.append(key.name))
         self.task = asyncio.create_task(self.store.run())
 
     async def settle(self) -> None:

@@ -12,7 +12,9 @@ from __future__ import annotations
 import contextlib
 import importlib.metadata
 import os
+import re
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -31,6 +33,7 @@ from tidewater.cli.top import app as top
 from tidewater.elasticjob.install import Installation, Program, definition, manifests
 from tidewater.elasticjob.install.pods import IMAGE, NAMESPACE
 from tidewater.kube.errors import ErrorWithRemedy
+from tidewater.kube.kinds import DNS_LABEL, LONGEST_LABEL
 
 HELP = {"help_option_names": ["-h", "--help"]}
 
@@ -85,11 +88,48 @@ def tidewater(
     """Read the flags before the command. `--version` has ended the program in its callback."""
 
 
+@dataclass(frozen=True)
+class Duties:
+    """What the controller looks after, and how."""
+
+    namespaces: Annotated[
+        str,
+        typer.Option(
+            help="Namespaces of the jobs that it looks after, with commas between them; it then has no rights on jobs "
+            "and pods of others. They must exist. Default: all namespaces.",
+            show_default=False,
+        ),
+    ] = ""
+    fixed_nodes: Annotated[
+        bool,
+        typer.Option("--fixed-nodes", help="No nodes come for pods that wait: jobs of a queue wait until they fit."),
+    ] = False
+    taint_bad_nodes: Annotated[
+        bool,
+        typer.Option("--taint-bad-nodes", help="Taint nodes on which workers end three times by an error of a GPU."),
+    ] = False
+
+    @property
+    def served(self) -> tuple[str, ...]:
+        """Return the namespaces, each once.
+
+        Raises:
+            UsageError: one of them is no name of a namespace.
+        """
+        found = tuple(dict.fromkeys(self.namespaces.split(","))) if self.namespaces else ()
+        for each in found:
+            if not re.fullmatch(DNS_LABEL, each) or len(each) > LONGEST_LABEL:
+                raise UsageError(
+                    f"--namespaces {self.namespaces}: {each!r} is no name of a namespace",
+                    "Name namespaces that exist, with commas between them: --namespaces vision,speech",
+                )
+        return found
+
+
 @command(app, "install")
 def install(
-    namespace: Annotated[
-        str, typer.Option("--namespace", "-n", help="Namespace of the controller; it works for all namespaces.")
-    ] = NAMESPACE,
+    duties: Duties,
+    namespace: Annotated[str, typer.Option("--namespace", "-n", help="Namespace of the controller.")] = NAMESPACE,
     image: Annotated[
         str,
         typer.Option(
@@ -98,14 +138,6 @@ def install(
         ),
     ] = "",
     replicas: Annotated[int, typer.Option(min=1, help="Copies of the controller; one leads, the others wait.")] = 2,
-    fixed_nodes: Annotated[
-        bool,
-        typer.Option("--fixed-nodes", help="No nodes come for pods that wait: jobs of a queue wait until they fit."),
-    ] = False,
-    taint_bad_nodes: Annotated[
-        bool,
-        typer.Option("--taint-bad-nodes", help="Taint nodes on which workers end three times by an error of a GPU."),
-    ] = False,
     crd_only: Annotated[bool, typer.Option("--crd-only", help="Print the CRD and nothing else.")] = False,
 ) -> None:
     """Print CRD, rights and Deployment of the controller: tidewater install | kubectl apply -f -"""
@@ -122,8 +154,9 @@ def install(
         namespace=namespace,
         image=image or IMAGE,
         replicas=replicas,
-        fixed_nodes=fixed_nodes,
-        taint_bad_nodes=taint_bad_nodes,
+        fixed_nodes=duties.fixed_nodes,
+        taint_bad_nodes=duties.taint_bad_nodes,
+        namespaces=duties.served,
     )
     typer.echo(rendered(manifests(wanted)))
 

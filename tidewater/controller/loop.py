@@ -49,14 +49,14 @@ class Options:
     """What the controller looks after and how.
 
     Attributes:
-        namespace: Of the jobs; None: all namespaces.
+        namespaces: Of the jobs; none: all namespaces.
         workers: Jobs that are reconciled at the same time.
         domain: The cluster's DNS domain.
         fixed_nodes: Whether no node comes for a pod that waits.
         taints_nodes: Whether nodes on which devices fail get a taint.
     """
 
-    namespace: str | None = None
+    namespaces: tuple[str, ...] = ()
     workers: int = 16
     domain: str = objects.CLUSTER_DOMAIN
     fixed_nodes: bool = False
@@ -88,7 +88,7 @@ class Controller:
         self.work = WorkQueue()
         self.store = Store(
             cluster,
-            options.namespace,
+            options.namespaces,
             self._due,
             self._watch_ended,
             fixed_nodes=options.fixed_nodes,

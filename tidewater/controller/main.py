@@ -12,6 +12,7 @@ import argparse
 import asyncio
 import errno
 import os
+import re
 import signal
 import socket
 import sys
@@ -35,6 +36,7 @@ from tidewater.controller.observe.log import Log
 from tidewater.controller.observe.metrics import Metrics
 from tidewater.elasticjob import names
 from tidewater.kube.errors import Conflict, Exists
+from tidewater.kube.kinds import DNS_LABEL
 
 METRICS_PORT = 8080
 POD_NAME = "POD_NAME"
@@ -65,7 +67,12 @@ def flags_of(arguments: Sequence[str], own_namespace: str) -> Flags:
         prog="python -m tidewater.controller", description="Run the controller of ElasticJobs."
     )
     defaults = Options()
-    parser.add_argument("--namespace", help="look after the jobs of this namespace only (default: all namespaces)")
+    parser.add_argument(
+        "--namespaces",
+        type=_namespaces,
+        default=(),
+        help="look after the jobs of these namespaces only, with commas between them (default: all namespaces)",
+    )
     parser.add_argument(
         "--workers", type=_positive, default=defaults.workers, help="jobs reconciled at a time (default: %(default)s)"
     )
@@ -93,7 +100,9 @@ def flags_of(arguments: Sequence[str], own_namespace: str) -> Flags:
     parser.add_argument("--log-level", choices=logs.LEVELS, default="info", help="(default: %(default)s)")
     given = parser.parse_args(arguments)
     return Flags(
-        options=Options(given.namespace, given.workers, given.cluster_domain, given.fixed_nodes, given.taint_bad_nodes),
+        options=Options(
+            given.namespaces, given.workers, given.cluster_domain, given.fixed_nodes, given.taint_bad_nodes
+        ),
         lease=LeaseName(given.lease_namespace, given.lease_name),
         metrics_port=given.metrics_port,
         log_level=given.log_level,
@@ -202,7 +211,12 @@ async def serve(flags: Flags, identity: str, log: Log) -> None:
         loop.add_signal_handler(number, running.cancel)
     try:
         async with probes.serve(flags.metrics_port, process.pages) as port:
-            log.info("started", port=port, namespace=flags.options.namespace or "(all)", workers=flags.options.workers)
+            log.info(
+                "started",
+                port=port,
+                namespaces=",".join(flags.options.namespaces) or "(all)",
+                workers=flags.options.workers,
+            )
             await asyncio.wait((running,))
         if not running.cancelled():
             running.result()
@@ -235,6 +249,14 @@ def own_namespace() -> str:
     if found := os.environ.get(POD_NAMESPACE):
         return found
     return _ACCOUNT_NAMESPACE.read_text().strip() if _ACCOUNT_NAMESPACE.exists() else "default"
+
+
+def _namespaces(text: str) -> tuple[str, ...]:
+    found = tuple(dict.fromkeys(text.split(",")))
+    for each in found:
+        if not re.fullmatch(DNS_LABEL, each):
+            raise argparse.ArgumentTypeError(f"{each!r} in {text!r} is no name of a namespace")
+    return found
 
 
 def _positive(text: str) -> int:

@@ -1,6 +1,6 @@
 """What the controller knows: mirrors of jobs, pods, services and nodes, and the views of single jobs made of them.
 
-    store = Store(cluster, namespace=None, due=work.add_after)
+    store = Store(cluster, namespaces=(), due=work.add_after)
     view = store.view(key, now)     # a JobView, or None if there is no such job
 
 The mirrors keep as little as they can, since there may be thousands of jobs: of a job its JSON without
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 
 from tidewater.controller import objects
-from tidewater.controller.cluster.client import Cluster, Manifest, Source
+from tidewater.controller.cluster.client import Cluster, Manifest, Source, within
 from tidewater.controller.cluster.mirror import Change, Entry, Key, Mirror, Report
 from tidewater.controller.decide.actions import CreatePod
 from tidewater.controller.decide.observed import Admission, JobView, NodeView, PodView
@@ -105,7 +105,7 @@ class Store:
 
     Args:
         cluster: Where to list and watch.
-        namespace: Of the jobs; None: all namespaces.
+        namespaces: Of the jobs; none: all namespaces.
         due: Called for each job that something has changed for.
         report: Called when a watch has ended.
         fixed_nodes: Whether no node comes for a pod that waits.
@@ -115,7 +115,7 @@ class Store:
     def __init__(
         self,
         cluster: Cluster,
-        namespace: str | None,
+        namespaces: Sequence[str],
         due: Due,
         report: Report = lambda plural, error: None,
         *,
@@ -137,15 +137,17 @@ class Store:
         self._decoded: OrderedDict[tuple[str, int], tuple[ElasticJob, Mapping[str, str]]] = OrderedDict()
         self._rooms = RoomWatch(cluster, lambda: self._queues.room_changed(), report) if fixed_nodes else None
         self._queues = Queues(due, self._rooms)
-        self._hearing = EventWatch(cluster, namespace, self._provisioning_changed, report)
+        self._hearing = EventWatch(cluster, namespaces, self._provisioning_changed, report)
         self._progress = ProgressWatch(self._running, self._pods.by_job, self._owner_due)
-        self.jobs = Mirror(cluster, Source(JOBS, namespace), read_job, self._job_changed, report)
-        self.pods = Mirror(cluster, Source(PODS, namespace, SELECTOR), read_pod, self._pod_changed, report)
-        self.services = Mirror(
-            cluster, Source(SERVICES, namespace, SELECTOR), read_service, self._service_changed, report
+        jobs, pods, services = (
+            within(Source(kind, selector=selector), namespaces)
+            for kind, selector in ((JOBS, ""), (PODS, SELECTOR), (SERVICES, SELECTOR))
         )
-        # A controller that may read only one namespace can't read nodes. It then learns less about doomed pods.
-        self.nodes = Mirror(cluster, Source(NODES, optional=True), node_view, self._node_changed, report)
+        self.jobs = Mirror(cluster, jobs, read_job, self._job_changed, report)
+        self.pods = Mirror(cluster, pods, read_pod, self._pod_changed, report)
+        self.services = Mirror(cluster, services, read_service, self._service_changed, report)
+        # A controller without rights in the whole cluster can't read nodes. It then learns less about doomed pods.
+        self.nodes = Mirror(cluster, [Source(NODES, optional=True)], node_view, self._node_changed, report)
 
     @property
     def synced(self) -> bool:

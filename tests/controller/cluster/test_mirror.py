@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.controller.fakes.api import PAGE, Api, Call
-from tidewater.controller.cluster.client import Manifest, Ref, Source
+from tidewater.controller.cluster.client import Manifest, Ref, Source, within
 from tidewater.controller.cluster.mirror import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Change, Key, Mirror, pause
 from tidewater.kube.errors import ClusterError, Refused, Unavailable
 from tidewater.kube.kinds import PODS
@@ -33,7 +33,7 @@ class Watched:
         self.errors: list[ClusterError | None] = []
         self.mirror = Mirror(
             api.client(fault),
-            Source(PODS, selector=SELECTOR),
+            [Source(PODS, selector=SELECTOR)],
             phase,
             self.changes.append,
             lambda plural, error: self.errors.append(error),
@@ -230,7 +230,7 @@ async def test_objects_that_may_not_be_read_are_done_without_if_they_are_optiona
     def forbidden(call: Call, moment_: str) -> None:
         raise Refused("pods is forbidden", status=403)
 
-    source = Source(PODS, optional=optional)
+    source = [Source(PODS, optional=optional)]
     mirror = Mirror(Api().client(forbidden), source, phase, lambda change: None)
     task = asyncio.create_task(mirror.run())
     await asyncio.sleep(60)
@@ -254,3 +254,37 @@ async def test_an_answer_without_a_version_leaves_the_object_to_the_watch() -> N
     watched.api.delete(Ref(PODS, "default", "a"))
     await moment()
     assert watched.shown() == {}
+
+
+async def test_of_several_namespaces_each_is_read_by_itself_and_all_are_shown_together() -> None:
+    def forbidden_in_b(call: Call, moment_: str) -> None:
+        if forbidden and call.namespace == "b":
+            raise Refused("pods is forbidden", status=403)
+
+    def place(namespace: str, name: str) -> None:
+        api.create(PODS, {"metadata": {"name": name, "namespace": namespace, "labels": {"app": "x"}}, "spec": {}})
+
+    forbidden, api = True, Api()
+    for namespace in ("a", "b", "other"):
+        place(namespace, "first")
+    sources = within(Source(PODS, selector=SELECTOR), ("a", "b"))
+    changes: list[Change[str]] = []
+    mirror = Mirror(api.client(forbidden_in_b), sources, phase, changes.append)
+    task = asyncio.create_task(mirror.run())
+    await moment()
+    assert [str(key) for key in mirror.entries] == ["a/first"]
+    assert not mirror.synced.is_set(), "a namespace that isn't read yet may have pods of a job"
+    forbidden = False
+    await mirror.synced.wait()
+    assert sorted(map(str, mirror.entries)) == ["a/first", "b/first"]
+    # One namespace is listed anew, and what is in the others stays.
+    api.down = True
+    api.restart()
+    api.delete(Ref(PODS, "a", "first"))
+    place("a", "second")
+    api.compact()
+    await moment()
+    api.down = False
+    await asyncio.sleep(30)
+    assert sorted(map(str, mirror.entries)) == ["a/second", "b/first"]
+    task.cancel()

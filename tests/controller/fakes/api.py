@@ -41,6 +41,8 @@ class Call:
     kind: Kind
     name: str
     body: Manifest | None = None
+    namespace: str = ""
+    """Of a list or a watch; empty for all."""
 
     def __str__(self) -> str:
         return f"{self.verb} {self.kind.plural} {self.name}"
@@ -254,11 +256,13 @@ class Client:
 
     async def list(self, source: Source, token: str = "") -> Page:
         """See `Cluster.list`."""
-        return await self._request(Call("list", source.kind, ""), lambda: self.api.page(source, token))
+        return await self._request(
+            Call("list", source.kind, "", None, source.namespace or ""), lambda: self.api.page(source, token)
+        )
 
     async def watch(self, source: Source, version: str) -> AsyncGenerator[WatchEvent, None]:
         """See `Cluster.watch`."""
-        await self._request(Call("watch", source.kind, ""), lambda: None)
+        await self._request(Call("watch", source.kind, "", None, source.namespace or ""), lambda: None)
         async for event in self.api.events(source, version):
             yield event
 

@@ -62,7 +62,7 @@ class Desk:
 
         self.hearing = EventWatch(
             self.api.client(fault),
-            None,
+            (),
             lambda key, uid: self.changed.append(str(key)),
             lambda plural, error: self.reported.append(plural),
         )

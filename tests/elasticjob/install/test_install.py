@@ -152,6 +152,44 @@ def test_it_may_do_nothing_else() -> None:
         assert not any(allowed(verb, resource) for verb in ("get", "list", "watch", "create", "update"))
 
 
+def rights(wanted: install.Installation, kind: str) -> set[str]:
+    """Return what the controller may do by its roles of a kind: `verb resource`, and in which namespace."""
+    return {
+        f"{verb} {resource} {role['metadata'].get('namespace', '')}".strip()
+        for role in access.manifests(wanted)
+        if role["kind"] == kind and role["metadata"]["name"].startswith(wanted.name)
+        for rule in role["rules"]
+        for verb in rule["verbs"]
+        for resource in rule["resources"]
+    }
+
+
+def test_with_namespaces_it_has_its_rights_on_jobs_and_pods_in_these_only() -> None:
+    everywhere = rights(WANTED, "ClusterRole")
+    limited = install.Installation(program=PROGRAM, namespaces=("vision", "speech"))
+    (args,) = [each["args"] for each in pods.pod_spec(limited)["containers"]]
+    assert args == ["--namespaces=vision,speech"]
+    in_cluster, in_spaces = rights(limited, "ClusterRole"), rights(limited, "Role")
+    assert {each.split()[1] for each in in_cluster} == {
+        *("nodes", "priorityclasses", "nodeclaims", "nodepools", "ec2nodeclasses")
+    }
+    for space in ("vision", "speech"):
+        assert {f"{each} {space}" for each in everywhere - in_cluster} <= in_spaces
+    assert {each.split()[2] for each in in_spaces} == {"vision", "speech", WANTED.namespace}
+
+
+def test_with_fixed_nodes_it_sees_all_pods_and_changes_those_of_its_namespaces_only() -> None:
+    limited = install.Installation(program=PROGRAM, namespaces=("vision",), fixed_nodes=True)
+    of_pods = {each for each in rights(limited, "ClusterRole") if each.endswith(" pods")}
+    assert of_pods == {"list pods", "watch pods"}
+
+
+def test_the_role_for_the_lease_stays_where_jobs_are_in_the_controllers_namespace() -> None:
+    roles = access.manifests(install.Installation(program=PROGRAM, namespaces=(WANTED.namespace,)))
+    named = [(each["kind"], each["metadata"].get("namespace"), each["metadata"]["name"]) for each in roles]
+    assert len(set(named)) == len(named)
+
+
 def test_the_probes_and_the_metrics_have_one_port() -> None:
     template = one("Deployment")["spec"]["template"]
     (container,) = template["spec"]["containers"]

@@ -9,8 +9,8 @@ keeps its objects in memory.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from tidewater.elasticjob import names
@@ -39,6 +39,11 @@ class Source:
     selector: str = ""
     optional: bool = False
     fields: str = ""
+
+
+def within(source: Source, namespaces: Sequence[str]) -> tuple[Source, ...]:
+    """Return what to list and watch for the objects of these namespaces; none of them stands for all."""
+    return tuple(replace(source, namespace=each) for each in namespaces) or (source,)
 
 
 @dataclass(frozen=True)

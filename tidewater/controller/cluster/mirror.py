@@ -1,6 +1,6 @@
 """Copies of objects in memory, kept current by list and watch, so that decisions cost no request.
 
-    pods = Mirror(cluster, Source(PODS, selector="group-name=elastic.pytorch.org"), read_pod, changed)
+    pods = Mirror(cluster, [Source(PODS, selector="group-name=elastic.pytorch.org")], read_pod, changed)
     task = asyncio.create_task(pods.run())
     await pods.synced.wait()
     pods.entries[Key("default", "imagenet-worker-0")].value
@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
@@ -73,12 +73,22 @@ Report = Callable[[str, ClusterError | None], None]
 """Called with a kind's plural when its watch has ended: with the error, or None if the API server ended it."""
 
 
+@dataclass
+class _Feed:
+    """How far one source has been read."""
+
+    source: Source
+    version: str | None = None
+    failures: int = 0
+    listed: bool = False
+
+
 class Mirror(Generic[T]):
-    """The objects of one source, by key. Only ``run`` and the caller's own writes change them.
+    """The objects of some sources, by key. Only ``run`` and the caller's own writes change them.
 
     Args:
         cluster: Where to list and watch.
-        source: Which objects.
+        sources: Which objects: of one kind, and of different namespaces if there are several.
         read: Returns what to keep of an object. It must not raise, whatever users write into objects.
         changed: Called for every object that appears, disappears, or gets another result from ``read``.
         report: Called when a watch has ended.
@@ -87,7 +97,7 @@ class Mirror(Generic[T]):
     def __init__(
         self,
         cluster: Cluster,
-        source: Source,
+        sources: Sequence[Source],
         read: Callable[[Manifest], T],
         changed: Callable[[Change[T]], None],
         report: Report = lambda plural, error: None,
@@ -95,34 +105,42 @@ class Mirror(Generic[T]):
         self.entries: dict[Key, Entry[T]] = {}
         self.synced = asyncio.Event()
         self._cluster = cluster
-        self._source = source
+        self._feeds = [_Feed(source) for source in sources]
         self._read = read
         self._changed = changed
         self._report = report
-        self._version: str | None = None
-        self._failures = 0
         # Deleted objects and the version of the deletion: an answer to an earlier write may still arrive after it.
         self._graves: dict[Key, int] = {}
 
     async def run(self) -> None:
         """List, then watch, for ever. Errors of the API server are reported and tried again."""
+        async with asyncio.TaskGroup() as tasks:
+            for feed in self._feeds:
+                tasks.create_task(self._follow(feed))
+
+    async def _follow(self, feed: _Feed) -> None:
         while True:
             error: ClusterError | None = None
             try:
-                if self._version is None:
-                    self._version = await self._list()
-                await self._watch(self._version)
+                if feed.version is None:
+                    feed.version = await self._list(feed)
+                await self._watch(feed, feed.version)
             except Gone as gone:
-                error, self._version = gone, None
+                error, feed.version = gone, None
             except ClusterError as failure:
                 error = failure
-            self._report(self._source.kind.plural, error)
-            if self._source.optional and isinstance(error, Refused):
-                self.synced.set()
+            self._report(feed.source.kind.plural, error)
+            if feed.source.optional and isinstance(error, Refused):
+                self._listed(feed)
                 await asyncio.sleep(FORBIDDEN_SECONDS)
             else:
-                await asyncio.sleep(pause(self._failures))
-                self._failures += 1  # reset as soon as anything arrives
+                await asyncio.sleep(pause(feed.failures))
+                feed.failures += 1  # reset as soon as anything arrives
+
+    def _listed(self, feed: _Feed) -> None:
+        feed.listed = True
+        if all(each.listed for each in self._feeds):
+            self.synced.set()
 
     def wrote(self, manifest: Manifest) -> None:
         """Take over what a create, patch or delete of the caller returned."""
@@ -147,37 +165,36 @@ class Mirror(Generic[T]):
         if known is not None and known.uid == uid:
             self._remove(known, known.version, mine=True)
 
-    async def _list(self) -> str:
-        """Replace everything by what the API server lists, and return the version to watch from."""
-        page = await self._cluster.list(self._source)
+    async def _list(self, feed: _Feed) -> str:
+        """Replace all of a source by what the API server lists, and return the version to watch from."""
+        page = await self._cluster.list(feed.source)
         version = int(page.version)
         listed = {entry.key: entry for entry in map(self._entry, page.items)}
         while page.token:
-            page = await self._cluster.list(self._source, page.token)
+            page = await self._cluster.list(feed.source, page.token)
             listed.update((entry.key, entry) for entry in map(self._entry, page.items))
         for entry in listed.values():
             self._put(entry)
+        here = feed.source.namespace
         for known in [entry for key, entry in self.entries.items() if key not in listed]:
             # What this process has created since is newer than the list.
-            if known.version <= version:
+            if known.version <= version and here in (None, known.key.namespace):
                 self._remove(known, version)
-        self._failures = 0
-        self.synced.set()
+        feed.failures = 0
+        self._listed(feed)
         return str(version)
 
-    async def _watch(self, version: str) -> None:
+    async def _watch(self, feed: _Feed, version: str) -> None:
         """Apply events until the API server ends the watch."""
-        async with contextlib.aclosing(self._cluster.watch(self._source, version)) as events:
+        async with contextlib.aclosing(self._cluster.watch(feed.source, version)) as events:
             async for event in events:
-                if event.type == "BOOKMARK":
-                    self._version = event.object["metadata"]["resourceVersion"]
-                else:
+                feed.version = event.object["metadata"]["resourceVersion"]
+                if event.type != "BOOKMARK":
                     self._apply(event.object, deleted=event.type == "DELETED")
-                self._failures = 0
+                feed.failures = 0
 
     def _apply(self, manifest: Manifest, *, deleted: bool) -> None:
         entry = self._entry(manifest)
-        self._version = str(entry.version)
         if not deleted:
             self._put(entry)
             return

@@ -1,6 +1,6 @@
 """Listens to Karpenter while a pod waits for room.
 
-    hearing = EventWatch(cluster, None, changed)
+    hearing = EventWatch(cluster, (), changed)
     hearing.waits(key, uid, True)           # a pod has found no room
     await hearing.run()                     # a task of its own: watches while a pod waits
     hearing.explanation(uid, now)           # Explanation("VcpuLimitExceeded", "insufficient capacity, ...")
@@ -21,7 +21,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import TypeVar
@@ -34,6 +34,7 @@ from tidewater.controller.cluster.client import (
     Manifest,
     Source,
     WatchEvent,
+    within,
 )
 from tidewater.controller.cluster.mirror import FORBIDDEN_SECONDS, Key, Report, pause
 from tidewater.controller.provisioning.conditions import dynamic, launch, launched, node_class, unready
@@ -117,7 +118,7 @@ class EventWatch:
 
     Args:
         cluster: Where to watch.
-        namespace: Of the pods; None: all namespaces. Events about NodeClaims are seen only with all.
+        namespaces: Of the pods; none: all namespaces. Events about NodeClaims are seen only with all.
         changed: Called with a pod's key and uid when its explanation may have changed.
         report: Called when the API server refuses a watch.
     """
@@ -125,12 +126,12 @@ class EventWatch:
     def __init__(
         self,
         cluster: Cluster,
-        namespace: str | None,
+        namespaces: Sequence[str],
         changed: Callable[[Key, str], None],
         report: Report = lambda plural, error: None,
     ) -> None:
         self._cluster = cluster
-        self._events = Source(EVENTS, namespace, fields=f"source={KARPENTER}")
+        self._events = within(Source(EVENTS, fields=f"source={KARPENTER}"), namespaces)
         self._changed = changed
         self._report = report
         self._waiting: dict[str, Key] = {}
@@ -159,7 +160,8 @@ class EventWatch:
     async def run(self) -> None:
         """Watch, for ever."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._watch(self._events, self._hear_event))
+            for events in self._events:
+                tasks.create_task(self._watch(events, self._hear_event))
             tasks.create_task(self._watch(Source(NODE_CLAIMS), self._hear_claim))
             for kind in (NODE_POOLS, NODE_CLASSES):
                 tasks.create_task(self._watch(Source(kind), self._hear_pool))

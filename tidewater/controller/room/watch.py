@@ -106,7 +106,7 @@ class RoomWatch:
         """Forget everything: what is watched again later is listed anew."""
         self._refused = asyncio.Event()
         self._room = None
-        nodes, pods, classes = (Source(kind, optional=True) for kind in (NODES, PODS, PRIORITY_CLASSES))
+        nodes, pods, classes = ([Source(kind, optional=True)] for kind in (NODES, PODS, PRIORITY_CLASSES))
         self._nodes = Mirror[Node](self._cluster, nodes, read_node, self._note, self._ended)
         self._pods = Mirror[Held | None](self._cluster, pods, read_held, self._note, self._ended)
         self._classes = Mirror[PriorityClass](self._cluster, classes, read_class, self._note, self._ended)

@@ -47,5 +47,4 @@ def namespace(wanted: Installation) -> Manifest:
 
 def surroundings(wanted: Installation) -> list[Manifest]:
     """Return what the Deployment needs, in its namespace and around it."""
-    rights = access.manifests(wanted.name, wanted.namespace, taints_nodes=wanted.taint_bad_nodes)
-    return [*rights, pods.program_map(wanted), pods.disruption_budget(wanted)]
+    return [*access.manifests(wanted), pods.program_map(wanted), pods.disruption_budget(wanted)]

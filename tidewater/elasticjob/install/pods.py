@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,6 +41,8 @@ class Installation:
     """Whether no program makes nodes for pods that wait."""
     taint_bad_nodes: bool = False
     """Whether it taints nodes on which devices fail; it then may change nodes."""
+    namespaces: Sequence[str] = ()
+    """Of the jobs that it serves; none for all."""
 
     @property
     def labels(self) -> dict[str, str]:
@@ -162,6 +164,7 @@ def container(wanted: Installation) -> Manifest:
 
     chosen = {"--fixed-nodes": wanted.fixed_nodes, "--taint-bad-nodes": wanted.taint_bad_nodes}
     flags = [flag for flag, is_set in chosen.items() if is_set]
+    flags += [f"--namespaces={','.join(wanted.namespaces)}"] if wanted.namespaces else []
     return {
         "name": "controller",
         "image": wanted.image,
