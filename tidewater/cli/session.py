@@ -3,7 +3,7 @@
     def list_jobs(session: Session) -> None:
         session.print(session.cluster.table(JOBS))
 
-The cluster is connected to when it is first used, so that `--help`, `--dry-run` and `install` need none.
+The cluster is connected to when it is first used: `--help` and `install` need none, and `--dry-run` does without one.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 commands   the commands: thin, one function each
 actions    what several of them do
 manifest   flags or a file become the ElasticJob that is sent
+in_stack   what a stack's namespace and nodes demand of the pods
 shipping   a folder and packages for a job's workers
 lookup     a job by its name, the names that are close to a wrong one, completion
 listing    what `list` prints, once or with every change

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from tidewater.cli import durations, naming
 from tidewater.cli.errors import TimeoutReached, UsageError
-from tidewater.cli.job import actions, listing, manifest, shipping, waiting
+from tidewater.cli.job import actions, in_stack, listing, manifest, shipping, waiting
 from tidewater.cli.job.describe import View, described
 from tidewater.cli.job.logs import Wanted, followed, printed, printed_before
 from tidewater.cli.job.lookup import complete_job, job_events, job_named, job_pods, pod_events
@@ -59,12 +59,15 @@ def submit(
     tidewater job submit digits --image my/image --script train.py --workers 2 --max 4 -- --epochs 10
 
     With --code FOLDER the script and its modules come from this machine, with --requirements LOCK packages that the
-    image lacks.
+    image lacks. In a stack's namespace the pods are as it demands, with the shared files at /data.
     """
-    jobs = requested(session, flags, name, words or [], file)
+    facts = in_stack.facts_of(session) if name and not file else None
+    jobs = requested(session, in_stack.met(flags, facts) if facts else flags, name, words or [], file)
     shipment = None if file else manifest.shipment_of(name, flags)
     if shipment:
         jobs = [shipping.with_shipment(job, shipment, claim=flags.claim) for job in jobs]
+    if facts:
+        jobs = [in_stack.placed(job, facts) for job in jobs]
     if dry_run:
         shipped = [shipping.placed(shipment, session.target.namespace)] if shipment else []
         session.out.print("\n---\n".join(map(yaml_of, [*shipped, *jobs])))
