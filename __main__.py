@@ -11,7 +11,7 @@ from infra.addons import Addons, AddonsArgs
 from infra.bucket import Bucket, BucketArgs
 from infra.cluster import Cluster, ClusterArgs
 from infra.encryption import Encryption, EncryptionArgs
-from infra.identity import Identity, IdentityArgs
+from infra.identity import Identity, IdentityArgs, TeamRoles, TeamRolesArgs
 from infra.image_cache import ImageCache, ImageCacheArgs
 from infra.karpenter import NAMESPACE as KARPENTER_NAMESPACE
 from infra.karpenter import SERVICE_ACCOUNT as KARPENTER_ACCOUNT
@@ -38,6 +38,7 @@ from workloads.monitoring.component import Monitoring, MonitoringArgs, parts
 from workloads.namespace import Namespace, NamespaceArgs, PriorityClasses
 from workloads.network_policies import NetworkPolicies, NetworkPoliciesArgs
 from workloads.storage import Storage, StorageArgs
+from workloads.teams import TeamSpace, TeamSpaceArgs
 from workloads.training import Training, TrainingArgs
 
 
@@ -58,7 +59,7 @@ def main(run: login.Run = login.run) -> None:
     cluster = Cluster(name, ClusterArgs(stack, account, network, key.arn), account.options())
     files = SharedStorage(
         name,
-        SharedStorageArgs(network, cluster.security_group_id, key.arn, stack.file_throughput, stack.protect),
+        storage_args(stack, network, identity, cluster, key),
         account.options(),
     )
     # What a node needs must stay until the node is gone: its network interfaces would keep the VPC from being deleted.
@@ -84,7 +85,9 @@ def main(run: login.Run = login.run) -> None:
     # The file system stays until the namespace is gone, and with it all pods that may have mounted it.
     namespace = Namespace(space, NamespaceArgs(PriorityClasses(space)), platform.options(files))
     access = TrainerAccess(space, TrainerAccessArgs(name, identity.trainer_role_arn), platform.options(namespace))
-    storage = Storage(space, StorageArgs(f"{name}-{space}", files.volume_handle), platform.mounts(namespace))
+    storage = Storage(
+        space, StorageArgs(f"{name}-{space}", files.volume_handle, stack.file_iam), platform.mounts(namespace)
+    )
     isolation = NetworkPolicies(space, NetworkPoliciesArgs(stack.network.cidrs), platform.options(namespace))
     etcd = Etcd(
         "etcd",
@@ -96,13 +99,11 @@ def main(run: login.Run = login.run) -> None:
         Dataset(training.dataset.name, DatasetArgs(training, code.uri, name, stack.region, storage.mounts), pods_need),
         *packages(stack, account, bucket, storage, pods_need),
     ]
+    teams = team_spaces(stack, account, (bucket, key, files), namespace, platform)
     controller = Controller(
-        "controller",
-        ControllerArgs(training.images.controller, namespace.priorities.controller, fixed_nodes=stack.surge is None),
-        platform.options(namespace),
+        "controller", controller_args(stack, namespace.priorities), platform.options(namespace, *teams)
     )
-    if stack.machines.efa:
-        EfaPlugin("efa-plugin", EfaPluginArgs(training.images.efa_plugin), platform.options(namespace))
+    efa_plugin(stack, namespace, platform)
     gpu_plugin = device_plugin(stack, platform)
     prometheus: pulumi.Input[str] | None = None
     if stack.monitoring is not None:
@@ -115,7 +116,7 @@ def main(run: login.Run = login.run) -> None:
         )
     ]
     if stack.surge is not None:
-        worker_nodes.append(surge_nodes(stack, stack.surge, account, node_needs, platform))
+        worker_nodes.append(surge_nodes(stack, stack.surge, account, (*node_needs, files), platform))
     worker_nodes += [*gpu_plugin, *gpu_check(stack, platform, [*gpu_plugin, *worker_nodes])]
     workers = TrainingArgs(stack, bucket.name, code.uri, namespace.priorities, storage.mounts)
     Training(training.job, workers, platform.options(*filled, etcd, controller, *worker_nodes))
@@ -136,6 +137,49 @@ def encryption(stack: settings.Settings, account: Account, network: Network) -> 
     if days:
         FlowLogs(stack.name, FlowLogsArgs(account, network.vpc_id, key.arn, days), account.options(network))
     return key
+
+
+def storage_args(
+    stack: settings.Settings, network: Network, identity: Identity, cluster: Cluster, key: Encryption
+) -> SharedStorageArgs:
+    """Return how the file system is made, with a folder for each team."""
+    return SharedStorageArgs(
+        network,
+        cluster.security_group_id,
+        key.arn,
+        stack.file_throughput,
+        stack.protect,
+        node_role_name=identity.node_role_name if stack.file_iam else None,
+        teams=tuple(team.name for team in stack.teams),
+    )
+
+
+def team_spaces(
+    stack: settings.Settings,
+    account: Account,
+    made: tuple[Bucket, Encryption, SharedStorage],
+    namespace: Namespace,
+    platform: Platform,
+) -> list[pulumi.Resource]:
+    """Make what the teams have, if there are some."""
+    if not stack.teams:
+        return []
+    bucket, key, files = made
+    names = [team.name for team in stack.teams]
+    roles = TeamRoles(stack.name, TeamRolesArgs(account, names, bucket.arn, key.arn), account.options()).arns
+
+    def args(team: settings.Team) -> TeamSpaceArgs:
+        handle, mounts = files.team_handles[team.name], platform.mounts(namespace)
+        return TeamSpaceArgs(stack, team, roles[team.name], handle, namespace.priorities, mounts)
+
+    return [TeamSpace(team.name, args(team), platform.options(namespace)) for team in stack.teams]
+
+
+def controller_args(stack: settings.Settings, priorities: PriorityClasses) -> ControllerArgs:
+    """Return how the controller runs: with teams it serves their namespaces and the stack's, else every one."""
+    training = stack.training
+    served = (training.namespace, *(team.name for team in stack.teams)) if stack.teams else ()
+    return ControllerArgs(training.images.controller, priorities.controller, stack.surge is None, served)
 
 
 def image_caches(stack: settings.Settings, account: Account) -> list[pulumi.Resource]:
@@ -167,20 +211,26 @@ def surge_nodes(
     stack: settings.Settings,
     surge: settings.Surge,
     account: Account,
-    node_needs: tuple[Network, Identity, Cluster],
+    node_needs: tuple[Network, Identity, Cluster, SharedStorage],
     platform: Platform,
 ) -> SurgeNodes:
     """Make Karpenter, what it needs of AWS, and the nodes that it may bring."""
-    network, _, cluster = node_needs
+    network, identity, cluster, files = node_needs
     together, caches = stack.machines.placement_group, stack.image_cache is not None
-    needs = KarpenterAccessArgs(account, surge, together, caches, stack.node_disk_key)
+    needs = KarpenterAccessArgs(account, surge, together, caches, stack.node_disk_key, files.mount_policy)
     access = KarpenterAccess(stack.name, needs, account.options(cluster))
     install = KarpenterArgs(stack, surge, access.queue_name, KARPENTER_NAMESPACE, KARPENTER_ACCOUNT)
     karpenter = Karpenter("karpenter", install, platform.options(access))
     subnets, security_group = network.worker_subnet_ids, cluster.security_group_id
     site = Site(access.node_role_name, subnets, security_group, ROOT_DEVICE, network.placement_group)
-    after = platform.options(*node_needs, access, karpenter)
+    after = platform.options(network, identity, cluster, access, karpenter)
     return SurgeNodes("surge-nodes", SurgeNodesArgs(stack, surge, site), after)
+
+
+def efa_plugin(stack: settings.Settings, namespace: Namespace, platform: Platform) -> None:
+    """Make what gives pods the nodes' Elastic Fabric Adapters, if these have some."""
+    if stack.machines.efa:
+        EfaPlugin("efa-plugin", EfaPluginArgs(stack.training.images.efa_plugin), platform.options(namespace))
 
 
 def device_plugin(stack: settings.Settings, platform: Platform) -> list[pulumi.Resource]:

@@ -7,6 +7,10 @@ EKS makes the cluster's creator its administrator, by an access entry that it cr
 and EKS creates one for each node group. A creator who is in `adminArns` too gets the entry from there, and EKS makes
 none: two would be an error, and an entry of the program stays when another identity deploys. The aws-auth ConfigMap is
 not used, so a mistake in it cannot lock everyone out.
+
+The people of teams get entries with a group of Kubernetes for each of their teams, and without a policy of EKS's: these
+list no ElasticJobs, and Kubernetes' aggregation doesn't reach them. A RoleBinding gives the group its rights.
+https://docs.aws.amazon.com/eks/latest/userguide/access-policy-permissions.html
 """
 
 from __future__ import annotations
@@ -115,6 +119,16 @@ class Cluster(pulumi.ComponentResource):
         )
         self.kubeconfig = pulumi.Output.secret(kubeconfig_of(cluster, stack.profile))
         self.security_group_id = cluster.node_security_group_id
+        people = groups(stack.teams)
+        for label, arn in labelled(list(people)).items():
+            aws.eks.AccessEntry(
+                f"{name}-{label}",
+                cluster_name=name,
+                principal_arn=arn,
+                kubernetes_groups=people[arn],
+                tags={"Name": f"{name}-{label}"},
+                opts=pulumi.ResourceOptions(parent=self, depends_on=[cluster]),
+            )
         agent = "eks-pod-identity-agent"
         addon(name, agent, wanted.addons[agent], pulumi.ResourceOptions(parent=self, depends_on=[cluster]))
         self.register_outputs({"name": name})
@@ -126,6 +140,20 @@ def kubeconfig_of(cluster: eks.Cluster, profile: str) -> pulumi.Output[str]:
     pulumi-eks, nodejs/eks/cluster/cluster.ts: `genKubeconfig(false)` for the outputs, and `getKubeconfig`.
     """
     return cluster.get_kubeconfig(profile_name=profile) if profile else cluster.kubeconfig_json
+
+
+def team_group(team: str) -> str:
+    """Return the group of Kubernetes that a team's people are in."""
+    return f"{settings.PROJECT}:{team}"
+
+
+def groups(teams: Sequence[settings.Team]) -> dict[str, list[str]]:
+    """Return the groups of each person, by ARN: a principal has one access entry, whatever teams it is in."""
+    found: dict[str, list[str]] = {}
+    for team in teams:
+        for arn in team.user_arns:
+            found.setdefault(arn, []).append(team_group(team.name))
+    return found
 
 
 def unless_listed(caller_arn: pulumi.Output[str], listed: Sequence[str]) -> pulumi.Output[bool]:

@@ -1,10 +1,12 @@
-"""IAM roles of the nodes, the EFS CSI driver and the training pods. (pulumi-eks makes the control plane's own.)
+"""IAM roles of the nodes, the EFS CSI driver, the training pods and those of teams. (pulumi-eks makes the control
+plane's own.)
 
 The nodes' role holds only what a node needs to join. Pods get their permissions through EKS Pod Identity.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pulumi
@@ -63,6 +65,7 @@ class Identity(pulumi.ComponentResource):
     """
 
     node_role_arn: pulumi.Output[str]
+    node_role_name: pulumi.Output[str]
     efs_csi_role_arn: pulumi.Output[str]
     trainer_role_arn: pulumi.Output[str]
     s3_csi_role_arn: pulumi.Output[str] | None
@@ -74,7 +77,8 @@ class Identity(pulumi.ComponentResource):
         self._account = args.account
         self._child = pulumi.ResourceOptions(parent=self)
         nodes = NodeRoleArgs(name, f"The nodes of the cluster of {name}", args.account, args.image_cache)
-        self.node_role_arn = make_node_role(f"{name}-node", nodes, self._child).arn
+        node = make_node_role(f"{name}-node", nodes, self._child)
+        self.node_role_arn, self.node_role_name = node.arn, node.name
         csi = self._pods_trust(CSI_NAMESPACE, EFS_CSI_SERVICE_ACCOUNT)
         self.efs_csi_role_arn = self._role("efs-csi", "The EFS CSI driver's controller", csi, (EFS_CSI_POLICY,)).arn
         pods = self._pods_trust(args.training.namespace, TRAINER_SERVICE_ACCOUNT)
@@ -84,7 +88,7 @@ class Identity(pulumi.ComponentResource):
             entry = f"{name}-trainer-{account}-{path.replace('/', '-')}"
             aws.iam.RolePolicyAttachment(entry, role=trainer.name, policy_arn=arn, opts=self._child)
         self.trainer_role_arn = trainer.arn
-        write_policy(name, "trainer", trainer, _trainer_policy(args), self._child)
+        write_policy(name, "trainer", trainer.name, _trainer_policy(args), self._child)
         self.s3_csi_role_arn = self._s3_csi_role(args.training.dataset) if args.training.dataset.mounted else None
         if args.disk_key:
             self._let_node_groups_use(args.disk_key)
@@ -112,7 +116,7 @@ class Identity(pulumi.ComponentResource):
         policy = self._account.partition.apply(
             lambda partition: policies.to_json(policies.mounted_folder(partition, bucket, prefix, dataset.key_arn))
         )
-        write_policy(self._name, "s3-csi", role, policy, self._child)
+        write_policy(self._name, "s3-csi", role.name, policy, self._child)
         return role.arn
 
     def _pods_trust(self, namespace: str, service_account: str) -> pulumi.Output[str]:
@@ -162,7 +166,11 @@ def make_role(
 
 
 def write_policy(
-    prefix: str, label: str, role: aws.iam.Role, policy: pulumi.Input[str], opts: pulumi.ResourceOptions
+    prefix: str,
+    label: str,
+    role_name: pulumi.Input[str],
+    policy: pulumi.Input[str],
+    opts: pulumi.ResourceOptions,
 ) -> None:
     """Write a policy, as JSON, into a role. IAM knows it as `label`, Pulumi as `prefix-label`.
 
@@ -170,7 +178,7 @@ def write_policy(
     stay in addition to the next one, unknown to Pulumi, and IAM refuses to delete a role that has a policy.
     https://docs.aws.amazon.com/IAM/latest/APIReference/API_DeleteRole.html
     """
-    aws.iam.RolePolicy(f"{prefix}-{label}", name=label, role=role.name, policy=policy, opts=opts)
+    aws.iam.RolePolicy(f"{prefix}-{label}", name=label, role=role_name, policy=policy, opts=opts)
 
 
 @dataclass(frozen=True)
@@ -196,7 +204,7 @@ def make_node_role(name: str, args: NodeRoleArgs, opts: pulumi.ResourceOptions) 
             return policies.to_json(policies.image_cache(where))
 
         policy = pulumi.Output.all(account.id, account.partition).apply(document)
-        write_policy(name, "images", role, policy, opts)
+        write_policy(name, "images", role.name, policy, opts)
     return role
 
 
@@ -212,3 +220,42 @@ def _trainer_policy(args: IdentityArgs) -> pulumi.Output[str]:
         )
 
     return pulumi.Output.all(args.bucket_arn, args.key_arn, args.account.partition).apply(document)
+
+
+def team_folder(team: str) -> str:
+    """Return the folder of the bucket that a team's pods read and write."""
+    return f"teams/{team}"
+
+
+@dataclass(frozen=True)
+class TeamRolesArgs:
+    """The account, the names of the teams, and the bucket with its KMS key."""
+
+    account: Account
+    teams: Sequence[str]
+    bucket_arn: pulumi.Input[str]
+    key_arn: pulumi.Input[str]
+
+
+class TeamRoles(pulumi.ComponentResource):
+    """A role for the pods of each team, in the cluster that the component is named after."""
+
+    arns: Mapping[str, pulumi.Output[str]]
+    """By the team's name."""
+
+    def __init__(self, name: str, args: TeamRolesArgs, opts: pulumi.ResourceOptions) -> None:
+        super().__init__("tidewater:infra:TeamRoles", name, None, opts)
+        self._cluster = name
+        self._child = pulumi.ResourceOptions(parent=self)
+        self.arns = {team: self._role(team, args) for team in args.teams}
+        self.register_outputs({})
+
+    def _role(self, team: str, args: TeamRolesArgs) -> pulumi.Output[str]:
+        trust = pods_trust(self._cluster, args.account, team, TRAINER_SERVICE_ACCOUNT)
+        name = f"{self._cluster}-{team}"
+        role = make_role(name, f"The pods of the team {team} of {self._cluster}", trust, (), args.account, self._child)
+        policy = pulumi.Output.all(args.bucket_arn, args.key_arn).apply(
+            lambda found: policies.to_json(policies.team(found[0], found[1], team_folder(team)))
+        )
+        write_policy(name, "team", role.name, policy, self._child)
+        return role.arn

@@ -42,14 +42,16 @@ EVENTS: dict[str, tuple[str, str]] = {
 
 @dataclass(frozen=True)
 class KarpenterAccessArgs:
-    """The account, the nodes that Karpenter brings, whether these are in a placement group and pull through ECR, and
-    the ARN of the customer's key of their disks, if there is one."""
+    """The account, the nodes that Karpenter brings, whether these are in a placement group and pull through ECR, the
+    ARN of the customer's key of their disks, if there is one, and the policy with which they mount the file system, if
+    they need one."""
 
     account: Account
     surge: settings.Surge
     placement_group: bool = False
     image_cache: bool = False
     disk_key: str = ""
+    mount_policy: pulumi.Input[str] | None = None
 
 
 class KarpenterAccess(pulumi.ComponentResource):
@@ -68,6 +70,8 @@ class KarpenterAccess(pulumi.ComponentResource):
         self._account = args.account
         self._child = pulumi.ResourceOptions(parent=self)
         nodes = self._node_role(image_cache=args.image_cache)
+        if args.mount_policy is not None:
+            write_policy(f"{name}-surge-node", "mount", nodes.name, args.mount_policy, self._child)
         queue = self._queue()
         self._controller(nodes.arn, queue.arn, args)
         self.queue_name = queue.name
@@ -132,7 +136,7 @@ class KarpenterAccess(pulumi.ComponentResource):
             return karpenter.controller(scope, uses)
 
         policy = self._document(document, queue_arn, node_role_arn)
-        write_policy(self._name, "karpenter", role, policy, self._child)
+        write_policy(self._name, "karpenter", role.name, policy, self._child)
         aws.eks.PodIdentityAssociation(
             name,
             cluster_name=self._name,

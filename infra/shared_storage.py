@@ -1,18 +1,26 @@
-"""The shared file system: EFS with a mount target in every zone of the private subnets. Only the nodes reach it."""
+"""The shared file system: EFS with a mount target in every zone of the private subnets. Only the nodes reach it.
+
+files = SharedStorage(name, SharedStorageArgs(...), account.options())
+files.volume_handle, files.team_handles["vision"]     # the access points as the EFS CSI driver names them
+files.mount_policy                                    # for the role of nodes, if clients need one
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pulumi
 import pulumi_aws as aws
 
 from infra import policies
+from infra.identity import write_policy
 from infra.network import Network
 from settings.model import FileThroughput
 
 NFS_PORT = 2049
 ROOT = "/tidewater"
+TEAMS_ROOT = "/teams"
 
 POSIX_ID = 1000
 """User and group of the pods, and the owner of everything on the shared file system."""
@@ -20,17 +28,24 @@ POSIX_ID = 1000
 
 @dataclass(frozen=True)
 class SharedStorageArgs:
-    """Where the mount targets are, who may use them, and the KMS key; `protect` refuses to delete the file system."""
+    """Where the mount targets are, who may use them, and the KMS key; `protect` refuses to delete the file system.
+
+    Attributes:
+        node_role_name: of the node groups' role, which gets the policy to mount it; None if clients need no role.
+        teams: the names of those that have a folder of their own.
+    """
 
     network: Network
     nodes_security_group_id: pulumi.Input[str]
     key_arn: pulumi.Input[str]
     throughput: FileThroughput
     protect: bool
+    node_role_name: pulumi.Input[str] | None = None
+    teams: Sequence[str] = ()
 
 
 class SharedStorage(pulumi.ComponentResource):
-    """The file system, its access point and its mount targets.
+    """The file system, its access points and its mount targets.
 
     Volumes depend on the whole component: a pod can mount it once all is there, and the mount targets are deleted
     after the last mount.
@@ -39,6 +54,10 @@ class SharedStorage(pulumi.ComponentResource):
     file_system_id: pulumi.Output[str]
     volume_handle: pulumi.Output[str]
     """The access point as the EFS CSI driver names it."""
+    team_handles: Mapping[str, pulumi.Output[str]]
+    """Those of the teams, by name."""
+    mount_policy: pulumi.Output[str] | None
+    """What other roles of nodes need to mount it; None if clients need no role."""
 
     def __init__(self, name: str, args: SharedStorageArgs, opts: pulumi.ResourceOptions) -> None:
         super().__init__("tidewater:infra:SharedStorage", name, None, opts)
@@ -53,7 +72,10 @@ class SharedStorage(pulumi.ComponentResource):
             tags={"Name": f"{name}-data"},
             opts=pulumi.ResourceOptions(parent=self, protect=args.protect),
         )
-        access_point = self._access_point(name, file_system)
+        access_point = self._access_point(f"{name}-data", file_system, ROOT)
+        teams = {team: self._access_point(f"{name}-{team}", file_system, f"{TEAMS_ROOT}/{team}") for team in args.teams}
+        points = [each.arn for each in (access_point, *teams.values())]
+        by_iam = args.node_role_name is not None
         aws.efs.BackupPolicy(
             f"{name}-data",
             file_system_id=file_system.id,
@@ -63,11 +85,21 @@ class SharedStorage(pulumi.ComponentResource):
         aws.efs.FileSystemPolicy(
             f"{name}-data",
             file_system_id=file_system.id,
-            policy=pulumi.Output.all(file_system.arn, access_point.arn).apply(
-                lambda found: policies.to_json(policies.file_system(found[0], found[1]))
+            policy=pulumi.Output.all(file_system.arn, *points).apply(
+                lambda found: policies.to_json(
+                    policies.file_system_by_iam(found[0], found[1:])
+                    if by_iam
+                    else policies.file_system(found[0], found[1])
+                )
             ),
             opts=self._child,
         )
+        self.mount_policy = None
+        if args.node_role_name is not None:
+            self.mount_policy = pulumi.Output.all(file_system.arn, *points).apply(
+                lambda found: policies.to_json(policies.mount(found[0], found[1:]))
+            )
+            write_policy(f"{name}-node", "mount", args.node_role_name, self.mount_policy, self._child)
         group = self._security_group(name, args.network.vpc_id, args.nodes_security_group_id)
         for index, subnet_id in enumerate(args.network.mount_subnet_ids):
             aws.efs.MountTarget(
@@ -79,18 +111,21 @@ class SharedStorage(pulumi.ComponentResource):
             )
         self.file_system_id = file_system.id
         self.volume_handle = pulumi.Output.concat(file_system.id, "::", access_point.id)
+        self.team_handles = {
+            team: pulumi.Output.concat(file_system.id, "::", point.id) for team, point in teams.items()
+        }
         self.register_outputs({"fileSystemId": file_system.id})
 
-    def _access_point(self, name: str, file_system: aws.efs.FileSystem) -> aws.efs.AccessPoint:
+    def _access_point(self, name: str, file_system: aws.efs.FileSystem, root: str) -> aws.efs.AccessPoint:
         return aws.efs.AccessPoint(
-            f"{name}-data",
+            name,
             file_system_id=file_system.id,
             posix_user={"uid": POSIX_ID, "gid": POSIX_ID},
             root_directory={
-                "path": ROOT,
+                "path": root,
                 "creation_info": {"owner_uid": POSIX_ID, "owner_gid": POSIX_ID, "permissions": "0750"},
             },
-            tags={"Name": f"{name}-data"},
+            tags={"Name": name},
             opts=self._child,
         )
 

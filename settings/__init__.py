@@ -8,6 +8,7 @@ vpcs       the part of `model` for the VPC
 parsing    makes that tree from keys and values
 nodes      the part of `parsing` for the workers and all nodes
 networks   the part of `parsing` for the VPC
+teams      the part of `parsing` for the teams that share the cluster
 machines   the part of `parsing` for what the worker nodes have in common
 code       the part of `parsing` for the script and the folder of people's training code
 requirements   the part of `parsing` for the packages of people's scripts
@@ -37,6 +38,7 @@ from settings.model import (
     Workers,
 )
 from settings.parsing import load, parse
+from settings.teams import Team
 from settings.vpcs import ExistingVpc, Network, Subnet
 from tidewater.project.folder import Code
 from tidewater.project.lock import Packages
@@ -61,6 +63,7 @@ __all__ = [
     "Settings",
     "Subnet",
     "Surge",
+    "Team",
     "Training",
     "Window",
     "Workers",

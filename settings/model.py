@@ -10,6 +10,7 @@ from pathlib import Path
 import pulumi
 
 from settings.hardware import DISK_IOPS, DISK_THROUGHPUT, InstanceType, Size, smallest
+from settings.teams import Team
 from settings.vpcs import Network, Subnet
 from tidewater.project.folder import Code
 from tidewater.project.lock import Packages
@@ -296,6 +297,9 @@ class Settings:
     node_disk_key: str
     """ARN of the KMS key of all nodes' disks; empty for the account's default EBS key."""
     file_throughput: FileThroughput
+    file_iam: bool
+    """Whether only the nodes' roles may mount the file system; else every client that reaches it over TLS."""
+    teams: tuple[Team, ...]
     system: Nodes
     workers: Workers
     machines: Machines

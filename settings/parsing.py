@@ -16,7 +16,7 @@ from typing import Any
 
 import pulumi
 
-from settings import code, hardware, machines, networks, nodes, versions
+from settings import code, hardware, machines, networks, nodes, teams, versions
 from settings.model import (
     MAX_CACHED_NAME_LENGTH,
     MAX_JOB_NAME_LENGTH,
@@ -34,10 +34,9 @@ from settings.model import (
     Roles,
     Settings,
     Training,
+    Workers,
 )
 from settings.reader import Reader
-from tidewater.contract import devices, metrics
-from tidewater.elasticjob.install.pods import NAMESPACE
 
 AWS = "aws:"
 """With it begin keys of Pulumi's default provider of AWS, which the program does not use."""
@@ -65,7 +64,6 @@ _SPECIAL_RANGES = {
 under test use it, and the one-machine cloud.
 https://docs.aws.amazon.com/eks/latest/userguide/cluster-endpoint.html
 https://www.iana.org/assignments/iana-ipv4-special-registry/iana-ipv4-special-registry.xhtml"""
-_ADMIN_ARN = r"arn:aws[a-z-]*:iam::\d{12}:(role|user)/[\w+=,.@/-]+"
 _POLICY_ARN = r"arn:aws[a-z-]*:iam::(aws|\d{12}):policy/[\w+=,.@/-]+"
 _ROLE_PATH = r"/([A-Za-z0-9_+=,.@-]+/)*"
 _TAKEN_PATHS = ("/aws-reserved/", "/aws-service-role/")
@@ -111,19 +109,22 @@ def parse(config: Mapping[str, Any], *, stack: str, secrets: Collection[str] = (
         protect=read.boolean("protect"),
         roles=_roles(read),
         network=(network := networks.network(read)),
-        cluster=_cluster(read),
+        cluster=(cluster := _cluster(read)),
         node_image=nodes.image(read),
         node_disk_key=_node_disk_key(read),
         file_throughput=_file_throughput(read),
+        file_iam=read.choice("fileAccess", ("vpc", "iam")) == "iam",
         system=nodes.system(read),
         workers=(workers := nodes.workers(read)),
         surge=nodes.surge(read, workers),
         machines=machines.machines(read, network, workers),
-        training=_training(read),
+        training=(training := _training(read)),
+        teams=_teams(read, training, cluster, workers),
         monitoring=_monitoring(read),
         image_cache=_image_cache(read, stack),
     )
     _check_members(read, settings)
+    _check_file_access(read, settings)
     for key in sorted(each for each in config if each.startswith(AWS)):
         own = {"region": "region", "profile": "profile", "defaultTags": "tags"}.get(key.removeprefix(AWS))
         instead = f"set tidewater:{own} instead, and remove it" if own else "remove it"
@@ -175,6 +176,17 @@ def _check_members(read: Reader, found: Settings) -> None:
         read.wrong("etcdMembers", members, remedy)
 
 
+def _teams(read: Reader, training: Training, cluster: Cluster, workers: Workers) -> tuple[teams.Team, ...]:
+    limits = teams.Limits(training.namespace, cluster.admin_arns, workers.minimum, workers.maximum)
+    return teams.teams(read, limits)
+
+
+def _check_file_access(read: Reader, found: Settings) -> None:
+    if found.teams and not found.file_iam and read.are_right("fileAccess"):
+        remedy = "with teams it must be iam, or pods could mount the folder of another team without credentials"
+        read.wrong("fileAccess", "vpc", remedy)
+
+
 def _cluster(read: Reader) -> Cluster:
     cidrs = read.cidrs("publicAccessCidrs")
     if "0.0.0.0/0" in cidrs and not read.boolean("publicAccessFromAnywhere"):
@@ -193,7 +205,7 @@ def _cluster(read: Reader) -> Cluster:
         version=version,
         addons=versions.KUBERNETES[version].addons if version in versions.KUBERNETES else {},
         public_access_cidrs=cidrs,
-        admin_arns=read.texts("adminArns", _ADMIN_ARN, "the ARN of an IAM role or user"),
+        admin_arns=read.texts("adminArns", teams.PRINCIPAL_ARN, teams.PRINCIPAL),
         log_retention_days=read.choice_of_integers("logRetentionDays", hardware.LOG_RETENTION_DAYS),
     )
 
@@ -227,16 +239,10 @@ def _special(cidr: ipaddress.IPv4Network) -> str | None:
 def _training(read: Reader) -> Training:
     name = "lower-case letters, digits and hyphens, beginning with a letter"
     namespace = read.text("namespace", _DNS_LABEL, name, longest=63)
-    if namespace == "default" or namespace.startswith("kube-"):
-        read.wrong("namespace", namespace, "belongs to Kubernetes; choose another name")
+    if belongs_to := teams.owner(namespace):
+        read.wrong("namespace", namespace, f"belongs to {belongs_to}; choose another name")
     if namespace == "system" or namespace.startswith("system-"):
         read.wrong("namespace", namespace, "names of priority classes can't begin with it; choose another name")
-    if namespace == NAMESPACE:
-        read.wrong("namespace", namespace, "belongs to the ElasticJob controller; choose another name")
-    if namespace == devices.NAMESPACE:
-        read.wrong("namespace", namespace, "belongs to the GPUs' device plug-in; choose another name")
-    if namespace == metrics.NAMESPACE:
-        read.wrong("namespace", namespace, "belongs to the stack's Prometheus; choose another name")
     job = read.text("jobName", _DNS_LABEL, name, longest=MAX_JOB_NAME_LENGTH)
     if job in TAKEN_JOB_NAMES:
         read.wrong("jobName", job, "the stack's etcd has a service of this name; choose another name")

@@ -14,7 +14,7 @@ import difflib
 import ipaddress
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 
@@ -129,6 +129,14 @@ class Reader:
         if at_least_one and value == []:
             self.wrong(key, "[]", f"must have at least one entry: {what}")
         return tuple(found)
+
+    def objects(self, key: str, what: str, fits: Callable[[Mapping[str, Any]], bool]) -> list[Mapping[str, Any]]:
+        """Return a list of objects that `fits` accepts; `what` describes one."""
+        value = self._json(key, list, "a list, for example --path 'key[0].name' value") or []
+        for item in value:
+            if not isinstance(item, Mapping) or not fits(item):
+                self.wrong(key, _shown(item), f"must be {what}")
+        return [item for item in value if isinstance(item, Mapping) and fits(item)]
 
     def text_map(self, key: str) -> dict[str, str]:
         """Return an object of texts."""

@@ -231,11 +231,11 @@ class Plane:
         """Return access with all rights, as programs of this project have it, in NAMESPACE."""
         return connect(Access(kubeconfig=str(self.kubeconfig("admin", namespace=NAMESPACE))))
 
-    def kubeconfig(self, user: str, *, with_rights: bool = True, namespace: str = "") -> Path:
+    def kubeconfig(self, user: str, *, with_rights: bool = True, namespace: str = "", group: str = GROUP) -> Path:
         """Return a kubeconfig of a user. Every controller has all rights, so that none is checked longer."""
         path = self.site.folder / f"{user}.kubeconfig"
         if not path.exists():
-            pair = self._authority.issue(user, organization=GROUP)
+            pair = self._authority.issue(user, organization=group)
             if with_rights:
                 self.apply(binding(user))
             write_private(path, client_kubeconfig(self.site.endpoint, self._authority.pair.certificate, pair, user))

@@ -127,6 +127,11 @@ class _Monitor(mocks.MockMonitor):
         super().__init__(cloud)
         self._graph = graph
 
+    def make_urn(self, parent: str, type_: str, name: str) -> str:
+        """Return the URN with the types of all parents, as the engine does; the mocks' own has the nearest one only."""
+        qualified = f"{parent.split('::')[2]}${type_}" if parent else type_
+        return "::".join([f"urn:pulumi:{pulumi.get_stack()}", pulumi.get_project(), qualified, name])
+
     def Call(self, request: Any) -> Any:  # noqa: N802 # gRPC's name
         assert request.tok == "eks:index:Cluster/getKubeconfig", f"the program called {request.tok}"
         answer = struct_pb2.Struct()

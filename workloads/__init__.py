@@ -16,5 +16,6 @@ karpenter    Karpenter, and the nodes that it brings
 devices/     the device plug-ins of NVIDIA and of Elastic Fabric Adapters, and the check that the worker nodes have GPUs
 monitoring/  Prometheus, alert rules, the Grafana dashboard, DCGM exporter
 training     the training job, an ElasticJob
+teams        the namespace of each team: rights, quotas, and what its jobs need
 exports      the stack's outputs, and what the stack tells the tools that submit jobs to it
 """

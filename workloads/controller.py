@@ -21,11 +21,13 @@ ROOT = Path(__file__).resolve().parents[1]
 
 @dataclass(frozen=True)
 class ControllerArgs:
-    """The image that runs it, with Python; the priority of its pods; and whether no nodes come for pods that wait."""
+    """The image that runs it, with Python; the priority of its pods; whether no nodes come for pods that wait; and the
+    namespaces that it serves: none for all."""
 
     image: str
     priority_class: str
     fixed_nodes: bool
+    namespaces: tuple[str, ...] = ()
 
 
 def installation(args: ControllerArgs) -> install.Installation:
@@ -36,6 +38,7 @@ def installation(args: ControllerArgs) -> install.Installation:
         node_selector=SYSTEM_NODES,
         priority_class=args.priority_class,
         fixed_nodes=args.fixed_nodes,
+        namespaces=args.namespaces,
     )
 
 

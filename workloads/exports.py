@@ -49,7 +49,10 @@ class Exported:
 
 
 def facts_manifest(training: settings.Training, bucket: Text) -> Manifest:
-    """Return the ConfigMap; Pulumi knows the name of the stack's bucket once that is made."""
+    """Return the ConfigMap; Pulumi knows the name of the stack's bucket once that is made.
+
+    In the namespace of a team `bucket` is empty: its pods may not read the folder for code.
+    """
     facts = Facts(
         bucket=bucket,  # type: ignore[arg-type] # becomes text before the object is sent
         service_account=TRAINER_SERVICE_ACCOUNT,

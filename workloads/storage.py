@@ -17,8 +17,12 @@ CAPACITY = "1Ti"
 """Kubernetes requires a number. EFS ignores it and grows as needed; S3's driver ignores it too."""
 
 
-def volume_manifest(name: str, namespace: str, volume_handle: Text) -> Manifest:
-    """Return the volume, which is reserved for the one claim."""
+def volume_manifest(name: str, namespace: str, volume_handle: Text, *, iam: bool = False) -> Manifest:
+    """Return the volume, which is reserved for the one claim.
+
+    With `iam` the driver mounts it with the role of its node; it always uses TLS.
+    https://github.com/kubernetes-sigs/aws-efs-csi-driver/blob/master/docs/README.md (encryption in transit)
+    """
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolume",
@@ -29,6 +33,7 @@ def volume_manifest(name: str, namespace: str, volume_handle: Text) -> Manifest:
             "accessModes": ["ReadWriteMany"],
             "persistentVolumeReclaimPolicy": "Retain",
             "claimRef": {"namespace": namespace, "name": CLAIM},
+            **({"mountOptions": ["iam"]} if iam else {}),
             "csi": {"driver": "efs.csi.aws.com", "volumeHandle": volume_handle},
         },
     }
@@ -76,10 +81,11 @@ def claim_manifest(namespace: str, volume: Text, name: str = CLAIM, mode: str = 
 
 @dataclass(frozen=True)
 class StorageArgs:
-    """Name of the volume, and the file system as the CSI driver names it."""
+    """Name of the volume, the file system as the CSI driver names it, and whether it is mounted with a role."""
 
     volume: str
     volume_handle: Text
+    iam: bool = False
 
 
 class Storage(pulumi.ComponentResource):
@@ -98,7 +104,8 @@ class Storage(pulumi.ComponentResource):
     def __init__(self, name: str, args: StorageArgs, opts: pulumi.ResourceOptions) -> None:
         super().__init__("tidewater:workloads:Storage", name, None, opts)
         volume = objects.register(
-            volume_manifest(args.volume, name, args.volume_handle), opts=pulumi.ResourceOptions(parent=self)
+            volume_manifest(args.volume, name, args.volume_handle, iam=args.iam),
+            opts=pulumi.ResourceOptions(parent=self),
         )
         claim = objects.register(
             claim_manifest(name, volume.id.apply(lambda _: args.volume)),

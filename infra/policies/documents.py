@@ -119,15 +119,55 @@ def file_system(file_system_arn: str, access_point_arn: str) -> Document:
                 "StringEquals": {"elasticfilesystem:AccessPointArn": access_point_arn},
             },
         },
+        _mounts_over_tls(file_system_arn),
+    )
+
+
+def file_system_by_iam(file_system_arn: str, access_point_arns: Sequence[str]) -> Document:
+    """Return a file system policy that allows nothing: only a role with `mount` can mount the file system.
+
+    Any policy takes the place of EFS's default, which lets in clients without credentials. Where it says nothing, the
+    policies of the client's role decide. It denies what goes around the access points, also to administrators.
+    https://docs.aws.amazon.com/efs/latest/ug/iam-access-control-nfs-efs.html
+    """
+    return document(
         {
-            "Sid": "TlsOnly",
+            "Sid": "ThroughTheAccessPoints",
             "Effect": "Deny",
             "Principal": {"AWS": "*"},
-            "Action": "*",
+            "Action": [f"elasticfilesystem:Client{each}" for each in ("Mount", "Write", "RootAccess")],
             "Resource": file_system_arn,
-            "Condition": {"Bool": {"aws:SecureTransport": "false"}},
+            "Condition": {"StringNotEquals": {"elasticfilesystem:AccessPointArn": list(access_point_arns)}},
         },
+        _mounts_over_tls(file_system_arn),
     )
+
+
+def mount(file_system_arn: str, access_point_arns: Sequence[str]) -> Document:
+    """Return what a node's role needs to mount volumes of these access points for its pods, and not as root."""
+    return document(
+        {
+            "Sid": "MountVolumes",
+            "Effect": "Allow",
+            "Action": ["elasticfilesystem:ClientMount", "elasticfilesystem:ClientWrite"],
+            "Resource": file_system_arn,
+            "Condition": {
+                "Bool": {"elasticfilesystem:AccessedViaMountTarget": "true"},
+                "StringEquals": {"elasticfilesystem:AccessPointArn": list(access_point_arns)},
+            },
+        }
+    )
+
+
+def _mounts_over_tls(file_system_arn: str) -> Document:
+    return {
+        "Sid": "TlsOnly",
+        "Effect": "Deny",
+        "Principal": {"AWS": "*"},
+        "Action": "*",
+        "Resource": file_system_arn,
+        "Condition": {"Bool": {"aws:SecureTransport": "false"}},
+    }
 
 
 def trainer(
@@ -152,13 +192,7 @@ def trainer(
             "Action": "s3:GetObject",
             "Resource": f"{bucket_arn}/code/*",
         },
-        {
-            "Sid": "ListTheirOwn",
-            "Effect": "Allow",
-            "Action": "s3:ListBucket",
-            "Resource": bucket_arn,
-            "Condition": {"StringLike": {"s3:prefix": folders}},
-        },
+        _list_their_own(bucket_arn, folders),
         {
             "Sid": "UseTheBucketsKey",
             "Effect": "Allow",
@@ -167,7 +201,7 @@ def trainer(
         },
     ]
     if checkpoints is not None:
-        statements += _keep_checkpoints(bucket_arn, checkpoints)
+        statements += _keep("KeepCheckpoints", bucket_arn, checkpoints)
     if dataset is not None:
         statements.append({"Sid": "ReadDataset", "Effect": "Allow", "Action": "s3:GetObject", "Resource": dataset})
         statements += _decrypt_dataset(dataset_key)
@@ -184,12 +218,36 @@ def _decrypt_dataset(key_arn: str) -> list[Document]:
     return [{**decrypt, "Condition": through_s3}] if key_arn else []
 
 
-def _keep_checkpoints(bucket_arn: str, folder: str) -> list[Document]:
-    """Return the statements for checkpoints. The bucket keeps versions, so deleted objects can be restored."""
+def team(bucket_arn: str, key_arn: str, folder: str) -> Document:
+    """Return what the pods of a team may do: read and write their own folder of the stack's bucket."""
+    return document(
+        _list_their_own(bucket_arn, [f"{folder}/*"]),
+        {
+            "Sid": "UseTheBucketsKey",
+            "Effect": "Allow",
+            "Action": ["kms:Decrypt", "kms:GenerateDataKey"],
+            "Resource": key_arn,
+        },
+        *_keep("KeepTheirOwn", bucket_arn, folder),
+    )
+
+
+def _list_their_own(bucket_arn: str, prefixes: Sequence[str]) -> Document:
+    return {
+        "Sid": "ListTheirOwn",
+        "Effect": "Allow",
+        "Action": "s3:ListBucket",
+        "Resource": bucket_arn,
+        "Condition": {"StringLike": {"s3:prefix": list(prefixes)}},
+    }
+
+
+def _keep(sid: str, bucket_arn: str, folder: str) -> list[Document]:
+    """Return the statements for a folder's objects. The bucket keeps versions, so deleted ones can be restored."""
     uploads = ["s3:AbortMultipartUpload", "s3:ListMultipartUploadParts"]
     return [
         {
-            "Sid": "KeepCheckpoints",
+            "Sid": sid,
             "Effect": "Allow",
             "Action": ["s3:GetObject", "s3:PutObject", "s3:DeleteObject", *uploads],
             "Resource": f"{bucket_arn}/{folder}/*",

@@ -15,6 +15,7 @@ disks     whether the KMS key of the nodes' disks can be used; pure
 dataset   whether there is something at the dataset's address; pure, but for a request to a web server
 login     whether the `aws` of the kubeconfig is in the provider's account; pure, but for one run of it
 roles     whether the roles of a stack that exists stay in their path; pure
+people    whether the one who deploys is in no team; pure
 support   whether EKS supports the Kubernetes version, and for how long; pure
 quotas    which quota counts which instance type, and whether it is enough; pure
 """
@@ -27,7 +28,7 @@ import pulumi
 
 import settings
 from infra.account import Account
-from infra.preflight import counts, dataset, disks, fit, login, quotas, roles, support, vpc
+from infra.preflight import counts, dataset, disks, fit, login, people, quotas, roles, support, vpc
 from infra.preflight.lookup import look_up
 from settings import versions
 
@@ -47,6 +48,7 @@ def check(wanted: settings.Settings, account: Account, run: login.Run) -> settin
     mistakes = vpc.mistakes(wanted, region.vpc, region.zones)
     mistakes += fit.mistakes(wanted, region) + quotas.mistakes(wanted, region, needs)
     mistakes += login.mistakes(wanted, region.login) + roles.mistakes(wanted, region)
+    mistakes += people.mistakes(wanted, region)
     warnings = quotas.warnings(wanted, region, needs)
     for each in (counts, disks):
         mistakes += each.mistakes(wanted, region)

@@ -53,11 +53,12 @@ def run(arguments: tuple[str, ...]) -> Ended:
 
 @dataclass(frozen=True)
 class Login:
-    """The accounts of the provider and of `aws`; why there is none of `aws`, in words."""
+    """The accounts of the provider and of `aws`; why there is none of `aws`, in words; and the provider's ARN."""
 
     provider: str
     aws: str = ""
     error: str = ""
+    caller: str = ""
 
 
 def look(stack: settings.Settings, provider: str, aws: Run) -> Login:

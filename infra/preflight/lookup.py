@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -164,7 +165,7 @@ async def _dataset(dataset: settings.Dataset, ask: Ask) -> Found | None:
 async def _login(stack: settings.Settings, ask: Ask, run: login.Run) -> login.Login:
     """Ask who the provider is, and who `aws` is, at the same time as for the rest."""
     caller = await ask(CALLER, {}, aws.GetCallerIdentityResult)
-    return await asyncio.to_thread(login.look, stack, caller.account_id, run)
+    return replace(await asyncio.to_thread(login.look, stack, caller.account_id, run), caller=caller.arn)
 
 
 async def _disks(stack: settings.Settings, ask: Ask) -> tuple[Key | None, bool]:

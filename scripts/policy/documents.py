@@ -29,7 +29,9 @@ def types_of(stack: settings.Settings) -> set[str]:
         "aws:kms/grant:Grant": bool(stack.node_disk_key),
         "aws:ecr/pullThroughCacheRule:PullThroughCacheRule": stack.image_cache is not None,
         "aws:eks/accessPolicyAssociation:AccessPolicyAssociation": bool(stack.cluster.admin_arns),
-        "aws:eks/accessEntry:AccessEntry": bool(stack.cluster.admin_arns) or stack.surge is not None,
+        "aws:eks/accessEntry:AccessEntry": bool(stack.cluster.admin_arns)
+        or any(team.user_arns for team in stack.teams)
+        or stack.surge is not None,
         **dict.fromkeys((each for each in TYPES if each.startswith("aws:amp/")), _managed(stack)),
         **dict.fromkeys(
             (each for each in TYPES if each.startswith(("aws:sqs/", "aws:cloudwatch/event"))), stack.surge is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import random
 import subprocess
@@ -14,12 +15,19 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.control_plane import NAMESPACE, Plane, eventually, running, within
-from tidewater.elasticjob import names
+from tests import graph
+from tests.control_plane import GROUP, NAMESPACE, Plane, PlaneError, eventually, named, running, within
+from tests.infra.policies.test_teams import TEAMS
+from tidewater.contract.pod_defaults import confined
+from tidewater.contract.stack import non_root
+from tidewater.controller import objects
+from tidewater.controller.decide.actions import CreatePod
+from tidewater.elasticjob import codec, names
+from tidewater.elasticjob.install import access
 from tidewater.elasticjob.names import JOBS
 from tidewater.kube.cluster import Object
 from tidewater.kube.errors import Exists
-from tidewater.kube.kinds import CONFIG_MAPS, DEFINITIONS, DEPLOYMENTS, EVENTS, PODS, Kind
+from tidewater.kube.kinds import CONFIG_MAPS, DEFINITIONS, DEPLOYMENTS, EVENTS, PODS, SERVICE_ACCOUNTS, Kind
 from tidewater.kube.server import Server
 
 pytestmark = pytest.mark.e2e
@@ -35,9 +43,9 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
         yield found
 
 
-def tidewater_as(plane: Plane, user: str) -> Command:
+def tidewater_as(plane: Plane, user: str, group: str = GROUP) -> Command:
     """Return a function that runs the command line as `user`."""
-    kubeconfig = plane.kubeconfig(user, with_rights=user == "admin", namespace=NAMESPACE)
+    kubeconfig = plane.kubeconfig(user, with_rights=user == "admin", namespace=NAMESPACE, group=group)
     environment = {**os.environ, "KUBECONFIG": str(kubeconfig)}
 
     def run(*words: str, text: str = "", fails: int = 0) -> subprocess.CompletedProcess[str]:
@@ -220,6 +228,132 @@ def test_a_namespace_that_does_not_exist_is_named(tidewater: Command) -> None:
     refused = tidewater("job", "submit", "a", "--image", "i", "-n", "nowhere", fails=1).stderr
     assert 'namespaces "nowhere" not found' in refused
     assert "kubectl create namespace" in refused
+
+
+TEAM_KINDS = (
+    "Namespace",
+    "RoleBinding",
+    "ResourceQuota",
+    "LimitRange",
+    "NetworkPolicy",
+    "ServiceAccount",
+    "ConfigMap",
+    "PriorityClass",
+)
+
+OF_VISION = ("--as=someone", "--as-group=tidewater:vision", "--as-group=system:authenticated")
+
+
+@pytest.fixture(scope="module")
+def people(plane: Plane, tidewater: Command) -> dict[str, Command]:
+    """The command line as a person of each team, with the rights that the stack and `install` give."""
+    made = graph.production(**TEAMS).resources
+    found = [each.inputs for each in made if each.type.startswith("kubernetes:") and each.type.endswith(TEAM_KINDS)]
+    plain = json.loads(json.dumps(found), parse_float=lambda text: int(float(text)))  # Pulumi has no whole numbers
+    spaces = [each for each in plain if each["kind"] == "Namespace"]
+    teams = {"vision", "speech", ""}
+    plane.apply(*spaces, *(each for each in plain if each["metadata"].get("namespace", "") in teams))
+    roles = [each for each in yaml.safe_load_all(tidewater("install").stdout) if each["kind"] == "ClusterRole"]
+    plane.apply(*roles, *(named("default", SERVICE_ACCOUNTS, team) for team in teams - {""}))
+    for role in ("view", "edit"):  # no controller manager puts the parts of these roles together here
+        selector = f"{access.RBAC}/aggregate-to-{role}=true"
+        parts = json.loads(plane.kubectl("get", "clusterroles", "-l", selector, "-o=json"))["items"]
+        rules = [each for part in parts for each in part["rules"]]
+        about = {"apiVersion": f"{access.RBAC}/v1", "kind": "ClusterRole", "metadata": {"name": role}}
+        plane.apply({**about, "rules": rules})
+    return {team: tidewater_as(plane, f"of-{team}", group=f"tidewater:{team}") for team in teams - {""}}
+
+
+def test_a_person_of_a_team_runs_jobs_there_and_nowhere_else(
+    people: dict[str, Command], plane: Plane, server: Server
+) -> None:
+    words = ("job", "submit", "own", "--image", "i")
+    assert "own created in namespace vision" in people["vision"](*words, "-n", "vision").stdout
+    made = objects.pod(codec.job_of(server.get(JOBS, "own", "vision")), CreatePod(names.WORKER, 0, core=True))
+    plane.kubectl("create", "--dry-run=server", "-f", "-", stdin=json.dumps(made))  # the namespace accepts the pod
+    for elsewhere in ("speech", NAMESPACE, "default", "kube-system"):
+        refused = people["vision"](*words, "-n", elsewhere, fails=1).stderr
+        assert (
+            f'cannot create resource "elasticjobs" in API group "{names.GROUP}" in the namespace "{elsewhere}"'
+            in refused
+        )
+        assert "Ask an administrator" in refused
+    people["vision"]("job", "scale", "own", "1", "-n", "vision")
+    assert "cannot get resource" in people["speech"]("job", "describe", "own", "-n", "vision", fails=1).stderr
+    assert "cannot" in people["speech"]("job", "delete", "own", "-n", "vision", "--timeout", "5s", fails=1).stderr
+    people["vision"]("job", "delete", "own", "-n", "vision", "--timeout", "30s")
+
+
+@pytest.mark.parametrize("kind", ["secrets", "configmaps", "pods", "services", "persistentvolumeclaims", "elasticjobs"])
+def test_a_person_sees_nothing_of_another_team(people: dict[str, Command], plane: Plane, kind: str) -> None:
+    def sees(*words: str) -> bool:
+        try:
+            plane.kubectl("get", kind, *words, *OF_VISION)
+        except PlaneError as error:
+            if "forbidden" not in str(error):
+                raise
+            return False
+        return True
+
+    assert sees("-n", "vision")
+    assert not any(map(sees, ("--namespace=speech", "--namespace=training", "--all-namespaces")))
+
+
+@pytest.mark.parametrize(
+    ("verb", "what"),
+    [
+        ("patch", "resourcequotas"),
+        ("delete", "limitranges"),
+        ("create", "rolebindings"),
+        ("create", "roles"),
+        ("patch", "namespaces/vision"),
+        ("create", "persistentvolumes"),
+        ("create", "priorityclasses"),
+        ("create", "namespaces"),
+        ("get", "nodes/proxy"),
+    ],
+)
+def test_a_person_cant_give_more_rights_nor_more_of_the_nodes(
+    people: dict[str, Command], plane: Plane, verb: str, what: str
+) -> None:
+    with pytest.raises(PlaneError):  # kubectl ends with 1 if the answer is no
+        plane.kubectl("auth", "can-i", verb, what, "-n", "vision", *OF_VISION)
+    assert plane.kubectl("auth", "can-i", "create", "pods", "-n", "vision", *OF_VISION).strip() == "yes"
+
+
+def test_a_teams_quota_refuses_priorities_and_workers_that_are_not_its_own(
+    people: dict[str, Command], plane: Plane
+) -> None:
+    """The test writes what each quota is, and that nothing is used, as the controller manager does."""
+    for each in json.loads(plane.kubectl("get", "resourcequotas", "-n", "vision", "-o", "json"))["items"]:
+        status = {"hard": each["spec"]["hard"], "used": dict.fromkeys(each["spec"]["hard"], "0")}
+        name = each["metadata"]["name"]
+        plane.kubectl(
+            *("patch", "resourcequota", name, "-n", "vision", "--subresource=status", "--type=merge"),
+            f"--patch={json.dumps({'status': status})}",
+        )
+
+    def refusal(name: str, priority: str = "", gpus: int = 0) -> str:
+        limits = {"limits": {"nvidia.com/gpu": str(gpus)}} if gpus else {}
+        container = {"name": "c", "image": "i", "resources": limits, "securityContext": confined()}
+        pod = {
+            "containers": [container],
+            "securityContext": non_root(1000),
+            **({"priorityClassName": priority} if priority else {}),
+        }
+        made = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "vision"}, "spec": pod}
+        try:
+            plane.apply(made)
+        except PlaneError as error:
+            return str(error)
+        return ""
+
+    assert "exceeded quota: system" in refusal("a", "system-node-critical")
+    assert "exceeded quota: system" in refusal("a", "training-controller")
+    assert refusal("first", "training-core-workers") == ""
+    assert "exceeded quota: core-workers" in refusal("second", "training-core-workers")
+    assert refusal("second", "training-surge-workers") == ""
+    assert "exceeded quota: team" in refusal("gpus", gpus=1_000)
 
 
 def test_the_server_accepts_everything_that_install_prints(tidewater: Command, server: Server) -> None:

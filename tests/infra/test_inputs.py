@@ -137,6 +137,8 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "coreNodes": 0,
         "placementGroup": True,
         "fileThroughput": "100",
+        "fileAccess": "iam",
+        "teams": [{"name": "vision", "userArns": ["arn:aws:iam::123456789012:user/ada"], "maxWorkers": 2}],
     },
 }
 

@@ -112,6 +112,7 @@ def test_the_documentation_lists_every_rule_and_every_waiver() -> None:
         pytest.param({"monitoring": "prometheus"}, id="prometheus"),
         pytest.param({"monitoring": "managed"}, id="managed-prometheus"),
         pytest.param({"vpcFlowLogs": 365}, id="flow-logs"),
+        pytest.param({"fileAccess": "iam", "teams": [{"name": "vision", "maxWorkers": 1}]}, id="teams"),
         pytest.param({"instanceTypes": ["p4d.24xlarge"], "gpusPerWorker": 8, "efa": True}, id="efa"),
     ],
 )

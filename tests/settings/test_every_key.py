@@ -41,6 +41,8 @@ OUT_OF_RANGE: dict[str, tuple[Any, str]] = {
     "kubernetesVersion": ("1.21", " or "),
     "publicAccessCidrs": (["10.0.0.0/33"], "such as 10.0.0.0/16"),
     "adminArns": (["arn:aws:s3:::bucket"], "the ARN of an IAM role or user"),
+    "teams": (["vision"], "must be an object with name and maxWorkers"),
+    "fileAccess": ("nfs", "vpc or iam"),
     "logRetentionDays": (364, "must be one of 365, "),
     "systemInstanceTypes": (["m5"], "such as m5.large"),
     "systemNodes": (11, "from 1 to 10"),

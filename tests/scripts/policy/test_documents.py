@@ -34,6 +34,11 @@ BOUNDARY = f"arn:aws:iam::{graph.ACCOUNT}:policy/boundary"
 CONFIGS: dict[str, dict[str, Any]] = {
     "the defaults": {},
     "one node group": {"surgeNodes": "nodegroup"},
+    "one node group that teams share": {
+        "surgeNodes": "nodegroup",
+        "fileAccess": "iam",
+        "teams": [{"name": "vision", "maxWorkers": 4, "userArns": ["arn:aws:iam::123456789012:role/vision"]}],
+    },
     "in a VPC that is there": existing_vpc.CONFIG,
     "with everything": {
         "vpcFlowLogs": 14,

@@ -39,7 +39,7 @@ def _from_inside(stack: Stack, found: Resource) -> str | None:
         if statement["Effect"] == "Allow"
     ]
     open_ = [each for each in allowed if MOUNTED not in json.dumps(each.get("Condition", {}))]
-    return must(allowed and not open_, "others than clients in the VPC may mount it")
+    return must(not open_, "others than clients in the VPC may mount it")
 
 
 def _tls(stack: Stack, found: Resource) -> str | None:

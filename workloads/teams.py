@@ -1,0 +1,145 @@
+"""The namespace of a team: what its people may do there, how much of the nodes it may use, and what its jobs need.
+
+    TeamSpace("vision", TeamSpaceArgs(stack, team, role_arn, volume_handle, namespace.priorities), platform.options())
+
+A team shares the nodes, the controller and the file system's throughput with the others, and nothing else: it has its
+own etcd, since who reads the keys there can act as a worker, and a volume that is a folder of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pulumi
+
+import settings
+from infra.outputs import team_group
+from tidewater.contract import devices, labels
+from workloads import objects
+from workloads.access import TrainerAccess, TrainerAccessArgs
+from workloads.etcd.component import Etcd, EtcdArgs
+from workloads.exports import StackFacts, StackFactsArgs
+from workloads.manifests import Manifest, Text, metadata
+from workloads.namespace import PriorityClasses, namespace_manifest
+from workloads.network_policies import NetworkPolicies, NetworkPoliciesArgs
+from workloads.storage import Storage, StorageArgs
+from workloads.training import cpu_millis, memory_mib
+
+RIGHTS = "edit"
+"""The role of Kubernetes that a team's people have in their namespace. It includes ElasticJobs."""
+
+OTHER_PODS = 20
+OTHER_CPU_MILLIS = 4_000
+OTHER_MEMORY_MIB = 8_192
+"""In addition to a team's workers: for its etcd, and for what people run to look at data."""
+
+OWN = {labels.NAME: labels.APPLICATION}
+SYSTEM_CLASSES = ("system-cluster-critical", "system-node-critical")
+"""https://kubernetes.io/docs/tasks/administer-cluster/guaranteed-scheduling-critical-addon-pods/"""
+
+
+def people_manifest(team: str) -> Manifest:
+    """Return the binding that lets a team's people see and run jobs in its namespace."""
+    group = "rbac.authorization.k8s.io"
+    return {
+        "apiVersion": f"{group}/v1",
+        "kind": "RoleBinding",
+        "metadata": metadata("people", OWN, namespace=team),
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": RIGHTS},
+        "subjects": [{"apiGroup": group, "kind": "Group", "name": team_group(team)}],
+    }
+
+
+def quota_manifests(
+    team: settings.Team, workers: settings.Workers, members: int, priorities: PriorityClasses
+) -> list[Manifest]:
+    """Return the quotas: as much as the team's workers need, and pods of a high priority as far as they are its own.
+
+    A load balancer or a port of every node would be open to who reaches the network, so there is none.
+    """
+    count = team.maximum
+    whole = {
+        "pods": str(count + OTHER_PODS),
+        "requests.cpu": f"{count * cpu_millis(workers) + OTHER_CPU_MILLIS}m",
+        "requests.memory": f"{count * (memory_mib(workers) // 2) + OTHER_MEMORY_MIB}Mi",
+        "services.loadbalancers": "0",
+        "services.nodeports": "0",
+    }
+    if workers.gpus:
+        whole[f"requests.{devices.GPU}"] = str(count * workers.gpus)
+    return [
+        _quota(team.name, "team", whole),
+        _quota(team.name, "core-workers", {"pods": str(team.minimum)}, priorities.core),
+        _quota(team.name, "etcd", {"pods": str(members)}, priorities.etcd),
+        _quota(team.name, "system", {"pods": "0"}, priorities.controller, *SYSTEM_CLASSES),
+    ]
+
+
+def _quota(namespace: str, name: str, hard: Manifest, *classes: str) -> Manifest:
+    """Return a quota for all pods, or for those of some priority classes."""
+    of_classes = {"operator": "In", "scopeName": "PriorityClass", "values": list(classes)}
+    scoped = {"scopeSelector": {"matchExpressions": [of_classes]}} if classes else {}
+    return {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": metadata(name, OWN, namespace=namespace),
+        "spec": {"hard": hard, **scoped},
+    }
+
+
+def limits_manifest(team: str, workers: settings.Workers) -> Manifest:
+    """Return what a container requests that says nothing: a worker's share. The quota refuses one without a request."""
+    share = {"cpu": f"{cpu_millis(workers)}m", "memory": f"{memory_mib(workers) // 2}Mi"}
+    return {
+        "apiVersion": "v1",
+        "kind": "LimitRange",
+        "metadata": metadata("workers", OWN, namespace=team),
+        "spec": {"limits": [{"type": "Container", "defaultRequest": share}]},
+    }
+
+
+@dataclass(frozen=True)
+class TeamSpaceArgs:
+    """The stack's settings, the team, what it has in AWS, and the stack's priority classes.
+
+    Attributes:
+        volume_handle: the team's access point, as the EFS CSI driver names it.
+        mounts: options of what pods mount.
+    """
+
+    stack: settings.Settings
+    team: settings.Team
+    role_arn: pulumi.Input[str]
+    volume_handle: Text
+    priorities: PriorityClasses
+    mounts: pulumi.ResourceOptions
+
+
+class TeamSpace(pulumi.ComponentResource):
+    """The namespace that the component is named after, with all that is in it.
+
+    Its type names the team too, so that the objects of two teams are different resources with the same names.
+    """
+
+    def __init__(self, name: str, args: TeamSpaceArgs, opts: pulumi.ResourceOptions) -> None:
+        super().__init__(f"tidewater:teams:{name}", name, None, opts)
+        stack, team = args.stack, args.team
+        training = replace(stack.training, namespace=name)
+        space = objects.register(namespace_manifest(name), opts=pulumi.ResourceOptions(parent=self))
+
+        def after(*resources: pulumi.Resource) -> pulumi.ResourceOptions:
+            return pulumi.ResourceOptions(parent=self, depends_on=[space, *resources])
+
+        objects.register(people_manifest(name), opts=after())
+        quotas = quota_manifests(team, stack.workers, training.etcd_members, args.priorities)
+        limits = [objects.register(each, opts=after()) for each in (*quotas, limits_manifest(name, stack.workers))]
+        TrainerAccess(name, TrainerAccessArgs(stack.name, args.role_arn), after())
+        storage = Storage(
+            name,
+            StorageArgs(f"{stack.name}-{name}", args.volume_handle, iam=True),
+            pulumi.ResourceOptions.merge(args.mounts, after()),
+        )
+        isolation = NetworkPolicies(name, NetworkPoliciesArgs(stack.network.cidrs), after())
+        StackFacts(name, StackFactsArgs(training, ""), after())
+        Etcd("etcd", EtcdArgs(training, args.priorities.etcd, storage.mounts), after(storage, isolation, *limits))
+        self.register_outputs({})
