@@ -327,7 +327,7 @@ def test_with_the_rights_for_its_namespaces_alone_it_serves_these_and_no_other(
             for space in ("team-c", *wanted.namespaces):
                 await found.server.create(JOBS, {**jobs.manifest(), "metadata": {"name": "same", "namespace": space}})
             monkeypatch.setenv("KUBECONFIG", own_account)
-            async with controller(options=Options(wanted.namespaces)):
+            async with controller(options=Options(tuple(wanted.namespaces))):
                 await until(done)
             assert await found.names(PODS, "team-c") == []
             async with cloud() as own:

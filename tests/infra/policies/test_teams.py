@@ -6,6 +6,7 @@ The policies that the program writes are put to the evaluator with which the one
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -56,7 +57,7 @@ def may(made: graph.Graph, role: str, action: str, resource: str, **context: tup
 
 
 def mounts(
-    made: graph.Graph, role: str | None, context: dict[str, tuple[str, ...]], action: str = "ClientMount"
+    made: graph.Graph, role: str | None, context: Mapping[str, tuple[str, ...]], action: str = "ClientMount"
 ) -> bool:
     """Return whether EFS lets a client do it: its policy, and those of the client's role if it has one."""
     policy = json.loads(made.one("aws:efs/fileSystemPolicy:FileSystemPolicy").inputs["policy"])
