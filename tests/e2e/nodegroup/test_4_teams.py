@@ -1,0 +1,128 @@
+"""Two teams on one stack: a person runs jobs in the namespace of her team, and no team reads what belongs to the other.
+
+This module uses the stack of the modules before it. Without them, it makes the stack. At the end it removes the teams.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from tests.e2e.checkout import UP, Checkout, Output
+from tests.e2e.elasticjob import PYTORCH, Job, make_room
+from tests.e2e.training import is_running
+
+pytestmark = [pytest.mark.e2e, pytest.mark.incremental, pytest.mark.timeout(900)]
+
+TEAMS = {"vision": "ada", "speech": "bob"}
+"""The person of each team."""
+SLEEP = "python3 -c 'import time; time.sleep(3600)'"
+
+
+@dataclass(frozen=True)
+class Person:
+    """Someone with an access key and a team."""
+
+    checkout: Checkout
+    team: str
+    key: str
+    secret: str
+
+    def run(self, command: str) -> Output:
+        """Run a command with the person's own identity."""
+        return self.checkout.run(self._as_me(command))
+
+    def fails(self, command: str) -> Output:
+        """Run a command that fails."""
+        return self.checkout.fails(self._as_me(command))
+
+    def in_pod(self, command: str) -> str:
+        """Return the command line that runs another one in the person's worker."""
+        return f"kubectl exec -n {self.team} own-worker-0 -- {command}"
+
+    def _as_me(self, command: str) -> str:
+        mine = f"AWS_ACCESS_KEY_ID={self.key} AWS_SECRET_ACCESS_KEY={self.secret}"
+        return f"unset AWS_SESSION_TOKEN AWS_PROFILE; export {mine}; {command}"
+
+
+@pytest.fixture(scope="module")
+def people(checkout: Checkout) -> Iterator[dict[str, Person]]:
+    """Yield a person of each team, by the team's name."""
+    make_room(checkout, 2)
+    found = {}
+    checkout.run("pulumi config set tidewater:fileAccess iam")
+    for number, (team, name) in enumerate(TEAMS.items()):
+        arn = checkout.aws(f"iam create-user --user-name {name}")["User"]["Arn"]
+        key = checkout.aws(f"iam create-access-key --user-name {name}")["AccessKey"]
+        found[team] = Person(checkout, team, key["AccessKeyId"], key["SecretAccessKey"])
+        for entry, value in {"name": team, "userArns[0]": arn, "maxWorkers": "1"}.items():
+            checkout.run(f"pulumi config set --path 'tidewater:teams[{number}].{entry}' {value}")
+    checkout.run(UP)
+    yield found
+    checkout.run("pulumi config rm tidewater:teams && pulumi config rm tidewater:fileAccess && " + UP)
+    for team, person in found.items():
+        name = TEAMS[team]
+        checkout.run(f"aws iam delete-access-key --user-name {name} --access-key-id {person.key}")
+        checkout.run(f"aws iam delete-user --user-name {name}")
+
+
+def test_each_person_runs_a_job_with_her_own_identity(people: dict[str, Person], checkout: Checkout) -> None:
+    for team, person in people.items():
+        made = person.run(
+            f"tidewater job submit own -n {team} --image {PYTORCH} --launcher none --cpu 50m --memory 256Mi -- {SLEEP}"
+        )
+        assert f"own created in namespace {team}" in made.text
+    for team in people:
+        own = Job(checkout.path, "own", team)
+        own.await_active(1)
+        assert [is_running(pod) for pod in own.pods()] == [True]
+
+
+def test_she_is_refused_elsewhere_with_a_sentence(people: dict[str, Person]) -> None:
+    for space in ("speech", "training", "default"):
+        refused = people["vision"].fails(f"tidewater job submit other -n {space} --image {PYTORCH} -- {SLEEP}").text
+        assert 'cannot create resource "elasticjobs"' in refused
+        assert f'in the namespace "{space}"' in refused
+    for kind in ("elasticjobs", "pods", "secrets", "configmaps"):
+        assert "forbidden" in people["vision"].fails(f"kubectl get {kind} -n speech").text
+    assert "forbidden" in people["vision"].fails(people["speech"].in_pod("true")).text
+
+
+def test_pods_of_a_team_read_and_write_its_folder_of_the_bucket_only(
+    people: dict[str, Person], checkout: Checkout
+) -> None:
+    bucket = checkout.outputs["bucket"]
+    for team, person in people.items():
+        aws = person.in_pod("python3 -m awscli s3")
+        person.run(f"{aws} cp /etc/hostname s3://{bucket}/teams/{team}/name")
+        assert "name" in person.run(f"{aws} ls s3://{bucket}/teams/{team}/").text
+    for team, other in (("vision", "speech"), ("speech", "vision")):
+        aws = people[team].in_pod("python3 -m awscli s3")
+        for command in (f"cp s3://{bucket}/teams/{other}/name -", f"ls s3://{bucket}/teams/{other}/"):
+            assert "AccessDenied" in people[team].fails(f"{aws} {command}").text
+
+
+def test_pods_of_a_team_see_its_folder_of_the_file_system_only(people: dict[str, Person]) -> None:
+    for team, person in people.items():
+        person.run(person.in_pod(f"touch /data/of-{team}"))
+    for team, person in people.items():
+        there = person.run(person.in_pod("ls /data")).text.split()
+        assert f"of-{team}" in there
+        assert not [each for each in there if each.startswith("of-") and each != f"of-{team}"]
+
+
+def test_the_controller_has_no_right_on_jobs_elsewhere(people: dict[str, Person], checkout: Checkout) -> None:
+    account = "system:serviceaccount:tidewater-system:tidewater-controller"
+    for space, answer in {"vision": "yes", "training": "yes", "default": "no"}.items():
+        found = checkout.run(f"kubectl auth can-i create pods -n {space} --as={account}", expect=None).text
+        assert found.strip() == answer, space
+
+
+def test_a_teams_quota_and_binding_stay_as_the_stack_has_made_them(people: dict[str, Person]) -> None:
+    person = people["vision"]
+    change = json.dumps({"spec": {"hard": {"pods": "1000"}}})
+    assert "forbidden" in person.fails(f"kubectl patch resourcequota team -n vision -p '{change}'").text
+    assert "forbidden" in person.fails("kubectl delete rolebinding people -n vision").text
