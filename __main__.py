@@ -21,6 +21,8 @@ from infra.network import FlowLogs, FlowLogsArgs, Network, NetworkArgs
 from infra.node_groups import ROOT_DEVICE, NodeGroup, failed_groups, system_group, worker_group
 from infra.outputs import Platform, kubernetes_platform
 from infra.preflight import login, place
+from infra.preflight.cluster import Look
+from infra.preflight.cluster import look as look_at_cluster
 from infra.shared_storage import SharedStorage, SharedStorageArgs
 from workloads.access import TrainerAccess, TrainerAccessArgs
 from workloads.bundle import Code, CodeArgs, bundle_for, installer
@@ -42,11 +44,11 @@ from workloads.teams import TeamSpace, TeamSpaceArgs
 from workloads.training import Training, TrainingArgs
 
 
-def main(run: login.Run = login.run) -> None:
+def main(run: login.Run = login.run, look: Look = look_at_cluster) -> None:
     """Read the settings, check them against what AWS has, make the AWS side and what runs on it, export the outputs."""
     wanted = settings.load()
     account = connect(wanted, kept := place.keep(wanted))
-    stack = image_cache.through(preflight.check(wanted, account, run), account)
+    stack = image_cache.through(preflight.check(wanted, account, run, look), account)
     name, training, space, caches = stack.name, stack.training, stack.training.namespace, stack.image_cache is not None
 
     site = NetworkArgs(account.region, stack.network, stack.instance_types, stack.machines, kept.first_subnets)
@@ -54,9 +56,11 @@ def main(run: login.Run = login.run) -> None:
     key = encryption(stack, account, network)
     bucket = Bucket(name, BucketArgs(key.arn, protect=stack.protect), account.options())
     identity = Identity(
-        name, IdentityArgs(account, training, bucket.arn, key.arn, caches, stack.node_disk_key), account.options()
+        name,
+        IdentityArgs(account, training, bucket.arn, key.arn, caches, stack.node_disk_key, stack.cluster.existing),
+        account.options(),
     )
-    cluster = Cluster(name, ClusterArgs(stack, account, network, key.arn), account.options())
+    cluster = Cluster(name, ClusterArgs(stack, account, network, identity.node_role_arn, key.arn), account.options())
     files = SharedStorage(
         name,
         storage_args(stack, network, identity, cluster, key),
@@ -67,24 +71,16 @@ def main(run: login.Run = login.run) -> None:
     system_nodes = NodeGroup(
         f"{name}-system", system_group(stack, account, network, identity, failed), account.options(*node_needs)
     )
-    addons = Addons(
-        name,
-        AddonsArgs(
-            name,
-            stack.cluster.addons,
-            identity.efs_csi_role_arn,
-            identity.s3_csi_role_arn,
-            gpus=stack.workers.gpus > 0,
-        ),
-        account.options(system_nodes),
-    )
-    pods_need_first = [network, system_nodes, addons, *image_caches(stack, account)]
-    platform = kubernetes_platform(name, account, cluster, after=pods_need_first)
+    addons = cluster_addons(stack, account, identity, system_nodes)
+    pods_need_first = [network, system_nodes, *addons, *image_caches(stack, account)]
+    platform = kubernetes_platform(stack, account, cluster, after=pods_need_first)
 
     code = Code("code", CodeArgs(bundle_for(training), bucket.name), account.options(bucket))
     # The file system stays until the namespace is gone, and with it all pods that may have mounted it.
     namespace = Namespace(space, NamespaceArgs(PriorityClasses(space)), platform.options(files))
-    access = TrainerAccess(space, TrainerAccessArgs(name, identity.trainer_role_arn), platform.options(namespace))
+    access = TrainerAccess(
+        space, TrainerAccessArgs(stack.cluster_name, identity.trainer_role_arn), platform.options(namespace)
+    )
     storage = Storage(
         space, StorageArgs(f"{name}-{space}", files.volume_handle, stack.file_iam), platform.mounts(namespace)
     )
@@ -133,7 +129,8 @@ def main(run: login.Run = login.run) -> None:
 def encryption(stack: settings.Settings, account: Account, network: Network) -> Encryption:
     """Make the key of the stack's data and logs, and with it the VPC's flow logs, if the stack wants them."""
     days = stack.network.flow_log_days
-    key = Encryption(stack.name, EncryptionArgs(account, flow_logs=days > 0), account.options())
+    logs = EncryptionArgs(account, control_plane_logs=stack.cluster.existing is None, flow_logs=days > 0)
+    key = Encryption(stack.name, logs, account.options())
     if days:
         FlowLogs(stack.name, FlowLogsArgs(account, network.vpc_id, key.arn, days), account.options(network))
     return key
@@ -181,6 +178,16 @@ def controller_args(stack: settings.Settings, priorities: PriorityClasses) -> Co
     served = (training.namespace, *(team.name for team in stack.teams)) if stack.teams else ()
     return ControllerArgs(training.images.controller, priorities.controller, stack.surge is None, served)
 
+def cluster_addons(
+    stack: settings.Settings, account: Account, identity: Identity, system_nodes: NodeGroup
+) -> list[pulumi.Resource]:
+    """Make the addons with pods that need a node, unless the cluster was there before, with its owner's addons."""
+    if identity.efs_csi_role_arn is None:
+        return []
+    roles, gpus = (identity.efs_csi_role_arn, identity.s3_csi_role_arn), stack.workers.gpus > 0
+    args = AddonsArgs(stack.name, stack.cluster.addons, *roles, gpus=gpus)
+    return [Addons(stack.name, args, account.options(system_nodes))]
+
 
 def image_caches(stack: settings.Settings, account: Account) -> list[pulumi.Resource]:
     """Make the rules for ECR's cache of images, if the stack wants them."""
@@ -203,7 +210,7 @@ def packages(
 def managed(stack: settings.Settings, account: Account, network: Network, cluster: Cluster) -> pulumi.Output[str]:
     """Make Amazon's Prometheus; return its address."""
     configuration, rules = server.files_for_amazon(parts(stack))
-    args = ManagedPrometheusArgs(account, network, cluster.security_group_id, configuration, rules)
+    args = ManagedPrometheusArgs(account, stack.cluster_name, network, cluster.security_group_id, configuration, rules)
     return ManagedPrometheus(stack.name, args, account.options(network, cluster)).endpoint
 
 
@@ -217,7 +224,9 @@ def surge_nodes(
     """Make Karpenter, what it needs of AWS, and the nodes that it may bring."""
     network, identity, cluster, files = node_needs
     together, caches = stack.machines.placement_group, stack.image_cache is not None
-    needs = KarpenterAccessArgs(account, surge, together, caches, stack.node_disk_key, files.mount_policy)
+    needs = KarpenterAccessArgs(
+        account, stack.cluster_name, surge, together, caches, stack.node_disk_key, files.mount_policy
+    )
     access = KarpenterAccess(stack.name, needs, account.options(cluster))
     install = KarpenterArgs(stack, surge, access.queue_name, KARPENTER_NAMESPACE, KARPENTER_ACCOUNT)
     karpenter = Karpenter("karpenter", install, platform.options(access))

@@ -1,4 +1,4 @@
-"""The EKS control plane: private nodes, access entries only, encrypted secrets, all logs.
+"""The EKS control plane: private nodes, access entries only, encrypted secrets, all logs. Or one that was there before.
 
     cluster = Cluster(name, ClusterArgs(stack, account, network, key.arn), account.options())
     cluster.kubeconfig          # a secret; logs in with `aws eks get-token`
@@ -11,6 +11,8 @@ not used, so a mistake in it cannot lock everyone out.
 The people of teams get entries with a group of Kubernetes for each of their teams, and without a policy of EKS's: these
 list no ElasticJobs, and Kubernetes' aggregation doesn't reach them. A RoleBinding gives the group its rights.
 https://docs.aws.amazon.com/eks/latest/userguide/access-policy-permissions.html
+
+A cluster that was there before is its owner's, with its addons and its logs: the stack makes and changes nothing of it.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ import settings
 from infra.account import Account, is_caller
 from infra.encryption import control_plane_log_group_name, log_group
 from infra.network import Network
+from infra.preflight.cluster.kubeconfig import kubeconfig
 
 LOG_TYPES = ("api", "audit", "authenticator", "controllerManager", "scheduler")
 ADMIN_POLICY = "eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy"
@@ -44,11 +47,12 @@ PRIVATE_API = (
 
 @dataclass(frozen=True)
 class ClusterArgs:
-    """The stack's settings, the account, the network, and the KMS key of Kubernetes secrets and logs."""
+    """The stack's settings, the account, the network, the role of node groups, and the KMS key of secrets and logs."""
 
     stack: settings.Settings
     account: Account
     network: Network
+    node_role_arn: pulumi.Input[str]
     key_arn: pulumi.Input[str]
 
 
@@ -67,13 +71,38 @@ class Cluster(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: ClusterArgs, opts: pulumi.ResourceOptions) -> None:
         stack, wanted = args.stack, args.stack.cluster
-        if not wanted.public_access_cidrs:
-            pulumi.log.warn(PRIVATE_API)
         transforms: list[pulumi.ResourceTransform] = [kubeconfig_stays_secret, role_as_others(stack.roles)]
         if wanted.admin_arns:
             transforms.append(creator_entry_by_eks(unless_listed(args.account.caller_arn, wanted.admin_arns)))
         changed = pulumi.ResourceOptions(transforms=transforms)
         super().__init__("tidewater:infra:Cluster", name, None, pulumi.ResourceOptions.merge(opts, changed))
+        if wanted.existing:
+            self._find(name, wanted.existing, args)
+        else:
+            self._make(name, args)
+        self.register_outputs({"name": stack.cluster_name})
+
+    def _find(self, name: str, existing: settings.ExistingCluster, args: ClusterArgs) -> None:
+        """Let the nodes into the cluster that was there before.
+
+        EKS makes an entry for the role of a node group that has none, and leaves it there after the node group.
+        """
+        self.kubeconfig = pulumi.Output.secret(kubeconfig(existing, args.stack.region, args.stack.profile))
+        self.security_group_id = pulumi.Output.from_input(existing.security_group_id)
+        aws.eks.AccessEntry(
+            f"{name}-node",
+            cluster_name=existing.name,
+            principal_arn=args.node_role_arn,
+            type="EC2_LINUX",
+            tags={"Name": f"{name}-node"},
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+
+    def _make(self, name: str, args: ClusterArgs) -> None:
+        """Make the control plane and its first addons."""
+        stack, wanted = args.stack, args.stack.cluster
+        if not wanted.public_access_cidrs:
+            pulumi.log.warn(PRIVATE_API)
         logs = log_group(
             f"{name}-control-plane",
             control_plane_log_group_name(name),
@@ -131,7 +160,6 @@ class Cluster(pulumi.ComponentResource):
             )
         agent = "eks-pod-identity-agent"
         addon(name, agent, wanted.addons[agent], pulumi.ResourceOptions(parent=self, depends_on=[cluster]))
-        self.register_outputs({"name": name})
 
 
 def kubeconfig_of(cluster: eks.Cluster, profile: str) -> pulumi.Output[str]:

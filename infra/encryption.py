@@ -25,9 +25,10 @@ from infra.preflight.place import first_value
 
 @dataclass(frozen=True)
 class EncryptionArgs:
-    """The account that owns the key; `flow_logs`: whether it encrypts those of the VPC."""
+    """The account that owns the key; whether it encrypts the logs of a control plane, and flow logs of the VPC."""
 
     account: Account
+    control_plane_logs: bool
     flow_logs: bool
 
 
@@ -39,7 +40,8 @@ class Encryption(pulumi.ComponentResource):
     def __init__(self, name: str, args: EncryptionArgs, opts: pulumi.ResourceOptions) -> None:
         super().__init__("tidewater:infra:Encryption", name, None, opts)
         child = pulumi.ResourceOptions(parent=self)
-        region, log_groups = args.account.region, [control_plane_log_group_name(name)]
+        region = args.account.region
+        log_groups = [control_plane_log_group_name(name)] if args.control_plane_logs else []
         log_groups += [flow_log_group_name(name)] if args.flow_logs else []
         key = aws.kms.Key(
             f"{name}-key",

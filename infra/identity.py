@@ -56,6 +56,8 @@ class IdentityArgs:
     key_arn: pulumi.Input[str]
     image_cache: bool = False
     disk_key: str = ""
+    cluster: settings.ExistingCluster | None = None
+    """None if the stack makes one, with the name of the stack."""
 
 
 class Identity(pulumi.ComponentResource):
@@ -66,7 +68,8 @@ class Identity(pulumi.ComponentResource):
 
     node_role_arn: pulumi.Output[str]
     node_role_name: pulumi.Output[str]
-    efs_csi_role_arn: pulumi.Output[str]
+    efs_csi_role_arn: pulumi.Output[str] | None
+    """None on a cluster that was there before: its addons have roles of its owner's."""
     trainer_role_arn: pulumi.Output[str]
     s3_csi_role_arn: pulumi.Output[str] | None
     """None if no dataset is mounted."""
@@ -75,12 +78,12 @@ class Identity(pulumi.ComponentResource):
         super().__init__("tidewater:infra:Identity", name, None, opts)
         self._name = name
         self._account = args.account
+        self._cluster = args.cluster.name if args.cluster else name
         self._child = pulumi.ResourceOptions(parent=self)
         nodes = NodeRoleArgs(name, f"The nodes of the cluster of {name}", args.account, args.image_cache)
         node = make_node_role(f"{name}-node", nodes, self._child)
         self.node_role_arn, self.node_role_name = node.arn, node.name
-        csi = self._pods_trust(CSI_NAMESPACE, EFS_CSI_SERVICE_ACCOUNT)
-        self.efs_csi_role_arn = self._role("efs-csi", "The EFS CSI driver's controller", csi, (EFS_CSI_POLICY,)).arn
+        self.efs_csi_role_arn = None if args.cluster else self._efs_csi_role()
         pods = self._pods_trust(args.training.namespace, TRAINER_SERVICE_ACCOUNT)
         trainer = self._role("trainer", "The training pods", pods, ())
         for arn in args.training.policy_arns:
@@ -93,6 +96,10 @@ class Identity(pulumi.ComponentResource):
         if args.disk_key:
             self._let_node_groups_use(args.disk_key)
         self.register_outputs({"trainerRoleArn": trainer.arn})
+
+    def _efs_csi_role(self) -> pulumi.Output[str]:
+        trust = self._pods_trust(CSI_NAMESPACE, EFS_CSI_SERVICE_ACCOUNT)
+        return self._role("efs-csi", "The EFS CSI driver's controller", trust, (EFS_CSI_POLICY,)).arn
 
     def _let_node_groups_use(self, key_arn: str) -> None:
         """Grant the key of the nodes' disks to EC2 Auto Scaling: its role has policies of AWS's only."""
@@ -120,7 +127,7 @@ class Identity(pulumi.ComponentResource):
         return role.arn
 
     def _pods_trust(self, namespace: str, service_account: str) -> pulumi.Output[str]:
-        return pods_trust(self._name, self._account, namespace, service_account)
+        return pods_trust(self._cluster, self._account, namespace, service_account)
 
     def _role(self, label: str, description: str, trust: pulumi.Input[str], managed: tuple[str, ...]) -> aws.iam.Role:
         name = f"{self._name}-{label}"

@@ -1,6 +1,6 @@
 """What Karpenter needs of AWS: the roles of its controller and of its nodes, and the queue of interruption notices.
 
-    access = KarpenterAccess(name, KarpenterAccessArgs(account, stack.surge), account.options(cluster))
+    access = KarpenterAccess(name, KarpenterAccessArgs(account, stack.cluster_name, stack.surge), account.options())
     access.queue_name, access.node_role_name
 
 As its documentation sets them up: https://karpenter.sh/v1.14/reference/cloudformation/
@@ -42,11 +42,12 @@ EVENTS: dict[str, tuple[str, str]] = {
 
 @dataclass(frozen=True)
 class KarpenterAccessArgs:
-    """The account, the nodes that Karpenter brings, whether these are in a placement group and pull through ECR, the
-    ARN of the customer's key of their disks, if there is one, and the policy with which they mount the file system, if
-    they need one."""
+    """The account, the cluster's name, the nodes that Karpenter brings, whether these are in a placement group and pull
+    through ECR, the ARN of the customer's key of their disks, if there is one, and the policy with which they mount the
+    file system, if they need one."""
 
     account: Account
+    cluster: str
     surge: settings.Surge
     placement_group: bool = False
     image_cache: bool = False
@@ -55,7 +56,7 @@ class KarpenterAccessArgs:
 
 
 class KarpenterAccess(pulumi.ComponentResource):
-    """Roles, pod identity, access entry and queue of the cluster that the component is named after.
+    """Roles, pod identity, access entry and queue of the stack that the component is named after.
 
     Karpenter depends on the whole component, and so does every node that it brings: they come after all of it and are
     gone before any of it.
@@ -68,6 +69,7 @@ class KarpenterAccess(pulumi.ComponentResource):
         super().__init__("tidewater:infra:KarpenterAccess", name, None, opts)
         self._name = name
         self._account = args.account
+        self._cluster = args.cluster
         self._child = pulumi.ResourceOptions(parent=self)
         nodes = self._node_role(image_cache=args.image_cache)
         if args.mount_policy is not None:
@@ -85,7 +87,7 @@ class KarpenterAccess(pulumi.ComponentResource):
         # EKS makes the entry for the roles of its own node groups only.
         aws.eks.AccessEntry(
             name,
-            cluster_name=self._name,
+            cluster_name=self._cluster,
             principal_arn=role.arn,
             type="EC2_LINUX",
             tags={"Name": name},
@@ -128,7 +130,7 @@ class KarpenterAccess(pulumi.ComponentResource):
     ) -> None:
         spot, group = args.surge.capacity_type == "SPOT", args.placement_group
         name = f"{self._name}-karpenter"
-        trust = pods_trust(self._name, self._account, NAMESPACE, SERVICE_ACCOUNT)
+        trust = pods_trust(self._cluster, self._account, NAMESPACE, SERVICE_ACCOUNT)
         role = make_role(name, f"Karpenter's controller of {self._name}", trust, (), self._account, self._child)
 
         def document(scope: karpenter.Scope, found: list[str]) -> policies.Document:
@@ -139,7 +141,7 @@ class KarpenterAccess(pulumi.ComponentResource):
         write_policy(self._name, "karpenter", role.name, policy, self._child)
         aws.eks.PodIdentityAssociation(
             name,
-            cluster_name=self._name,
+            cluster_name=self._cluster,
             namespace=NAMESPACE,
             service_account=SERVICE_ACCOUNT,
             role_arn=role.arn,
@@ -154,7 +156,7 @@ class KarpenterAccess(pulumi.ComponentResource):
         account = self._account
 
         def text(found: list[str]) -> str:
-            scope = karpenter.Scope(found[1], account.region, found[0], self._name)
+            scope = karpenter.Scope(found[1], account.region, found[0], self._cluster)
             return policies.to_json(document(scope, found[2:]))
 
         return pulumi.Output.all(account.id, account.partition, *arns).apply(text)

@@ -20,11 +20,13 @@ class ManagedPrometheusArgs:
     """Where the collector is, what it reads, and the alert rules.
 
     Attributes:
+        cluster: the name of the cluster.
         configuration: as in prometheus.yml, without rules.
         rules: the content of a rule file.
     """
 
     account: Account
+    cluster: str
     network: Network
     security_group_id: pulumi.Input[str]
     configuration: str
@@ -32,10 +34,11 @@ class ManagedPrometheusArgs:
 
 
 class ManagedPrometheus(pulumi.ComponentResource):
-    """Workspace, rules and collector of the cluster that the component is named after.
+    """Workspace, rules and collector of the stack that the component is named after.
 
     The collector has network interfaces in the private subnets and in the cluster's security group, so that it reaches
-    pods and API server. It needs subnets in two zones and the private endpoint, which every stack has. Amazon gives its
+    pods and API server. It needs subnets in two zones and the private endpoint, which every stack has (a cluster that
+    was there before is asked for it). Amazon gives its
     service-linked role access to a cluster that uses access entries.
     https://docs.aws.amazon.com/prometheus/latest/userguide/AMP-collector-how-to.html
 
@@ -54,7 +57,7 @@ class ManagedPrometheus(pulumi.ComponentResource):
             name, name="tidewater", workspace_id=workspace.id, data=args.rules, tags={"Name": name}, opts=child
         )
         cluster_arn = pulumi.Output.format(
-            "arn:{0}:eks:{1}:{2}:cluster/{3}", account.partition, account.region, account.id, name
+            "arn:{0}:eks:{1}:{2}:cluster/{3}", account.partition, account.region, account.id, args.cluster
         )
         aws.amp.Scraper(
             name,

@@ -69,11 +69,11 @@ class NodeGroupArgs:
     taint: str | None
     tags: Mapping[str, str]
     failed: Collection[str]
-    """Names of the cluster's groups that EKS could not make."""
+    """Names of the stack's groups that EKS could not make."""
 
 
 def failed_groups(stack: settings.Settings, account: Account) -> list[str]:
-    """Return the names of the cluster's groups that EKS could not make, for want of capacity for example.
+    """Return the names of the stack's groups that EKS could not make, for want of capacity for example.
 
     A warning says how to have one made again that Pulumi takes for made: a refresh forgets the error.
     """
@@ -82,8 +82,10 @@ def failed_groups(stack: settings.Settings, account: Account) -> list[str]:
         return pulumi.InvokeOptions(provider=account.provider)
 
     try:
-        names = aws.eks.get_node_groups(cluster_name=stack.name, opts=options()).names
-        groups = [aws.eks.get_node_group(stack.name, name, opts=options()) for name in names]
+        cluster = stack.cluster_name
+        names = aws.eks.get_node_groups(cluster_name=cluster, opts=options()).names
+        own = [name for name in names if name.startswith(f"{stack.name}-")]
+        groups = [aws.eks.get_node_group(cluster, name, opts=options()) for name in own]
     except Exception:  # there is no cluster yet, or the right is missing; the SDK has no other type for it
         return []
     failed = [each.node_group_name for each in groups if each.status == CREATE_FAILED]
@@ -100,7 +102,7 @@ def system_group(
 ) -> NodeGroupArgs:
     """Return the group of the nodes for etcd, the ElasticJob controller, the dataset job and the addons."""
     return NodeGroupArgs(
-        cluster_name=stack.name,
+        cluster_name=stack.cluster_name,
         role_arn=identity.node_role_arn,
         subnet_ids=network.first_subnet_ids,
         kubernetes_version=stack.cluster.version,
@@ -134,7 +136,7 @@ def worker_group(
     """
     core = {labels.NODES: labels.NODES_CORE} if stack.surge else {}
     return NodeGroupArgs(
-        cluster_name=stack.name,
+        cluster_name=stack.cluster_name,
         role_arn=identity.node_role_arn,
         subnet_ids=network.worker_subnet_ids,
         kubernetes_version=stack.cluster.version,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_kubernetes as kubernetes
 
+import settings
 from infra.account import Account
 from infra.bucket import checkpoints_folder
 from infra.cluster import Cluster, team_group
@@ -23,6 +24,8 @@ class Platform:
 
     cluster: Cluster
     providers: Sequence[pulumi.ProviderResource]
+    cluster_stays: bool
+    """Whether the cluster is there after the stack: it was there before."""
 
     def options(self, *after: pulumi.Resource) -> pulumi.ResourceOptions:
         """Return options for components on the cluster, which are created after `after` and deleted before it."""
@@ -32,28 +35,35 @@ class Platform:
         """Return options for what pods mount. When the whole stack is destroyed, it goes with namespace and cluster.
 
         Kubernetes deletes a claim when no pod mounts it any more. After a `pulumi up` that was killed, there can be
-        pods that the state doesn't have; only the deletion of their namespace ends them.
+        pods that the state doesn't have; only the deletion of their namespace ends them. On a cluster that stays, a
+        volume would stay too, so all of it is deleted.
         https://www.pulumi.com/docs/iac/concepts/options/deletedwith/
         """
+        if self.cluster_stays:
+            return self.options(*after)
         return pulumi.ResourceOptions.merge(self.options(*after), pulumi.ResourceOptions(deleted_with=self.cluster))
 
 
-def kubernetes_platform(name: str, account: Account, cluster: Cluster, *, after: Sequence[pulumi.Resource]) -> Platform:
+def kubernetes_platform(
+    stack: settings.Settings, account: Account, cluster: Cluster, *, after: Sequence[pulumi.Resource]
+) -> Platform:
     """Make the one provider of all Kubernetes objects.
 
     It depends on the cluster with its access entries and on `after`, which holds the nodes: on destroy all of these
     stay until the last object is gone, so Kubernetes can be reached and can finish what it has to.
     """
+    own = stack.cluster.existing is None
     provider = kubernetes.Provider(
-        name,
+        stack.name,
         kubeconfig=cluster.kubeconfig,
         # A kubeconfig that changes (a new certificate, another profile) must not replace every object.
-        cluster_identifier=name,
+        cluster_identifier=stack.name,
         enable_server_side_apply=True,
         # `pulumi up` overwrites fields that were changed with kubectl, instead of reporting a conflict.
         enable_patch_force=True,
         # A `pulumi up` that was killed may have created objects without recording them. The next one adopts them.
-        upsert_existing_objects=True,
+        # On a cluster of others an object of the same name may be theirs: it is an error, since a destroy deletes it.
+        upsert_existing_objects=own,
         opts=pulumi.ResourceOptions(depends_on=[cluster, *after]),
     )
-    return Platform(cluster, [provider, account.provider])
+    return Platform(cluster, [provider, account.provider], cluster_stays=not own)

@@ -56,7 +56,10 @@ def change(session: Session, stack: str | None) -> None:
     resources: Sequence[Mapping[str, Any]] = session.deployment(options).get("resources") or []
     cluster = next((each for each in resources if each.get("type") == CLUSTER), None)
     if cluster is None:
-        raise UpError(f"the stack {name} has no cluster yet: run `pulumi up`, which makes it with these addresses")
+        raise UpError(
+            f"the stack {name} has no cluster of its own: run `pulumi up`, which makes it with these addresses; with "
+            "clusterName they are for the cluster's owner to set"
+        )
     where = aws_options(cluster, resources)
     known = ("--name", str(cluster["id"]), "--output", "json", *where)
     described = json.loads(session.ask("aws", "eks", "describe-cluster", *known))["cluster"]["resourcesVpcConfig"]

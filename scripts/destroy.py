@@ -29,6 +29,7 @@ from scripts.toolchain import paths
 
 VARIABLE = "PULUMI_K8S_DELETE_UNREACHABLE"
 CLUSTER = "aws:eks/cluster:Cluster"
+NODE_GROUP = "aws:eks/nodeGroup:NodeGroup"
 VPC = "aws:ec2/vpc:Vpc"
 
 Resources = Sequence[Mapping[str, Any]]
@@ -74,6 +75,10 @@ def without_cluster(session: Session, resources: Resources) -> dict[str, str]:
     if not any(str(each.get("type")).startswith("kubernetes:") for each in resources):
         return {}
     cluster = next((each for each in resources if each.get("type") == CLUSTER), None)
+    if cluster is None and (group := _on_a_cluster_of_others(resources)):
+        name, where = str(group["inputs"]["clusterName"]), aws_options(group, resources)
+        if endpoint(session, name, where):
+            return {}
     if cluster is not None:
         where = aws_options(cluster, resources)
         if exists(session, cluster, where):
@@ -81,6 +86,20 @@ def without_cluster(session: Session, resources: Resources) -> dict[str, str]:
         refuse_lonely_nodes(session, str(cluster["id"]), identifiers(resources, VPC), where)
     print("EKS doesn't have the stack's cluster: its Kubernetes objects are dropped from the state", flush=True)
     return {VARIABLE: "true"}
+
+
+def _on_a_cluster_of_others(resources: Resources) -> Mapping[str, Any] | None:
+    """Return a node group on a cluster that isn't named as the stack; None if there is none.
+
+    All objects are deleted before the nodes, so a state that has objects has a node group too.
+    """
+    for each in resources:
+        if each.get("type") == NODE_GROUP:
+            logical = str(each["urn"]).rpartition("::")[2]
+            own = logical.rpartition("-")[0]
+            if (each.get("inputs") or {}).get("clusterName") not in (own, None):
+                return each
+    return None
 
 
 def warn_of_strangers(session: Session, resources: Resources) -> None:
@@ -135,14 +154,19 @@ def _of_karpenter(session: Session, stack: Sequence[str]) -> list[dict[str, Any]
 
 def exists(session: Session, cluster: Mapping[str, Any], where: Sequence[str]) -> bool:
     """Return whether EKS has the cluster that the state records; another one of its name has another endpoint."""
-    query = ("--name", str(cluster["id"]), "--query", "cluster.endpoint", "--output", "text")
+    there = endpoint(session, str(cluster["id"]), where)
+    return bool(there) and there == (cluster.get("outputs") or {}).get("endpoint")
+
+
+def endpoint(session: Session, name: str, where: Sequence[str]) -> str:
+    """Return the endpoint of the cluster of this name; empty if EKS has none."""
+    query = ("--name", name, "--query", "cluster.endpoint", "--output", "text")
     try:
-        endpoint = session.ask("aws", "eks", "describe-cluster", *query, *where).strip()
+        return session.ask("aws", "eks", "describe-cluster", *query, *where).strip()
     except UpError as error:
         if "ResourceNotFoundException" in str(error):
-            return False
+            return ""
         raise
-    return endpoint == (cluster.get("outputs") or {}).get("endpoint")
 
 
 def refuse_lonely_nodes(session: Session, name: str, vpcs: Sequence[str], where: Sequence[str]) -> None:

@@ -5,6 +5,7 @@ stack = settings.parse(mapping, stack="local")     # anywhere else: the same, as
 
 model      the configuration as a tree of frozen dataclasses
 vpcs       the part of `model` for the VPC
+existing   the part of `model` and of `parsing` for the cluster that was there before
 parsing    makes that tree from keys and values
 nodes      the part of `parsing` for the workers and all nodes
 networks   the part of `parsing` for the VPC
@@ -18,6 +19,7 @@ prices     what a stack costs by the hour, from a table of one day
 versions   which node image and which addons go with a Kubernetes version
 """
 
+from settings.existing import ExistingCluster
 from settings.model import (
     PROJECT,
     Checkpoints,
@@ -51,6 +53,7 @@ __all__ = [
     "ConfigurationError",
     "Dataset",
     "Disk",
+    "ExistingCluster",
     "ExistingVpc",
     "ImageCache",
     "Images",

@@ -9,9 +9,13 @@ from pathlib import Path
 
 import pulumi
 
+from settings.existing import ExistingCluster
 from settings.hardware import DISK_IOPS, DISK_THROUGHPUT, InstanceType, Size, smallest
 from settings.teams import Team
 from settings.vpcs import Network, Subnet
+from tidewater.contract import devices, metrics
+from tidewater.elasticjob.install.pods import NAMESPACE
+from tidewater.elasticjob.names import CRD_NAME
 from tidewater.project.folder import Code
 from tidewater.project.lock import Packages
 
@@ -63,6 +67,8 @@ class Cluster:
     public_access_cidrs: tuple[str, ...]
     admin_arns: tuple[str, ...]
     log_retention_days: int
+    existing: ExistingCluster | None = None
+    """None if the stack makes a cluster of its own."""
 
 
 @dataclass(frozen=True)
@@ -313,8 +319,13 @@ class Settings:
 
     @property
     def name(self) -> str:
-        """Return the name of the cluster, with which all other names begin."""
+        """Return the name with which all names begin; that of the cluster, if the stack makes one."""
         return f"{PROJECT}-{self.stack}"
+
+    @property
+    def cluster_name(self) -> str:
+        """Return the name of the cluster that the stack is on."""
+        return self.cluster.existing.name if self.cluster.existing else self.name
 
     @property
     def efa_cards(self) -> range:
@@ -347,6 +358,20 @@ class Settings:
         existing = replace(self.network.existing, cidrs=cidrs, subnets=subnets)
         zones = tuple(dict.fromkeys(subnet.zone for subnet in subnets))
         return replace(self, network=replace(self.network, existing=existing, zones=zones))
+
+    @property
+    def names_on_cluster(self) -> list[tuple[str, str]]:
+        """Return the kinds and names of what the stack makes on any cluster, and with which others would be deleted."""
+        found = [("Namespace", NAMESPACE), ("CustomResourceDefinition", CRD_NAME)]
+        if self.workers.gpus:
+            found.append(("Namespace", devices.NAMESPACE))
+        if self.monitoring and not self.monitoring.managed:
+            found.append(("Namespace", metrics.NAMESPACE))
+        return found
+
+    def with_cluster(self, found: ExistingCluster) -> Settings:
+        """Return the settings with what AWS says of the existing cluster."""
+        return replace(self, cluster=replace(self.cluster, existing=found))
 
     def with_images(self, name: Callable[[str], str]) -> Settings:
         """Return the settings with all images under the names that `name` returns for theirs."""

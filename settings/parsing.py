@@ -16,7 +16,7 @@ from typing import Any
 
 import pulumi
 
-from settings import code, hardware, machines, networks, nodes, teams, versions
+from settings import code, existing, hardware, machines, networks, nodes, teams, versions
 from settings.model import (
     MAX_CACHED_NAME_LENGTH,
     MAX_JOB_NAME_LENGTH,
@@ -207,6 +207,7 @@ def _cluster(read: Reader) -> Cluster:
         public_access_cidrs=cidrs,
         admin_arns=read.texts("adminArns", teams.PRINCIPAL_ARN, teams.PRINCIPAL),
         log_retention_days=read.choice_of_integers("logRetentionDays", hardware.LOG_RETENTION_DAYS),
+        existing=existing.cluster(read),
     )
 
 

@@ -43,7 +43,7 @@ def hourly(stack: Settings) -> dict[str, Any]:
     Of several instance types EC2 may take any; here it is the first. A part with a type that the table lacks is not
     there, and the note names the type.
     """
-    parts = {"controlPlane": CONTROL_PLANE}
+    parts = {} if stack.cluster.existing else {"controlPlane": CONTROL_PLANE}
     if not stack.network.existing:
         parts["natGateways"] = (stack.network.zone_count if stack.network.nat_per_zone else 1) * NAT_GATEWAY
     if mibps := stack.file_throughput.mibps:

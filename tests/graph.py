@@ -32,6 +32,7 @@ from pulumi.runtime.proto import callback_pb2, provider_pb2
 
 import settings
 from infra.preflight import login
+from infra.preflight.cluster import Look
 from tests import facts
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -331,9 +332,14 @@ def aws(arguments: tuple[str, ...]) -> login.Ended:
     return login.Ended(0, json.dumps({"Account": ACCOUNT}))
 
 
-def program(run: login.Run = aws) -> None:
-    """Run the whole program, on a machine where `run` is the `aws`."""
-    runpy.run_path(str(ROOT / "__main__.py"))["main"](run)
+def nothing_there(_: str) -> frozenset[tuple[str, str]]:
+    """Answer as the API server of a cluster on which no name is taken."""
+    return frozenset()
+
+
+def program(run: login.Run = aws, look: Look = nothing_there) -> None:
+    """Run the whole program, on a machine where `run` is the `aws`; `look` asks an existing cluster."""
+    runpy.run_path(str(ROOT / "__main__.py"))["main"](run, look)
 
 
 def run(

@@ -48,6 +48,7 @@ MAY_IMPORT = {
     "tidewater.cli.rehearse": {"tidewater.contract", "tidewater.cli", "tidewater.elastic.launch"},
     "settings": {"tidewater.contract", "tidewater.elasticjob", "tidewater.project"},
     "infra": {"settings", "tidewater.contract"},
+    "infra.preflight.cluster": {"settings", "infra", "tidewater.contract", "tidewater.kube"},
     "workloads": {"settings", "tidewater.contract", "tidewater.elasticjob", "tidewater.project.pack", "infra.outputs"},
     "workloads.in_bundle": {"tidewater.elastic.launch.project"},
     "trainer": {*PUBLIC, "tidewater.contract", "tidewater.elastic.data.folders"},

@@ -94,7 +94,7 @@ def export(stack: settings.Settings, made: Exported, opts: pulumi.ResourceOption
     """
     wanted = stack.training
     StackFacts(wanted.namespace, StackFactsArgs(wanted, made.bucket), opts)
-    pulumi.export("clusterName", stack.name)
+    pulumi.export("clusterName", stack.cluster_name)
     pulumi.export("kubeconfig", pulumi.Output.secret(made.kubeconfig))
     pulumi.export("namespace", wanted.namespace)
     pulumi.export("jobName", wanted.job)

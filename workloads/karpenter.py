@@ -149,7 +149,7 @@ def controller_values(args: KarpenterArgs) -> Manifest:
             # Of memory it takes about 300 MiB with all of EC2's instance types, and little for each node.
             "resources": {"requests": {"cpu": "200m", "memory": "512Mi"}, "limits": {"memory": "1Gi"}},
         },
-        "settings": {"clusterName": args.stack.name, "interruptionQueue": args.queue},
+        "settings": {"clusterName": args.stack.cluster_name, "interruptionQueue": args.queue},
     }
 
 

@@ -46,28 +46,29 @@ def pod_identity_trust(cluster_arn: str, namespace: str, service_account: str) -
 
 
 def encryption_key(account: str, region: str, partition: str, log_groups: Sequence[str]) -> Document:
-    """Return a key policy: IAM policies control the key, and CloudWatch Logs may use it for these log groups.
+    """Return a key policy: IAM policies control the key, and CloudWatch Logs may use it for these log groups, if any.
 
     https://docs.aws.amazon.com/AmazonCloudWatch/latest/logs/encrypt-log-data-kms.html
     """
     arns = [f"arn:{partition}:logs:{region}:{account}:log-group:{name}" for name in log_groups]
-    return document(
-        {
-            "Sid": "AdministeredThroughIam",
-            "Effect": "Allow",
-            "Principal": {"AWS": f"arn:{partition}:iam::{account}:root"},
-            "Action": "kms:*",
-            "Resource": "*",  # in a key's policy this means the key itself
-        },
-        {
-            "Sid": "Logs",
-            "Effect": "Allow",
-            "Principal": {"Service": f"logs.{region}.amazonaws.com"},
-            "Action": ["kms:Encrypt*", "kms:Decrypt*", "kms:ReEncrypt*", "kms:GenerateDataKey*", "kms:Describe*"],
-            "Resource": "*",
-            "Condition": {"ArnEquals": {"kms:EncryptionContext:aws:logs:arn": arns}},
-        },
-    )
+    administered = {
+        "Sid": "AdministeredThroughIam",
+        "Effect": "Allow",
+        "Principal": {"AWS": f"arn:{partition}:iam::{account}:root"},
+        "Action": "kms:*",
+        "Resource": "*",  # in a key's policy this means the key itself
+    }
+    if not log_groups:
+        return document(administered)
+    logs = {
+        "Sid": "Logs",
+        "Effect": "Allow",
+        "Principal": {"Service": f"logs.{region}.amazonaws.com"},
+        "Action": ["kms:Encrypt*", "kms:Decrypt*", "kms:ReEncrypt*", "kms:GenerateDataKey*", "kms:Describe*"],
+        "Resource": "*",
+        "Condition": {"ArnEquals": {"kms:EncryptionContext:aws:logs:arn": arns}},
+    }
+    return document(administered, logs)
 
 
 def flow_logs(log_group_arn: str) -> Document:

@@ -9,6 +9,7 @@ place     refuses another region, network, name or namespace for a stack that ex
 region    what AWS says of the region and of the account, as plain data
 lookup    asks for it: a few calls at the same time, by the provider's data sources
 fit       whether zones and instance types fit the settings; pure
+cluster   whether an existing cluster is as the stack needs it; pure, but for its `lookup` and `objects`
 vpc       whether an existing VPC is as the stack needs it; pure, but for its `lookup`
 counts    whether the quotas of VPCs, addresses and NAT gateways leave enough for the stack; pure
 disks     whether the KMS key of the nodes' disks can be used; pure
@@ -28,24 +29,27 @@ import pulumi
 
 import settings
 from infra.account import Account
-from infra.preflight import counts, dataset, disks, fit, login, people, quotas, roles, support, vpc
+from infra.preflight import cluster, counts, dataset, disks, fit, login, people, quotas, roles, support, vpc
 from infra.preflight.lookup import look_up
 from settings import versions
 
 
-def check(wanted: settings.Settings, account: Account, run: login.Run) -> settings.Settings:
-    """Return the settings with what AWS says of their instance types.
+def check(
+    wanted: settings.Settings, account: Account, run: login.Run, look: cluster.Look = cluster.look
+) -> settings.Settings:
+    """Return the settings with what AWS says of their instance types, and of what was there before.
 
     Args:
         run: runs the `aws` of this machine.
+        look: asks the API server of an existing cluster.
 
     Raises:
         settings.ConfigurationError: with everything that the region or the account doesn't have.
     """
-    region = look_up(wanted, account, run)
-    wanted = vpc.known(wanted, region.vpc)
+    region = look_up(wanted, account, run, look)
+    wanted = cluster.known(vpc.known(wanted, region.vpc), region.cluster)
     needs = quotas.needs(wanted, region)
-    mistakes = vpc.mistakes(wanted, region.vpc, region.zones)
+    mistakes = vpc.mistakes(wanted, region.vpc, region.zones) + cluster.mistakes(wanted, region.cluster, region.vpc)
     mistakes += fit.mistakes(wanted, region) + quotas.mistakes(wanted, region, needs)
     mistakes += login.mistakes(wanted, region.login) + roles.mistakes(wanted, region)
     mistakes += people.mistakes(wanted, region)
@@ -55,10 +59,11 @@ def check(wanted: settings.Settings, account: Account, run: login.Run) -> settin
         warnings += each.warnings(wanted, region)
     # A stack that exists may have its data already, and may never grow to maxWorkers.
     later = dataset.mistakes(wanted, region.dataset) + fit.addresses(wanted, region)
-    later += [] if region.exists else vpc.crowded(region.vpc)
+    later += [] if region.exists or region.cluster else vpc.crowded(region.vpc)
     (warnings if region.exists else mistakes).extend(later)
-    warnings += vpc.warnings(wanted, region.vpc) + dataset.warnings(wanted, region.dataset)
-    if region.support:
+    warnings += vpc.warnings(wanted, region.vpc) + cluster.warnings(wanted, region.cluster)
+    warnings += dataset.warnings(wanted, region.dataset)
+    if region.support and not region.cluster:  # an existing one may have extended support
         version, newest = wanted.cluster.version, max(versions.KUBERNETES)
         mistakes += support.mistakes(version, region.support, newest)
         warnings += support.warnings(version, region.support, newest, datetime.now(UTC).date())

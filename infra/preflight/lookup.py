@@ -25,6 +25,8 @@ import settings
 from infra.account import Account, words
 from infra.identity import AUTO_SCALING_ROLE
 from infra.preflight import counts, disks, login, quotas
+from infra.preflight.cluster import Cluster, Look
+from infra.preflight.cluster.lookup import look_up as look_up_cluster
 from infra.preflight.dataset import Found, head, place
 from infra.preflight.region import Count, Key, Region
 from infra.preflight.support import Support
@@ -61,16 +63,16 @@ _STATES = {counts.GATEWAYS.code: {"filters": [{"name": "state", "values": ["pend
 """A NAT gateway that is deleted is listed for about an hour, and doesn't count."""
 
 
-def look_up(stack: settings.Settings, account: Account, run: login.Run) -> Region:
-    """Return what AWS says of the stack's region; `run` runs the `aws` of this machine.
+def look_up(stack: settings.Settings, account: Account, run: login.Run, look: Look) -> Region:
+    """Return what AWS says of the stack's region; `run` runs the `aws` of this machine, `look` asks an API server.
 
     Raises:
         pulumi.RunError: AWS refused a question without which nothing can be checked.
     """
-    return _sync_await(_look_up(stack, account.provider, run))
+    return _sync_await(_look_up(stack, account.provider, run, look))
 
 
-async def _look_up(stack: settings.Settings, provider: aws.Provider, run: login.Run) -> Region:
+async def _look_up(stack: settings.Settings, provider: aws.Provider, run: login.Run, look: Look) -> Region:
     def ask(token: str, arguments: Mapping[str, Any], kind: type) -> Any:
         # Options of its own for each call: the SDK changes them.
         return pulumi.runtime.invoke_async(token, dict(arguments), pulumi.InvokeOptions(provider=provider), kind)
@@ -82,7 +84,8 @@ async def _look_up(stack: settings.Settings, provider: aws.Provider, run: login.
         "versions": ask(VERSIONS, {"clusterVersionsOnlies": [stack.cluster.version]}, aws.eks.GetClusterVersionsResult),
         "exists": _exists(stack, ask),
         "vpc": _vpc(stack, ask),
-        "cluster": ask(CLUSTER, {"name": stack.name}, aws.eks.GetClusterResult),
+        "there": _there(stack, ask, look),
+        "role": _role(stack, ask),
         "disks": _disks(stack, ask),
         "login": _login(stack, ask, run),
         "dataset": _dataset(stack.training.dataset, ask),
@@ -93,9 +96,9 @@ async def _look_up(stack: settings.Settings, provider: aws.Provider, run: login.
     found = dict(zip(questions, await asyncio.gather(*questions.values(), return_exceptions=True), strict=True))
     zones, offerings, exists = (_answer(found[each]) for each in ("zones", "offerings", "exists"))
     offered = frozenset(zip(offerings.instance_types, offerings.locations, strict=True))
-    there = {name for name, _ in offered}
+    named = {name for name, _ in offered}
     versions, (disk_key, role) = found["versions"], _answer(found["disks"])
-    cluster = found["cluster"]
+    there = _answer(found["there"])
     codes = [*quotas.codes(stack), *(each.code for each in counts.asked(stack))]
     limits = {code: found[code] for code in codes}
     read = {code: each for code, each in limits.items() if not isinstance(each, BaseException)}
@@ -104,10 +107,10 @@ async def _look_up(stack: settings.Settings, provider: aws.Provider, run: login.
         zones=tuple(sorted(zones.names)),
         offered=offered,
         # AWS's answer for a type that doesn't exist is an error too.
-        types={name: instance_type(_answer(found[name])) for name in names if name in there},
+        types={name: instance_type(_answer(found[name])) for name in names if name in named},
         quotas={code: each for code, each in read.items() if not isinstance(each, Count)},
         unread={code: str(each) for code, each in limits.items() if isinstance(each, BaseException)},
-        exists=exists,
+        exists=exists or bool(there and there.role),
         support=None if isinstance(versions, BaseException) else support_of(stack.cluster.version, versions),
         counts={code: each for code, each in read.items() if isinstance(each, Count)},
         dataset=_answer(found["dataset"]),
@@ -115,13 +118,15 @@ async def _look_up(stack: settings.Settings, provider: aws.Provider, run: login.
         login=_answer(found["login"]),
         auto_scaling_role=role,
         vpc=_answer(found["vpc"]),
-        # An error: there is none yet, or the right is missing.
-        cluster_role=None if isinstance(cluster, BaseException) else cluster.role_arn,
+        cluster=there,
+        role=there.role if there else _answer(found["role"]),
     )
 
 
 async def _exists(stack: settings.Settings, ask: Ask) -> bool:
-    """Ask for what the stack makes first: its own VPC, or in an existing one its cluster."""
+    """Ask for what the stack makes first: its own VPC, or in an existing one its cluster; else see `Cluster`."""
+    if stack.cluster.existing:
+        return False
     if stack.network.existing:
         return await cluster_exists(stack.name, ask)
     return bool((await ask(VPCS, {"tags": stack.own_tags}, aws.ec2.GetVpcsResult)).ids)
@@ -130,6 +135,19 @@ async def _exists(stack: settings.Settings, ask: Ask) -> bool:
 async def _vpc(stack: settings.Settings, ask: Ask) -> Vpc | None:
     existing = stack.network.existing
     return await look_up_vpc(existing, stack.region, ask) if existing else None
+
+
+async def _there(stack: settings.Settings, ask: Ask, look: Look) -> Cluster | None:
+    existing = stack.cluster.existing
+    return await look_up_cluster(stack, existing, ask, look) if existing else None
+
+
+async def _role(stack: settings.Settings, ask: Ask) -> str | None:
+    """Ask for the role of the stack's own cluster."""
+    try:
+        return str((await ask(CLUSTER, {"name": stack.name}, aws.eks.GetClusterResult)).role_arn)
+    except Exception:  # there is none yet, or the right is missing; the SDK has no other type for it
+        return None
 
 
 async def _quota(ask: Ask, service: str, code: str) -> float:

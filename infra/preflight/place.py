@@ -7,7 +7,7 @@ names. Such an update ends in the middle: two members of etcd use the same files
 setting is then set back, Pulumi creates the old objects again, finds that they exist, and deletes them in the end,
 because the state lists them as objects to delete.
 
-So would another VPC, or other subnets of an existing one.
+So would another VPC, other subnets of an existing one, or another cluster.
 
 A control plane stays in the zones that it was made in, and EKS refuses subnets of others. Nodes can be in further ones:
 https://docs.aws.amazon.com/eks/latest/userguide/network-reqs.html#network-requirements-subnets
@@ -43,6 +43,8 @@ class Place:
     """Id of the existing VPC; empty if the stack has its own."""
     subnets: str = ""
     """Ids of the subnets in it, with commas between them."""
+    cluster: str = ""
+    """Name of the existing cluster; empty if the stack has its own."""
 
     @classmethod
     def of(cls, wanted: settings.Settings) -> Place:
@@ -50,7 +52,9 @@ class Place:
         here = (wanted.region, wanted.stack, wanted.training.namespace)
         network, existing = wanted.network, wanted.network.existing
         if existing:
-            return cls(*here, cidr="", zones="", vpc=existing.id, subnets=",".join(existing.subnet_ids))
+            there = wanted.cluster.existing
+            subnets, cluster = ",".join(existing.subnet_ids), there.name if there else ""
+            return cls(*here, cidr="", zones="", vpc=existing.id, subnets=subnets, cluster=cluster)
         named = str(network.zones) if isinstance(network.zones, int) else ",".join(network.zones)
         return cls(*here, network.cidr, named)
 
@@ -70,11 +74,11 @@ class Place:
         return self.subnets.split(",")[: first.subnet_count] == first.subnets.split(",")
 
 
-NETWORK = ("cidr", "zones", "vpc", "subnets")
+NETWORK = ("cidr", "zones", "vpc", "subnets", "cluster")
 """What earlier versions did not record: they have a record of their own, since one that exists never changes."""
 
-OWN_VPC = {"vpc": "", "subnets": ""}
-"""What the record of a network lacks if it is of a version that knew no existing VPC."""
+OWN = {"vpc": "", "subnets": "", "cluster": ""}
+"""What the record of a network lacks if it is of a version that knew no existing VPC, or no existing cluster."""
 
 
 class KeptPlace(pulumi.ComponentResource):
@@ -123,7 +127,7 @@ async def _known(kept: KeptPlace) -> Mapping[str, Any]:
 
 def first_place(place: Place, recorded: Mapping[str, Any]) -> Place:
     """Return the place at the first update. What is not recorded yet is as it is in `place`."""
-    return replace(place, **{**(OWN_VPC if "cidr" in recorded else {}), **recorded})
+    return replace(place, **{**(OWN if "cidr" in recorded else {}), **recorded})
 
 
 def mistakes(place: Place, first: Place) -> list[str]:
@@ -147,13 +151,17 @@ def mistakes(place: Place, first: Place) -> list[str]:
 
 def _moved_network(place: Place, first: Place, again: str) -> list[str]:
     found = []
+    if place.cluster != first.cluster:
+        where = first.cluster or f"a cluster of its own, tidewater-{first.stack}"
+        found.append(f"clusterName = {place.cluster or '(empty)'}: the stack is on {where}; set it back, {again}")
     if place.vpc != first.vpc:
         where = first.vpc or f"a VPC of its own, with vpcCidr = {first.cidr}"
-        return [f"vpcId = {place.vpc or '(empty)'}: the stack is in {where}; set it back, {again}"]
+        return [*found, f"vpcId = {place.vpc or '(empty)'}: the stack is in {where}; set it back, {again}"]
     if not place.begins_with_subnets_of(first):
         return [
+            *found,
             f"privateSubnetIds = {place.subnets}: the stack began with {first.subnets}, where its control plane and "
-            f"files are; set it back, {again}. To have workers in further subnets, add their ids after these"
+            f"files are; set it back, {again}. To have workers in further subnets, add their ids after these",
         ]
     if place.cidr != first.cidr:
         found.append(f"vpcCidr = {place.cidr}: the stack's VPC has {first.cidr}; set it back, {again}")

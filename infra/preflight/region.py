@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from infra.preflight.cluster import Cluster
 from infra.preflight.dataset import Found
 from infra.preflight.login import Login
 from infra.preflight.support import Support
@@ -41,13 +42,15 @@ class Region:
         login: of the `aws` that the kubeconfig starts.
         types: what AWS says of the types that the settings name, by name; only those that the region has.
         quotas: vCPUs by the quota's code.
-        exists: whether the stack was made before: there is its own VPC, or its cluster in an existing one.
+        exists: whether the stack was made before: there is its own VPC, or its cluster in an existing one, or on an
+            existing cluster its nodes.
         unread: why a quota could not be read, by its code.
         support: of the Kubernetes version; None if EKS did not say.
         counts: what there is of each thing that a quota counts one by one, by the quota's code.
         dataset: what is at the dataset's address; None if it comes with the trainer.
         disk_key: `nodeDiskKeyArn`, else the account's default EBS key; None if AWS did not say.
-        cluster_role: ARN of the role of the stack's cluster; None if there is no cluster.
+        cluster: the existing cluster that `clusterName` names; None without one.
+        role: ARN of the role of the stack's cluster, or of its nodes on an existing one; None if there is none yet.
         auto_scaling_role: whether the account has the role of EC2 Auto Scaling; asked only with `nodeDiskKeyArn`.
         vpc: the existing VPC that `vpcId` names; None without one.
     """
@@ -66,7 +69,8 @@ class Region:
     disk_key: Key | None = None
     auto_scaling_role: bool = True
     vpc: Vpc | None = None
-    cluster_role: str | None = None
+    cluster: Cluster | None = None
+    role: str | None = None
 
     def zones_with(self, type_: str) -> list[str]:
         """Return the zones that have an instance type."""

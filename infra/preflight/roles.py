@@ -18,9 +18,10 @@ def path_of(role_arn: str) -> str:
 
 def mistakes(stack: settings.Settings, region: Region) -> list[str]:
     """Return a mistake if another path would replace the cluster."""
-    if region.cluster_role is None or (now := path_of(region.cluster_role)) == stack.roles.path:
+    if region.role is None or (now := path_of(region.role)) == stack.roles.path:
         return []
+    replaced = "node groups" if stack.cluster.existing else "cluster"
     return [
         f"rolePath = {stack.roles.path}: the stack's roles are in {now}, and roles in another path would replace the "
-        "cluster; set it back, or destroy the stack first (`pulumi destroy`)"
+        f"{replaced}; set it back, or destroy the stack first (`pulumi destroy`)"
     ]

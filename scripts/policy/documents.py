@@ -12,7 +12,7 @@ import settings
 from infra.policies import Document
 from infra.policies.documents import document
 from scripts.policy.actions import NETWORK, TYPES
-from scripts.policy.needs import DATASET, EXISTING_VPC, KEYS, LOOK_UPS, OWN_VPC, SCRIPTS
+from scripts.policy.needs import ADDRESS, DATASET, EXISTING_CLUSTER, EXISTING_VPC, KEYS, LOOK_UPS, OWN_VPC, SCRIPTS
 from scripts.policy.scopes import SERVICES, Place, Scope, where
 
 MOST_CHARACTERS = 6144
@@ -24,14 +24,15 @@ def types_of(stack: settings.Settings) -> set[str]:
     """Return the types of the AWS resources that a stack has, pulumi-eks's among them."""
     optional = {
         **dict.fromkeys(NETWORK, stack.network.existing is None),
+        **dict.fromkeys(("aws:eks/cluster:Cluster", "aws:eks/addon:Addon"), stack.cluster.existing is None),
+        "aws:cloudwatch/logGroup:LogGroup": stack.cluster.existing is None or stack.network.flow_log_days > 0,
         "aws:ec2/flowLog:FlowLog": stack.network.flow_log_days > 0,
         "aws:ec2/placementGroup:PlacementGroup": stack.machines.placement_group,
         "aws:kms/grant:Grant": bool(stack.node_disk_key),
         "aws:ecr/pullThroughCacheRule:PullThroughCacheRule": stack.image_cache is not None,
         "aws:eks/accessPolicyAssociation:AccessPolicyAssociation": bool(stack.cluster.admin_arns),
-        "aws:eks/accessEntry:AccessEntry": bool(stack.cluster.admin_arns)
-        or any(team.user_arns for team in stack.teams)
-        or stack.surge is not None,
+        "aws:eks/accessEntry:AccessEntry": bool(stack.cluster.admin_arns or stack.cluster.existing or stack.surge)
+        or any(team.user_arns for team in stack.teams),
         **dict.fromkeys((each for each in TYPES if each.startswith("aws:amp/")), _managed(stack)),
         **dict.fromkeys(
             (each for each in TYPES if each.startswith(("aws:sqs/", "aws:cloudwatch/event"))), stack.surge is not None
@@ -49,6 +50,7 @@ def actions(stack: settings.Settings) -> dict[Scope, set[str]]:
     found: dict[Scope, set[str]] = {}
     more = [KEYS] * bool(stack.node_disk_key) + [DATASET] * (stack.training.dataset.uri or "").startswith("s3://")
     more.append(EXISTING_VPC if stack.network.existing else OWN_VPC)
+    more.append(EXISTING_CLUSTER if stack.cluster.existing else ADDRESS)
     for needs in (*(TYPES[each] for each in types_of(stack)), LOOK_UPS, SCRIPTS, *more):
         for scope, names in needs.items():
             found.setdefault(scope, set()).update(_full(scope, name) for name in names.split())

@@ -23,6 +23,9 @@ EXISTING_VPC: Actions = {
 }
 """Of `infra.preflight.vpc`. Without those of routes and endpoints the preview only warns."""
 
+EXISTING_CLUSTER: Actions = {Scope.CLUSTER: "DescribeAddon"}
+"""Of `infra.preflight.cluster`."""
+
 KEYS: Actions = {Scope.DISK_KEY: "DescribeKey", Scope.AUTO_SCALING: "GetRole"}
 """Of `infra.preflight.disks`, with a key for the nodes' disks."""
 
@@ -31,7 +34,10 @@ DATASET: Actions = {Scope.DATASET: "ListBucket GetBucketLocation"}
 
 SCRIPTS: Actions = {
     Scope.REGION: "ec2:DescribeInstances",
-    Scope.CLUSTER: "ListAddons ListAccessEntries ListPodIdentityAssociations UpdateClusterConfig DescribeUpdate",
+    Scope.CLUSTER: "ListAddons ListAccessEntries ListPodIdentityAssociations DescribeUpdate",
     Scope.LOGS: "ListTagsLogGroup",
 }
-"""Of `address`, `adopt` and `destroy`, as far as no resource needs it."""
+"""Of `adopt` and `destroy`, as far as no resource needs it."""
+
+ADDRESS: Actions = {Scope.CLUSTER: "UpdateClusterConfig"}
+"""Of `address`, for a cluster of the stack's own."""

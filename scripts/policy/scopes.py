@@ -130,9 +130,18 @@ def _tags(stack: settings.Settings, kind: str) -> dict[str, str]:
 
 
 def _cluster(place: Place) -> list[str]:
-    name = place.stack.name
-    kinds = ("nodegroup", "addon", "access-entry", "podidentityassociation")
-    return [place.arn("eks", f"cluster/{name}"), *(place.arn("eks", f"{kind}/{name}/*") for kind in kinds)]
+    """Return the cluster and what is in it; of one that was there before, what the stack has in it.
+
+    Of an association no ARN says more than its cluster:
+    https://docs.aws.amazon.com/service-authorization/latest/reference/list_amazonelastickubernetesservice.html
+    """
+    name, own = place.stack.cluster_name, place.stack.name
+    kinds = [f"{kind}/{name}/*" for kind in ("nodegroup", "addon", "access-entry", "podidentityassociation")]
+    if place.stack.cluster.existing:
+        paths = {"/", place.stack.roles.path}
+        entries = [f"access-entry/{name}/role/{place.account}{path}{own}-*/*" for path in sorted(paths)]
+        kinds = [f"nodegroup/{name}/{own}-*/*", f"addon/{name}/*", *entries, f"podidentityassociation/{name}/*"]
+    return [place.arn("eks", kind) for kind in (f"cluster/{name}", *kinds)]
 
 
 def _dataset_bucket(stack: settings.Settings) -> str:

@@ -39,8 +39,8 @@ def main(arguments: Sequence[str]) -> int:
         number = session.client("sts").get_caller_identity()["Account"]
         print(f"account {number}, region {region}, stack {stack.stack} ({stack.name})")
         clients: Clients = functools.cache(session.client)
-        if account.cluster_exists(clients, stack):
-            print(f"error: the cluster {stack.name} exists; run `pulumi destroy --stack {stack.stack}` first")
+        if there := account.living(clients, stack):
+            print(f"error: {there}; run `pulumi destroy --stack {stack.stack}` first")
             return 1
         return sweep(clients, stack, wanted=given.delete or given.yes, asks=not given.yes)
     except (BotoCoreError, ClientError) as error:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -51,15 +52,27 @@ class Found:
     problems: tuple[str, ...]
 
 
-def cluster_exists(clients: Clients, stack: Stack) -> bool:
-    """Return whether the stack's cluster is there, in whatever state."""
-    try:
-        clients("eks").describe_cluster(name=stack.name)
-    except ClientError as error:
-        if error.response["Error"]["Code"] == "ResourceNotFoundException":
-            return False
-        raise
-    return True
+def living(clients: Clients, stack: Stack) -> str:
+    """Return what shows that the stack is there: its own cluster, in whatever state, or nodes on another; else nothing.
+
+    All clusters of the region are asked: the one on which a stack is need not be its own, and its config may be gone.
+    """
+    eks = clients("eks")
+    clusters = list(pages(eks, "list_clusters", "clusters"))
+    if stack.name in clusters:
+        return f"the cluster {stack.name} exists"
+    for cluster in clusters:
+        for group in pages(eks, "list_nodegroups", "nodegroups", clusterName=cluster):
+            if group.startswith(f"{stack.name}-") and stack.owns(_tags_of_group(eks, cluster, group)):
+                return f"the cluster {cluster} has the node group {group}"
+    return ""
+
+
+def _tags_of_group(eks: Any, cluster: str, group: str) -> dict[str, str]:
+    found: dict[str, str] = eks.describe_nodegroup(clusterName=cluster, nodegroupName=group)["nodegroup"].get(
+        "tags", {}
+    )
+    return found
 
 
 def look(clients: Clients, stack: Stack) -> Found:

@@ -55,14 +55,23 @@ def _placement_groups(clients: Clients, stack: Stack) -> Iterator[tuple[str, str
 
 
 def _instance_profiles(clients: Clients, stack: Stack) -> Iterator[tuple[str, str]]:
-    """Karpenter makes one for each EC2NodeClass. The path names its cluster and region.
+    """Karpenter makes one for each EC2NodeClass. The path names its region and cluster; it has the class's tags.
+
+    On a cluster that was there before, another stack's may follow.
 
     https://karpenter.sh/v1.14/reference/cloudformation/#allowscopedinstanceprofilecreationactions
     """
-    path = f"/karpenter/{region_of(clients)}/{stack.name}/"
-    for profile in pages(clients("iam"), "list_instance_profiles", "InstanceProfiles", PathPrefix="/karpenter/"):
-        if profile["Path"].startswith(path):
-            yield profile["InstanceProfileName"], "made by Karpenter"
+    iam, here = clients("iam"), f"/karpenter/{region_of(clients)}/"
+    for profile in pages(iam, "list_instance_profiles", "InstanceProfiles", PathPrefix="/karpenter/"):
+        name, path = profile["InstanceProfileName"], profile["Path"]
+        if path.startswith(f"{here}{stack.name}/") or (
+            path.startswith(here) and stack.owns(_tags_of_profile(iam, name))
+        ):
+            yield name, "made by Karpenter"
+
+
+def _tags_of_profile(iam: Any, name: str) -> dict[str, str]:
+    return tags_of(iam.get_instance_profile(InstanceProfileName=name)["InstanceProfile"].get("Tags"))
 
 
 def _delete_profile(clients: Clients, id_: str) -> None:
@@ -82,7 +91,7 @@ def _roles(clients: Clients, stack: Stack) -> Iterator[tuple[str, str]]:
         name = role["RoleName"]
         if not name.startswith(stack.name) or not stack.owns(tags_of(iam.list_role_tags(RoleName=name)["Tags"])):
             continue
-        if region_of(clients) in places(iam.get_role(RoleName=name)["Role"], stack.name, region_of(clients)):
+        if region_of(clients) in places(iam.get_role(RoleName=name)["Role"], region_of(clients)):
             yield name, f"made {role['CreateDate']:%Y-%m-%d}"
 
 
@@ -91,14 +100,14 @@ def region_of(clients: Clients) -> str:
     return str(clients("ec2").meta.region_name)
 
 
-def places(role: Mapping[str, Any], cluster: str, default: str) -> set[str]:
+def places(role: Mapping[str, Any], default: str) -> set[str]:
     """Return the regions in which a role may be in use.
 
     The trust of pods' roles names the cluster. Those of nodes and control plane are used where these are. IAM knows the
     region in which a role was used last: https://docs.aws.amazon.com/IAM/latest/APIReference/API_RoleLastUsed.html
     """
     trust = json.dumps(role["AssumeRolePolicyDocument"])
-    named = set(re.findall(rf":eks:([a-z0-9-]+):[0-9]*:cluster/{re.escape(cluster)}\"", trust))
+    named = set(re.findall(r":eks:([a-z0-9-]+):[0-9]*:cluster/", trust))
     return named or {role.get("RoleLastUsed", {}).get("Region") or default}
 
 

@@ -93,7 +93,9 @@ def test_a_cluster_that_has_them_is_not_updated(config: Any) -> None:
     [
         pytest.param((), FakeSession(), "publicAccessCidrs of the stack dev is empty: set your address", id="none"),
         pytest.param(("10.1.2.3/32",), FakeSession(), "10.1.2.3/32: has private addresses", id="private"),
-        pytest.param((MINE,), FakeSession(resources_=(PROVIDER,)), "has no cluster yet: run `pulumi up`", id="unmade"),
+        pytest.param(
+            (MINE,), FakeSession(resources_=(PROVIDER,)), "has no cluster of its own: run `pulumi up`", id="unmade"
+        ),
         pytest.param(
             (MINE,),
             FakeSession(updates=[{"id": "u-1", "status": "Failed", "errors": [{"errorMessage": "no such range"}]}]),

@@ -71,6 +71,26 @@ def test_the_objects_of_a_cluster_that_exists_are_deleted() -> None:
     assert without_cluster(FakeSession(endpoint="https://one.example"), STACK) == {}
 
 
+GROUP = {
+    "type": "aws:eks/nodeGroup:NodeGroup",
+    "urn": "urn:pulumi:dev::tidewater::aws:eks/nodeGroup:NodeGroup::tidewater-dev-system",
+    "provider": "urn:p::uuid",
+    "inputs": {"clusterName": "platform"},
+}
+
+
+def test_the_objects_on_a_cluster_of_others_are_deleted_while_that_exists() -> None:
+    session = FakeSession(endpoint="https://platform.example")
+    assert without_cluster(session, (PROVIDER, GROUP, OBJECT)) == {}
+    assert session.asked[0][3:5] == ("--name", "platform")
+    assert without_cluster(FakeSession(error=GONE), (PROVIDER, GROUP, OBJECT)) == {VARIABLE: "true"}
+
+
+def test_nodes_of_the_stacks_own_cluster_do_not_stand_for_it() -> None:
+    own = {**GROUP, "inputs": {"clusterName": "tidewater-dev"}}
+    assert without_cluster(FakeSession(endpoint="https://one.example"), (PROVIDER, own, OBJECT)) == {VARIABLE: "true"}
+
+
 def test_a_cluster_about_which_eks_says_nothing_is_an_error() -> None:
     with pytest.raises(UpError, match="ExpiredToken"):
         without_cluster(FakeSession(error="An error occurred (ExpiredTokenException)"), STACK)

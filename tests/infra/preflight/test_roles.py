@@ -25,11 +25,11 @@ def test_the_path_of_a_role_is_in_its_arn(arn: str, path: str) -> None:
 
 
 def test_another_path_would_replace_the_cluster() -> None:
-    there = replace(region(stack()), cluster_role=f"{ARN}/ml/tidewater-dev-eksRole-role-1234567")
+    there = replace(region(stack()), role=f"{ARN}/ml/tidewater-dev-eksRole-role-1234567")
     (mistake,) = roles.mistakes(stack(), there)
     assert mistake.startswith("rolePath = /: the stack's roles are in /ml/, and roles in another path would replace")
     assert roles.mistakes(stack(rolePath="/ml/"), there) == []
-    assert roles.mistakes(stack(rolePath="/ml/"), replace(there, cluster_role=None)) == []
+    assert roles.mistakes(stack(rolePath="/ml/"), replace(there, role=None)) == []
 
 
 def test_a_cluster_with_its_role_in_another_path_is_refused_before_anything_is_registered() -> None:

@@ -11,6 +11,7 @@ from localcloud.aws.policy import Decision, Query, evaluate
 
 import settings
 from infra.policies.documents import document
+from infra.preflight.cluster.checks import ADDONS
 from packages.localcloud.tests.aws import fakes
 from packages.localcloud.tests.aws.account import OPERATOR, Clients, clients, serve_account
 from packages.localcloud.tests.aws.fakes import ACCOUNT
@@ -198,6 +199,46 @@ def test_in_a_vpc_that_is_there_they_are_enough_too_and_no_network_can_be_made(
     allowed = {action for policy in given for each in policy["Statement"] for action in each["Action"]}
     networks = ("Vpc", "Subnet", "Route", "RouteTable", "InternetGateway", "NatGateway", "VpcEndpoint", "FlowLogs")
     assert not allowed & {f"ec2:{verb}{each}" for verb in ("Create", "Delete") for each in networks}
+    assert asked  # the other stack of this name is gone
+
+
+def a_cluster(operator: Clients, network: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings that name a cluster in that VPC, with the addons that the stack needs."""
+    iam, eks = operator("iam"), operator("eks")
+    role = iam.create_role(RoleName="platform", AssumeRolePolicyDocument=json.dumps(fakes.trust("eks.amazonaws.com")))
+    place = {"subnetIds": network["privateSubnetIds"]}
+    modes = {"authenticationMode": "API"}
+    eks.create_cluster(
+        name="platform",
+        roleArn=role["Role"]["Arn"],
+        version=wanted().cluster.version,
+        resourcesVpcConfig=place,
+        accessConfig=modes,
+    )
+    eks.get_waiter("cluster_active").wait(name="platform", WaiterConfig={"Delay": 1})
+    for addon in ADDONS:
+        eks.create_addon(clusterName="platform", addonName=addon)
+    return {**network, "publicAccessCidrs": [], "adminArns": [], "clusterName": "platform"}
+
+
+def test_on_a_cluster_that_is_there_they_are_enough_too_and_leave_it_as_it_is(
+    operator: Clients, endpoint: str, asked: list[Query]
+) -> None:
+    config = a_cluster(operator, a_vpc(operator))
+    eks = operator("eks")
+
+    def described() -> list[Any]:
+        addons = [eks.describe_addon(clusterName="platform", addonName=each)["addon"] for each in ADDONS]
+        entries = eks.list_access_entries(clusterName="platform")["accessEntries"]
+        return [eks.describe_cluster(name="platform")["cluster"], addons, entries]
+
+    before = described()
+    deployment = deployer(operator, endpoint, "tenant", printed(config), config)
+    deployment.up()
+    assert eks.list_nodegroups(clusterName="platform")["nodegroups"]
+    deployment.refresh()
+    deployment.destroy()
+    assert described() == before
     assert asked  # the other stack of this name is gone
 
 

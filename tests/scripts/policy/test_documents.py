@@ -17,6 +17,7 @@ from scripts.policy.__main__ import account, read
 from scripts.policy.scopes import Place
 from scripts.session import Session, UpError
 from tests import graph
+from tests.infra.preflight.cluster import existing_cluster
 from tests.infra.preflight.vpc import existing_vpc
 
 MADE_BY_PULUMI_EKS = {
@@ -40,6 +41,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "teams": [{"name": "vision", "maxWorkers": 4, "userArns": ["arn:aws:iam::123456789012:role/vision"]}],
     },
     "in a VPC that is there": existing_vpc.CONFIG,
+    "on a cluster that is there": existing_cluster.CONFIG,
     "with everything": {
         "vpcFlowLogs": 14,
         "imageCache": True,
@@ -56,11 +58,13 @@ CONFIGS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("changes", CONFIGS.values(), ids=CONFIGS)
 def test_the_types_are_those_that_the_program_registers(changes: dict[str, Any]) -> None:
     config = {**graph.defaults(), "publicAccessCidrs": [graph.ADDRESS], **changes}
-    ask = existing_vpc.ask if config["vpcId"] else graph.answer
+    on_vpc = existing_vpc.ask if config["vpcId"] else graph.answer
+    ask = existing_cluster.ask if config["clusterName"] else on_vpc
     made = graph.run(graph.program, config, "dev", ask=ask)
     registered = {each.type for each in made.resources if each.type.startswith("aws:")}
     by_entries = BY_ENTRIES if config["adminArns"] else set()
-    assert documents.types_of(settings.parse(config, stack="dev")) == registered | MADE_BY_PULUMI_EKS | by_entries
+    by_pulumi_eks = set() if config["clusterName"] else MADE_BY_PULUMI_EKS
+    assert documents.types_of(settings.parse(config, stack="dev")) == registered | by_entries | by_pulumi_eks
 
 
 def printed(**changes: Any) -> list[Document]:
@@ -98,6 +102,20 @@ def test_names_without_random_digits_are_not_those_of_a_stack_with_a_longer_name
     for sid in ("Alias", "Logs", "Queue", "Cluster", "Rules"):
         for arn in statement(sid, vpcFlowLogs=14)["Resource"]:
             assert not fnmatch(arn.replace("*", "x").replace("tidewater-dev", "tidewater-dev-2", 1), arn), arn
+
+
+def test_on_a_cluster_of_others_only_the_stacks_own_is_changed() -> None:
+    found = statement("Cluster", **{**existing_cluster.CONFIG, "monitoring": "none"})
+    platform = f"arn:aws:eks:us-west-2:{graph.ACCOUNT}"
+    assert found["Resource"] == [
+        f"{platform}:cluster/platform",
+        f"{platform}:nodegroup/platform/tidewater-dev-*/*",
+        f"{platform}:addon/platform/*",
+        f"{platform}:access-entry/platform/role/{graph.ACCOUNT}/tidewater-dev-*/*",
+        f"{platform}:podidentityassociation/platform/*",
+    ]
+    changes = ("UpdateCluster", "DeleteCluster", "CreateAddon", "UpdateAddon", "DeleteAddon", "AssociateAccessPolicy")
+    assert not [each for each in found["Action"] if each.removeprefix("eks:").startswith(changes)]
 
 
 def test_a_boundary_can_be_taken_away_only_where_the_config_has_none() -> None:

@@ -128,6 +128,22 @@ def test_profiles_and_roles_of_a_stack_of_that_name_in_another_region_stay(clien
     assert found(clients, GONE) == set()
 
 
+def test_on_a_cluster_of_others_profiles_are_found_by_their_tags_and_roles_by_the_cluster_that_they_name(
+    clients: Clients, lacking: Lacking
+) -> None:
+    iam = clients("iam")
+    path = "/karpenter/us-west-2/platform/workers/"
+    for name, stack in (("own", GONE), ("others", OTHER)):
+        tags = [{"Key": key, "Value": value} for key, value in stack.tags.items()]
+        iam.create_instance_profile(InstanceProfileName=name, Path=path, Tags=tags)
+    tags = [{"Key": key, "Value": value} for key, value in GONE.tags.items()]
+    for region in ("us-west-2", "us-east-1"):
+        trust = pod_identity_trust(f"arn:aws:eks:{region}:123456789012:cluster/platform", "training", "trainer")
+        name = f"{GONE.name}-{region}"
+        iam.create_role(RoleName=name, AssumeRolePolicyDocument=json.dumps(trust), Tags=tags)
+    assert found(clients, GONE) == {("instance profile", "own"), ("role", f"{GONE.name}-us-west-2")}
+
+
 @pytest.mark.parametrize(
     ("used", "here"),
     [({}, True), ({"Region": "us-west-2"}, True), ({"Region": "us-east-1"}, False)],
@@ -135,7 +151,7 @@ def test_profiles_and_roles_of_a_stack_of_that_name_in_another_region_stay(clien
 )
 def test_a_role_that_names_no_cluster_is_where_it_was_used(used: dict[str, str], here: bool) -> None:
     role = {"AssumeRolePolicyDocument": {"Statement": []}, "RoleLastUsed": used}
-    assert ("us-west-2" in places(role, GONE.name, "us-west-2")) is here
+    assert ("us-west-2" in places(role, "us-west-2")) is here
 
 
 def test_what_others_have_in_the_stacks_vpc_is_found_and_what_it_keeps_is_not_listed_again(

@@ -9,7 +9,7 @@ import pytest
 
 from scripts.session import read_config
 from scripts.sweep.__main__ import agreed, main
-from scripts.sweep.account import look
+from scripts.sweep.account import living, look
 from scripts.sweep.model import Clients, Leftover, Stack
 from tests.scripts.sweep.conftest import Lacking
 from tests.scripts.sweep.leftovers import leave_everything, make_bucket, make_strangers
@@ -81,6 +81,25 @@ def test_a_stack_that_exists_is_left_alone(
     assert main(["gone", "--yes"]) == 1
     assert "run `pulumi destroy --stack gone` first" in capsys.readouterr().out
     assert look(clients, GONE).things == (before,)
+
+
+def test_a_stack_with_nodes_on_a_cluster_of_others_is_left_alone(
+    clients: Clients, lacking: Lacking, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_bucket(clients("s3"), f"{GONE.name}-1a2b3c4")
+    eks, subnets = clients("eks"), [each["SubnetId"] for each in clients("ec2").describe_subnets()["Subnets"][:2]]
+    role = "arn:aws:iam::123456789012:role/eks"
+    eks.create_cluster(name="platform", roleArn=role, resourcesVpcConfig={"subnetIds": subnets})
+    group = {"clusterName": "platform", "nodeRole": role, "subnets": subnets}
+    eks.create_nodegroup(**group, nodegroupName=f"{GONE.name}-of-others")
+    assert living(clients, GONE) == ""
+    eks.create_nodegroup(**group, nodegroupName=f"{GONE.name}-system-1a2b3c4", tags=GONE.tags)
+    assert main(["gone", "--yes"]) == 1
+    said = capsys.readouterr().out
+    assert (
+        f"the cluster platform has the node group {GONE.name}-system-1a2b3c4; run `pulumi destroy --stack gone`" in said
+    )
+    assert look(clients, GONE).things
 
 
 def test_yes_asks_no_question_and_a_failed_deletion_is_reported_and_is_no_success(

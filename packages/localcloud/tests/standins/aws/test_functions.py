@@ -123,6 +123,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "aws:eks/getClusterVersions:getClusterVersions": {"clusterVersionsOnlies": ["1.35"]},
     "aws:eks/getCluster:getCluster": {"name": "described"},
     "aws:eks/getClusters:getClusters": {},
+    "aws:eks/getAddon:getAddon": {"clusterName": "described", "addonName": "vpc-cni"},
     "aws:eks/getNodeGroups:getNodeGroups": {"clusterName": "described"},
     "aws:eks/getNodeGroup:getNodeGroup": {"clusterName": "described", "nodeGroupName": "described"},
     "aws:ssm/getParameter:getParameter": {
@@ -176,6 +177,11 @@ def test_a_cluster_that_is_not_there_is_not_found(engine: Engine) -> None:
         engine.invoke("aws:eks/getCluster:getCluster", name="no-such")
 
 
+def test_an_addon_that_is_not_there_is_not_found(engine: Engine) -> None:
+    with pytest.raises(Exception, match=r"reading EKS Add-On \(no:such\): couldn't find resource"):
+        engine.invoke("aws:eks/getAddon:getAddon", clusterName="no", addonName="such")
+
+
 def test_a_role_that_is_not_there_is_not_found(engine: Engine) -> None:
     with pytest.raises(Exception, match=r"reading IAM Role \(no-such\): couldn't find resource"):
         engine.invoke("aws:iam/getRole:getRole", name="no-such")
@@ -189,6 +195,8 @@ def _described(endpoint: str) -> None:
     world, names = World(engine), {"clusterName": "described", "nodeGroupName": "described"}
     engine.create("aws:eks/cluster:Cluster", "described", {**cluster_inputs(world), "name": "described"})
     engine.create("aws:eks/nodeGroup:NodeGroup", "described", {**group_inputs(world), **names})
+    addon = {"clusterName": "described", "addonName": ARGUMENTS["aws:eks/getAddon:getAddon"]["addonName"]}
+    engine.create("aws:eks/addon:Addon", "described", addon)
 
 
 @pytest.mark.usefixtures("_described")

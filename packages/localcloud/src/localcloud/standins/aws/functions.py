@@ -7,16 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from localcloud.standins.aws import instance_types, network_functions
+from localcloud.standins.aws import eks_functions, instance_types, network_functions
 from localcloud.standins.aws.entry import Call, Tree, absent_as_none, words
 from localcloud.standins.aws.network_functions import filters
-from localcloud.standins.aws.resources.eks import read_cluster, read_node_group
 from localcloud.standins.serve import PluginError
-
-_NOT_OF_CLUSTERS_HERE: Final = words(
-    "computeConfigs controlPlaneScalingConfigs kubeApiServerConfigs kubeControllerManagerConfigs kubeSchedulerConfigs "
-    "outpostConfigs remoteNetworkConfigs storageConfigs zonalShiftConfigs"
-)
 
 
 @dataclass(frozen=True)
@@ -238,75 +232,6 @@ def _role(call: Call) -> Tree:
     }
 
 
-def _addon_version(call: Call) -> Tree:
-    inputs = call.inputs
-    names = {"addonName": inputs["addonName"], "kubernetesVersion": inputs["kubernetesVersion"]}
-    found = call.client("eks").describe_addon_versions(**names)["addons"]
-    for addon in found:
-        for version in addon["addonVersions"]:
-            default = any(fit.get("defaultVersion") for fit in version.get("compatibilities") or [])
-            if inputs.get("mostRecent") or default:
-                return {**inputs, "id": inputs["addonName"], "region": call.region, "version": version["addonVersion"]}
-    raise PluginError(f"no version of EKS addon {inputs['addonName']} fits Kubernetes {inputs['kubernetesVersion']}")
-
-
-def _clusters(call: Call) -> Tree:
-    pages = call.client("eks").get_paginator("list_clusters").paginate()
-    return {"id": call.region, "names": [name for page in pages for name in page["clusters"]], "region": call.region}
-
-
-def _cluster(call: Call) -> Tree:
-    call.id = call.inputs["name"]
-    found = read_cluster(call)
-    if found is None:
-        raise PluginError(f"reading EKS Cluster ({call.id}): couldn't find resource")
-    found.pop("encryptionConfig")
-    several = {"certificateAuthority": "certificateAuthorities", "upgradePolicy": "upgradePolicies"}
-    blocks = {name: found.pop(name) for name in ("accessConfig", "kubernetesNetworkConfig", *several)}
-    lists = {several.get(name, f"{name}s"): [block] if block else [] for name, block in blocks.items()}
-    none: Tree = {name: [] for name in _NOT_OF_CLUSTERS_HERE}
-    return {**none, **found, **lists, "id": call.id, "clusterId": "", "region": call.region}
-
-
-def _node_groups(call: Call) -> Tree:
-    cluster = call.inputs["clusterName"]
-    pages = call.client("eks").get_paginator("list_nodegroups").paginate(clusterName=cluster)
-    names = [name for page in pages for name in page["nodegroups"]]
-    return {"id": cluster, "clusterName": cluster, "names": names, "region": call.region}
-
-
-def _node_group(call: Call) -> Tree:
-    call.id = f"{call.inputs['clusterName']}:{call.inputs['nodeGroupName']}"
-    found = read_node_group(call)
-    if found is None:
-        raise PluginError(f"reading EKS Node Group ({call.id}): couldn't find resource")
-    found.pop("nodeRepairConfig", None)
-    blocks = {name: found.pop(name, None) for name in ("launchTemplate", "scalingConfig", "updateConfig")}
-    lists = {f"{name}s": [block] if block else [] for name, block in blocks.items()}
-    return {**found, **lists, "id": call.id, "remoteAccesses": [], "warmPoolConfigs": [], "region": call.region}
-
-
-def _cluster_versions(call: Call) -> Tree:
-    given = {name: value for name, value in call.inputs.items() if value is not None}
-    same = {"versionStatus", "clusterType", "defaultOnly", "includeAll"}
-    asked = {"clusterVersions" if key not in same else key: value for key, value in given.items() if key != "region"}
-    pages = call.client("eks").get_paginator("describe_cluster_versions").paginate(**asked)
-    found = [
-        {
-            "clusterVersion": each["clusterVersion"],
-            "clusterType": each["clusterType"],
-            "defaultPlatformVersion": each["defaultPlatformVersion"],
-            "defaultVersion": each["defaultVersion"],
-            "endOfStandardSupportDate": f"{each['endOfStandardSupportDate']:%Y-%m-%dT%H:%M:%SZ}",
-            "endOfExtendedSupportDate": f"{each['endOfExtendedSupportDate']:%Y-%m-%dT%H:%M:%SZ}",
-            "versionStatus": each["versionStatus"],
-        }
-        for page in pages
-        for each in page["clusterVersions"]
-    ]
-    return {**given, "region": call.region, "clusterVersions": found}
-
-
 def _parameter(call: Call) -> Tree:
     name = call.inputs["name"]
     decrypt = call.inputs.get("withDecryption") is not False
@@ -365,14 +290,15 @@ FUNCTIONS: Final = {
         words("quotaCode quotaName serviceCode"), _service_quota
     ),
     "aws:eks/getAddonVersion:getAddonVersion": Function(
-        words("addonName kubernetesVersion mostRecent"), _addon_version
+        words("addonName kubernetesVersion mostRecent"), eks_functions.addon_version
     ),
     "aws:eks/getClusterVersions:getClusterVersions": Function(
-        words("clusterType clusterVersionsOnlies defaultOnly includeAll versionStatus"), _cluster_versions
+        words("clusterType clusterVersionsOnlies defaultOnly includeAll versionStatus"), eks_functions.cluster_versions
     ),
-    "aws:eks/getCluster:getCluster": Function(words("name tags"), _cluster),
-    "aws:eks/getClusters:getClusters": Function(words(""), _clusters),
-    "aws:eks/getNodeGroups:getNodeGroups": Function(words("clusterName"), _node_groups),
-    "aws:eks/getNodeGroup:getNodeGroup": Function(words("clusterName nodeGroupName tags"), _node_group),
+    "aws:eks/getCluster:getCluster": Function(words("name tags"), eks_functions.cluster),
+    "aws:eks/getAddon:getAddon": Function(words("addonName clusterName tags"), eks_functions.addon),
+    "aws:eks/getClusters:getClusters": Function(words(""), eks_functions.clusters),
+    "aws:eks/getNodeGroups:getNodeGroups": Function(words("clusterName"), eks_functions.node_groups),
+    "aws:eks/getNodeGroup:getNodeGroup": Function(words("clusterName nodeGroupName tags"), eks_functions.node_group),
     "aws:ssm/getParameter:getParameter": Function(words("name withDecryption"), _parameter),
 }

@@ -33,7 +33,7 @@ def _addon(call: Call) -> Tree | None:
     return answer["addon"] if answer else None
 
 
-def _addon_ready(call: Call) -> None:
+def read_addony(call: Call) -> None:
     """Wait for ACTIVE; DEGRADED is waited out, as coredns is degraded until there are nodes."""
     last: list[Tree] = []
 
@@ -54,7 +54,8 @@ def _addon_ready(call: Call) -> None:
         raise
 
 
-def _addon_read(call: Call) -> Tree | None:
+def read_addon(call: Call) -> Tree | None:
+    """Return an addon by `call.id`; None if there is none."""
     addon = _addon(call)
     if addon is None:
         return None
@@ -234,8 +235,8 @@ ENTRIES: Final = [
         computed=words("addonVersion configurationValues"),
         documents=words("configurationValues"),
         create=_addon_create,
-        ready=_addon_ready,
-        read=_addon_read,
+        ready=read_addony,
+        read=read_addon,
         update=_addon_update,
         delete=_addon_delete,
     ),

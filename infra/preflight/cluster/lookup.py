@@ -1,0 +1,92 @@
+"""Asks AWS about an existing cluster: `infra.preflight.lookup` does so at the same time as it asks the rest.
+
+The plug-in's functions for single things end with an error if there is none; that is an answer here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import pulumi_aws as aws
+
+import settings
+from infra.preflight.cluster.checks import ADDONS, USEFUL_ADDONS, Cluster
+from infra.preflight.cluster.kubeconfig import kubeconfig
+from infra.preflight.cluster.objects import Look, NoAnswer
+
+CLUSTER = "aws:eks/getCluster:getCluster"
+ADDON = "aws:eks/getAddon:getAddon"
+GROUPS = "aws:eks/getNodeGroups:getNodeGroups"
+GROUP = "aws:eks/getNodeGroup:getNodeGroup"
+
+_ABSENT = re.compile(r"couldn't find resource|ResourceNotFoundException|empty result")
+"""The words of the plug-in and of EKS for what doesn't exist."""
+
+Ask = Callable[[str, Mapping[str, Any], type], Awaitable[Any]]
+
+
+async def look_up(stack: settings.Settings, existing: settings.ExistingCluster, ask: Ask, look: Look) -> Cluster:
+    """Return what AWS says of the cluster and what is on it; `look` asks its API server."""
+    found = await _or_none(ask(CLUSTER, {"name": existing.name}, aws.eks.GetClusterResult))
+    if found is None:
+        return Cluster(found=False)
+    names = [*ADDONS, *USEFUL_ADDONS]
+    groups, *addons = await asyncio.gather(
+        ask(GROUPS, {"clusterName": existing.name}, aws.eks.GetNodeGroupsResult),
+        *(
+            _or_none(ask(ADDON, {"clusterName": existing.name, "addonName": each}, aws.eks.GetAddonResult))
+            for each in names
+        ),
+    )
+    own = sorted(name for name in groups.names if name.startswith(f"{stack.name}-"))
+    role = None
+    if own:
+        asked = {"clusterName": existing.name, "nodeGroupName": own[0]}
+        role = (await ask(GROUP, asked, aws.eks.GetNodeGroupResult)).node_role_arn
+    vpc, there = found.vpc_config, _reached(existing, found)
+    taken, unread = await asyncio.to_thread(_taken, kubeconfig(there, stack.region, stack.profile), look)
+    return Cluster(
+        found=True,
+        existing=there,
+        status=found.status,
+        version=found.version,
+        vpc=vpc.vpc_id,
+        mode=found.access_configs[0].authentication_mode if found.access_configs else "",
+        private=vpc.endpoint_private_access,
+        public=tuple(vpc.public_access_cidrs) if vpc.endpoint_public_access else (),
+        addons={name: each.configuration_values or "" for name, each in zip(names, addons, strict=True) if each},
+        role=role,
+        taken=taken,
+        unread=unread,
+    )
+
+
+def _reached(existing: settings.ExistingCluster, found: aws.eks.GetClusterResult) -> settings.ExistingCluster:
+    authorities = found.certificate_authorities
+    return settings.ExistingCluster(
+        existing.name,
+        endpoint=found.endpoint or "",
+        certificate=authorities[0].data if authorities else "",
+        security_group_id=found.vpc_config.cluster_security_group_id or "",
+    )
+
+
+def _taken(text: str, look: Look) -> tuple[frozenset[tuple[str, str]], str]:
+    """Return what is on the cluster, and why it could not be read."""
+    try:
+        return look(text), ""
+    except NoAnswer as error:
+        return frozenset(), str(error)
+
+
+async def _or_none(question: Awaitable[Any]) -> Any:
+    """Return the answer; None if there is no such thing."""
+    try:
+        return await question
+    except Exception as error:  # the SDK has no other type for it
+        if _ABSENT.search(str(error)):
+            return None
+        raise

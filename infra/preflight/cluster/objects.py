@@ -1,0 +1,42 @@
+"""Asks the API server of an existing cluster for what is on it: a name of the stack's objects may be taken.
+
+    look(kubeconfig)        # {("Namespace", "default"), ("CustomResourceDefinition", "nodepools.karpenter.sh"), …}
+
+Two things of one name can't be distinguished, and a destroy would delete what is in them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tidewater.kube.errors import ClusterError
+from tidewater.kube.kinds import Kind
+from tidewater.kube.kubeconfig import Access
+from tidewater.kube.server import connect
+
+NAMESPACE = Kind("v1", "Namespace", "namespaces", namespaced=False)
+DEFINITION = Kind("apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions", namespaced=False)
+
+Objects = frozenset[tuple[str, str]]
+"""Kinds and names."""
+
+
+class NoAnswer(Exception):
+    """The API server can't be asked, in words."""
+
+
+Look = Callable[[str], Objects]
+"""Returns the namespaces and definitions of the cluster of a kubeconfig. Raises NoAnswer."""
+
+
+def look(kubeconfig: str) -> Objects:
+    """Ask, with the `aws` that the kubeconfig starts. See `Look`."""
+    try:
+        server = connect(Access(text=kubeconfig))
+        return frozenset(
+            (kind.kind, str(each["metadata"]["name"]))
+            for kind in (NAMESPACE, DEFINITION)
+            for each in server.list(kind).items
+        )
+    except ClusterError as error:
+        raise NoAnswer(str(error)) from error

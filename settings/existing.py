@@ -1,0 +1,65 @@
+"""What was there before the stack in addition to a VPC, as the configuration names it: an EKS cluster.
+
+existing.cluster(read)      # None, or the cluster that `clusterName` names
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from settings.reader import Reader
+
+_CLUSTER = r"[0-9A-Za-z][0-9A-Za-z_-]{0,99}"
+"""https://docs.aws.amazon.com/eks/latest/APIReference/API_CreateCluster.html"""
+
+CLUSTER_KEYS: Mapping[str, Any] = {
+    "publicAccessCidrs": [],
+    "publicAccessFromAnywhere": False,
+    "adminArns": [],
+    "logRetentionDays": 365,
+}
+"""The keys that set up a cluster of the stack's own, with the defaults that the engine fills in."""
+
+_UNSET = "remove it, or remove clusterName"
+
+
+@dataclass(frozen=True)
+class ExistingCluster:
+    """An EKS cluster that was there before the stack. All but the name is empty until AWS is asked."""
+
+    name: str
+    endpoint: str = ""
+    """URL of its API server."""
+    certificate: str = ""
+    """Of its certificate authority, in base64."""
+    security_group_id: str = ""
+    """The group that EKS made for it."""
+
+
+def cluster(read: Reader) -> ExistingCluster | None:
+    """Return the cluster. Whether it is as the stack needs it is for `infra.preflight`."""
+    name = read.text("clusterName", f"({_CLUSTER})?", "the name of an EKS cluster, or empty")
+    if not name:
+        return None
+    if not read.config.get("vpcId") and read.are_right("vpcId"):
+        read.wrong("clusterName", name, "needs vpcId and privateSubnetIds: its VPC, and the subnets for the nodes")
+    for key, default in CLUSTER_KEYS.items():
+        value = _plain(read.config.get(key, default))
+        if value != default and read.are_right(key):
+            shown = value if isinstance(value, str | int) and not isinstance(value, bool) else json.dumps(value)
+            read.wrong(key, shown, f"is for a cluster that the stack makes, and clusterName names one; {_UNSET}")
+    if read.config.get("datasetStorage") == "s3" and read.are_right("datasetStorage"):
+        remedy = "needs the rights of the cluster's S3 driver, and clusterName names a cluster of others; set it to efs"
+        read.wrong("datasetStorage", "s3", remedy)
+    return ExistingCluster(name)
+
+
+def _plain(value: object) -> object:
+    """Return a value as YAML has it: Pulumi stores text."""
+    try:
+        return json.loads(value) if isinstance(value, str) else value
+    except ValueError:
+        return value

@@ -1,0 +1,56 @@
+"""The cluster that is there already, and every mistake about it that needs no AWS."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+import settings
+from settings import existing
+from tests import graph
+from tests.settings.test_networks import THERE as VPC
+
+THERE = {**VPC, "clusterName": "platform"}
+
+BAD: dict[str, tuple[dict[str, Any], str]] = {
+    "addresses": (
+        {"publicAccessCidrs": [graph.ADDRESS]},
+        f'publicAccessCidrs = ["{graph.ADDRESS}"]: is for a cluster that the stack makes, and clusterName names one;',
+    ),
+    "everyone": ({"publicAccessFromAnywhere": True}, "publicAccessFromAnywhere = true: is for a cluster that the"),
+    "administrators": ({"adminArns": ["arn:aws:iam::123456789012:role/a"]}, 'adminArns = ["arn:aws:iam::123456789012'),
+    "logs": ({"logRetentionDays": 400}, "logRetentionDays = 400: is for a cluster that the stack makes"),
+    "a mounted dataset": (
+        {"dataset": "s3://bucket/images/", "datasetStorage": "s3"},
+        "datasetStorage = s3: needs the rights of the cluster's S3 driver",
+    ),
+    "no VPC": ({"vpcId": "", "privateSubnetIds": []}, "clusterName = platform: needs vpcId and privateSubnetIds"),
+}
+
+
+@pytest.mark.parametrize(("changes", "message"), BAD.values(), ids=BAD.keys())
+def test_what_is_not_for_a_cluster_that_is_there_is_one_mistake(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(settings.ConfigurationError) as refused:
+        graph.parsed(**{**THERE, **changes})
+    (mistake,) = refused.value.mistakes
+    assert message in mistake
+
+
+def test_the_cluster_is_the_one_that_is_named_and_other_names_begin_with_the_stacks() -> None:
+    stack = graph.parsed(**THERE)
+    assert stack.cluster.existing == settings.ExistingCluster("platform")
+    assert (stack.cluster_name, stack.name) == ("platform", "tidewater-dev")
+    assert graph.parsed().cluster.existing is None
+    assert graph.parsed().cluster_name == "tidewater-dev"
+
+
+def test_values_as_pulumi_stores_them_are_compared_with_the_defaults() -> None:
+    texts = {"publicAccessCidrs": "[]", "publicAccessFromAnywhere": "false", "logRetentionDays": "365"}
+    assert graph.parsed(**THERE, **texts).cluster.existing
+
+
+def test_the_defaults_that_the_engine_fills_in_are_those_that_are_no_mistake() -> None:
+    keys = yaml.safe_load((graph.ROOT / "Pulumi.yaml").read_text())["config"]
+    assert {key: keys[key]["default"] for key in existing.CLUSTER_KEYS} == existing.CLUSTER_KEYS
