@@ -11,9 +11,12 @@ from pathlib import Path
 
 from tests.sources import ROOT, imports, sources, written
 
-STACKS = {"tests/e2e/faults", "tests/e2e/life", "tests/e2e/nodegroup", "tests/e2e/production", "tests/e2e/upgrade"}
+STACKS = {
+    *("tests/e2e/faults", "tests/e2e/guest", "tests/e2e/life", "tests/e2e/nodegroup", "tests/e2e/production"),
+    "tests/e2e/upgrade",
+}
 """The folders that have a cloud with a stack; the last one only in `make soak`. In `life` it is made twice, since the
-cloud's daemon is killed."""
+cloud's daemon is killed. That of `guest` is on a cluster that something else made."""
 
 STARTERS = (
     "tests.e2e.checkout.Checkout.copy_to",

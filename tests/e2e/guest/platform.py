@@ -1,0 +1,113 @@
+"""What a platform team has before the stack comes: a VPC with a NAT gateway, and an EKS cluster with addons, by boto3.
+
+platform = Platform.make(checkout)
+platform.described()        # all that AWS and Kubernetes say of it
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from localcloud import tools
+
+from infra.preflight.cluster.objects import DEFINITION, NAMESPACE
+from settings import versions
+from tests.e2e.checkout import Checkout
+
+CLUSTER = "platform"
+ADDRESSES = "198.18.0.0/15"
+"""Those of the one-machine cloud."""
+ADDONS = {
+    "vpc-cni": {"enableNetworkPolicy": "true"},
+    **dict.fromkeys(("kube-proxy", "coredns", "eks-pod-identity-agent", "aws-efs-csi-driver"), None),
+}
+
+
+@dataclass(frozen=True)
+class Platform:
+    """The network and the cluster, in the cloud of a checkout."""
+
+    checkout: Checkout
+    vpc: str
+    subnets: list[str]
+
+    @classmethod
+    def make(cls, checkout: Checkout) -> Platform:
+        """Make all of it; return when the cluster is ACTIVE."""
+        vpc, subnets = _network(checkout)
+        trust = {"Effect": "Allow", "Principal": {"Service": "eks.amazonaws.com"}, "Action": "sts:AssumeRole"}
+        document = json.dumps({"Version": "2012-10-17", "Statement": [trust]})
+        role = checkout.client("iam").create_role(RoleName=CLUSTER, AssumeRolePolicyDocument=document)["Role"]["Arn"]
+        eks = checkout.client("eks")
+        eks.create_cluster(
+            name=CLUSTER,
+            version=tools.KUBERNETES,
+            roleArn=role,
+            accessConfig={"authenticationMode": "API"},
+            bootstrapSelfManagedAddons=False,
+            resourcesVpcConfig={
+                "subnetIds": subnets,
+                "endpointPrivateAccess": True,
+                "endpointPublicAccess": True,
+                "publicAccessCidrs": [ADDRESSES],
+            },
+        )
+        eks.get_waiter("cluster_active").wait(name=CLUSTER, WaiterConfig={"Delay": 1, "MaxAttempts": 300})
+        for name, values in ADDONS.items():
+            configured = {"configurationValues": json.dumps(values)} if values else {}
+            version = versions.KUBERNETES[tools.KUBERNETES].addons[name]
+            eks.create_addon(clusterName=CLUSTER, addonName=name, addonVersion=version, **configured)
+        return cls(checkout, vpc, subnets)
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """Return the keys with which a stack goes into all of it."""
+        named = {"vpcId": self.vpc, "privateSubnetIds": self.subnets, "clusterName": CLUSTER}
+        return {f"tidewater:{key}": value for key, value in named.items()}
+
+    def described(self) -> dict[str, Any]:
+        """Return what AWS says of the network and the cluster, and the names of what is on it, in a stable order."""
+        ec2, eks = self.checkout.client("ec2"), self.checkout.client("eks")
+        there = [{"Name": "vpc-id", "Values": [self.vpc]}]
+        named = {"clusterName": CLUSTER}
+        return {
+            "vpc": ec2.describe_vpcs(VpcIds=[self.vpc])["Vpcs"],
+            "tables": ec2.describe_route_tables(Filters=there)["RouteTables"],
+            "groups": sorted(map(repr, ec2.describe_security_groups(Filters=there)["SecurityGroups"])),
+            "tags": sorted(map(repr, ec2.describe_tags(Filters=_of(self.vpc, *self.subnets))["Tags"])),
+            "cluster": eks.describe_cluster(name=CLUSTER)["cluster"],
+            "addons": eks.list_addons(**named)["addons"],
+            "entries": eks.list_access_entries(**named)["accessEntries"],
+            "groups of nodes": eks.list_nodegroups(**named)["nodegroups"],
+            "pod identities": eks.list_pod_identity_associations(**named)["associations"],
+            **{kind.kind: self._names(kind) for kind in (NAMESPACE, DEFINITION)},
+        }
+
+    def _names(self, kind: Any) -> list[str]:
+        return sorted(each["metadata"]["name"] for each in self.checkout.objects(kind))
+
+
+def _of(*ids: str) -> list[dict[str, Any]]:
+    return [{"Name": "resource-id", "Values": list(ids)}]
+
+
+def _network(checkout: Checkout) -> tuple[str, list[str]]:
+    """Make a VPC with two subnets, and a NAT gateway as the way out of both; return the ids."""
+    ec2 = checkout.client("ec2")
+    vpc = ec2.create_vpc(CidrBlock="10.8.0.0/16")["Vpc"]["VpcId"]
+    ec2.modify_vpc_attribute(VpcId=vpc, EnableDnsHostnames={"Value": True})
+    subnets = [
+        ec2.create_subnet(VpcId=vpc, CidrBlock=f"10.8.{64 * index}.0/18", AvailabilityZone=f"us-west-2{zone}")
+        for index, zone in enumerate("ab")
+    ]
+    ids = [each["Subnet"]["SubnetId"] for each in subnets]
+    internet = ec2.create_internet_gateway()["InternetGateway"]["InternetGatewayId"]
+    ec2.attach_internet_gateway(InternetGatewayId=internet, VpcId=vpc)
+    address = ec2.allocate_address(Domain="vpc")["AllocationId"]
+    nat = ec2.create_nat_gateway(SubnetId=ids[0], AllocationId=address)["NatGateway"]["NatGatewayId"]
+    main = [{"Name": "vpc-id", "Values": [vpc]}, {"Name": "association.main", "Values": ["true"]}]
+    (table,) = ec2.describe_route_tables(Filters=main)["RouteTables"]
+    ec2.create_route(RouteTableId=table["RouteTableId"], DestinationCidrBlock="0.0.0.0/0", NatGatewayId=nat)
+    return vpc, ids
