@@ -23,7 +23,7 @@ from infra.outputs import Platform, kubernetes_platform
 from infra.preflight import login, place
 from infra.preflight.cluster import Look
 from infra.preflight.cluster import look as look_at_cluster
-from infra.shared_storage import SharedStorage, SharedStorageArgs
+from infra.shared_storage import ExistingStorage, ExistingStorageArgs, SharedStorage, SharedStorageArgs
 from workloads.access import TrainerAccess, TrainerAccessArgs
 from workloads.bundle import Code, CodeArgs, bundle_for, installer
 from workloads.controller import Controller, ControllerArgs
@@ -61,11 +61,7 @@ def main(run: login.Run = login.run, look: Look = look_at_cluster) -> None:
         account.options(),
     )
     cluster = Cluster(name, ClusterArgs(stack, account, network, identity.node_role_arn, key.arn), account.options())
-    files = SharedStorage(
-        name,
-        storage_args(stack, network, identity, cluster, key),
-        account.options(),
-    )
+    files = storage_of(stack, account, network, (identity, cluster), key)
     # What a node needs must stay until the node is gone: its network interfaces would keep the VPC from being deleted.
     node_needs, failed = (network, identity, cluster), failed_groups(stack, account)
     system_nodes = NodeGroup(
@@ -136,25 +132,34 @@ def encryption(stack: settings.Settings, account: Account, network: Network) -> 
     return key
 
 
-def storage_args(
-    stack: settings.Settings, network: Network, identity: Identity, cluster: Cluster, key: Encryption
-) -> SharedStorageArgs:
-    """Return how the file system is made, with a folder for each team."""
-    return SharedStorageArgs(
+def storage_of(
+    stack: settings.Settings,
+    account: Account,
+    network: Network,
+    nodes: tuple[Identity, Cluster],
+    key: Encryption,
+) -> SharedStorage | ExistingStorage:
+    """Make the file system with a folder for each team, or an access point on the one that was there before."""
+    identity, cluster = nodes
+    role = identity.node_role_name if stack.file_iam else None
+    if stack.file_system:
+        return ExistingStorage(stack.name, ExistingStorageArgs(stack.file_system, role), account.options())
+    args = SharedStorageArgs(
         network,
         cluster.security_group_id,
         key.arn,
         stack.file_throughput,
         stack.protect,
-        node_role_name=identity.node_role_name if stack.file_iam else None,
+        node_role_name=role,
         teams=tuple(team.name for team in stack.teams),
     )
+    return SharedStorage(stack.name, args, account.options())
 
 
 def team_spaces(
     stack: settings.Settings,
     account: Account,
-    made: tuple[Bucket, Encryption, SharedStorage],
+    made: tuple[Bucket, Encryption, SharedStorage | ExistingStorage],
     namespace: Namespace,
     platform: Platform,
 ) -> list[pulumi.Resource]:
@@ -177,6 +182,7 @@ def controller_args(stack: settings.Settings, priorities: PriorityClasses) -> Co
     training = stack.training
     served = (training.namespace, *(team.name for team in stack.teams)) if stack.teams else ()
     return ControllerArgs(training.images.controller, priorities.controller, stack.surge is None, served)
+
 
 def cluster_addons(
     stack: settings.Settings, account: Account, identity: Identity, system_nodes: NodeGroup
@@ -218,7 +224,7 @@ def surge_nodes(
     stack: settings.Settings,
     surge: settings.Surge,
     account: Account,
-    node_needs: tuple[Network, Identity, Cluster, SharedStorage],
+    node_needs: tuple[Network, Identity, Cluster, SharedStorage | ExistingStorage],
     platform: Platform,
 ) -> SurgeNodes:
     """Make Karpenter, what it needs of AWS, and the nodes that it may bring."""

@@ -1,8 +1,10 @@
 """The shared file system: EFS with a mount target in every zone of the private subnets. Only the nodes reach it.
 
-files = SharedStorage(name, SharedStorageArgs(...), account.options())
-files.volume_handle, files.team_handles["vision"]     # the access points as the EFS CSI driver names them
-files.mount_policy                                    # for the role of nodes, if clients need one
+Or a folder of one that was there before.
+
+    files = SharedStorage(name, SharedStorageArgs(...), account.options())
+    files.volume_handle, files.team_handles["vision"]     # the access points as the EFS CSI driver names them
+    files.mount_policy                                    # for the role of nodes, if clients need one
 """
 
 from __future__ import annotations
@@ -72,8 +74,11 @@ class SharedStorage(pulumi.ComponentResource):
             tags={"Name": f"{name}-data"},
             opts=pulumi.ResourceOptions(parent=self, protect=args.protect),
         )
-        access_point = self._access_point(f"{name}-data", file_system, ROOT)
-        teams = {team: self._access_point(f"{name}-{team}", file_system, f"{TEAMS_ROOT}/{team}") for team in args.teams}
+        access_point = _access_point(f"{name}-data", file_system.id, ROOT, self._child)
+        teams = {
+            team: _access_point(f"{name}-{team}", file_system.id, f"{TEAMS_ROOT}/{team}", self._child)
+            for team in args.teams
+        }
         points = [each.arn for each in (access_point, *teams.values())]
         by_iam = args.node_role_name is not None
         aws.efs.BackupPolicy(
@@ -94,12 +99,7 @@ class SharedStorage(pulumi.ComponentResource):
             ),
             opts=self._child,
         )
-        self.mount_policy = None
-        if args.node_role_name is not None:
-            self.mount_policy = pulumi.Output.all(file_system.arn, *points).apply(
-                lambda found: policies.to_json(policies.mount(found[0], found[1:]))
-            )
-            write_policy(f"{name}-node", "mount", args.node_role_name, self.mount_policy, self._child)
+        self.mount_policy = _let_mount(name, args.node_role_name, file_system.arn, points, self._child)
         group = self._security_group(name, args.network.vpc_id, args.nodes_security_group_id)
         for index, subnet_id in enumerate(args.network.mount_subnet_ids):
             aws.efs.MountTarget(
@@ -115,19 +115,6 @@ class SharedStorage(pulumi.ComponentResource):
             team: pulumi.Output.concat(file_system.id, "::", point.id) for team, point in teams.items()
         }
         self.register_outputs({"fileSystemId": file_system.id})
-
-    def _access_point(self, name: str, file_system: aws.efs.FileSystem, root: str) -> aws.efs.AccessPoint:
-        return aws.efs.AccessPoint(
-            name,
-            file_system_id=file_system.id,
-            posix_user={"uid": POSIX_ID, "gid": POSIX_ID},
-            root_directory={
-                "path": root,
-                "creation_info": {"owner_uid": POSIX_ID, "owner_gid": POSIX_ID, "permissions": "0750"},
-            },
-            tags={"Name": name},
-            opts=self._child,
-        )
 
     def _security_group(
         self, name: str, vpc_id: pulumi.Input[str], nodes_security_group_id: pulumi.Input[str]
@@ -151,3 +138,73 @@ class SharedStorage(pulumi.ComponentResource):
             opts=self._child,
         )
         return group
+
+
+@dataclass(frozen=True)
+class ExistingStorageArgs:
+    """The id of the file system, and the role of node groups as in `SharedStorageArgs`."""
+
+    file_system_id: str
+    node_role_name: pulumi.Input[str] | None = None
+
+
+class ExistingStorage(pulumi.ComponentResource):
+    """An access point on a file system that was there before, in a folder of the stack's. All else is its owner's.
+
+    The folder stays when the stack is destroyed. The owner's policy of the file system has to let the nodes mount it.
+    Since the stack can't keep clients without credentials from doing so, there are no folders of teams.
+    """
+
+    file_system_id: pulumi.Output[str]
+    volume_handle: pulumi.Output[str]
+    """The access point as the EFS CSI driver names it."""
+    team_handles: Mapping[str, pulumi.Output[str]]
+    """None."""
+    mount_policy: pulumi.Output[str] | None
+    """What other roles of nodes need to mount it; None if clients need no role."""
+
+    def __init__(self, name: str, args: ExistingStorageArgs, opts: pulumi.ResourceOptions) -> None:
+        super().__init__("tidewater:infra:ExistingStorage", name, None, opts)
+        child = pulumi.ResourceOptions(parent=self)
+        point = _access_point(f"{name}-data", args.file_system_id, f"/{name}", child)
+        self.mount_policy = _let_mount(name, args.node_role_name, point.file_system_arn, [point.arn], child)
+        self.file_system_id = pulumi.Output.from_input(args.file_system_id)
+        self.volume_handle = pulumi.Output.concat(args.file_system_id, "::", point.id)
+        self.team_handles = {}
+        self.register_outputs({"fileSystemId": args.file_system_id})
+
+
+def _access_point(
+    name: str, file_system_id: pulumi.Input[str], root: str, opts: pulumi.ResourceOptions
+) -> aws.efs.AccessPoint:
+    return aws.efs.AccessPoint(
+        name,
+        file_system_id=file_system_id,
+        posix_user={"uid": POSIX_ID, "gid": POSIX_ID},
+        root_directory={
+            "path": root,
+            "creation_info": {"owner_uid": POSIX_ID, "owner_gid": POSIX_ID, "permissions": "0750"},
+        },
+        tags={"Name": name},
+        opts=opts,
+    )
+
+
+def _let_mount(
+    name: str,
+    node_role_name: pulumi.Input[str] | None,
+    file_system_arn: pulumi.Output[str],
+    points: Sequence[pulumi.Output[str]],
+    opts: pulumi.ResourceOptions,
+) -> pulumi.Output[str] | None:
+    """Let the role of node groups mount the file system by these access points, if clients need a role for it.
+
+    Return what other roles of nodes need for that.
+    """
+    if node_role_name is None:
+        return None
+    policy = pulumi.Output.all(file_system_arn, *points).apply(
+        lambda found: policies.to_json(policies.mount(found[0], found[1:]))
+    )
+    write_policy(f"{name}-node", "mount", node_role_name, policy, opts)
+    return policy

@@ -1,6 +1,7 @@
-"""What was there before the stack in addition to a VPC, as the configuration names it: an EKS cluster.
+"""What was there before the stack in addition to a VPC, as the configuration names it: a cluster, a file system.
 
-existing.cluster(read)      # None, or the cluster that `clusterName` names
+existing.cluster(read)          # None, or the cluster that `clusterName` names
+existing.file_system(read)      # "", or what `fileSystemId` names
 """
 
 from __future__ import annotations
@@ -15,6 +16,10 @@ from settings.reader import Reader
 _CLUSTER = r"[0-9A-Za-z][0-9A-Za-z_-]{0,99}"
 """https://docs.aws.amazon.com/eks/latest/APIReference/API_CreateCluster.html"""
 
+_FILE_SYSTEM = r"fs-[0-9a-f]{8,40}"
+"""https://docs.aws.amazon.com/efs/latest/ug/API_FileSystemDescription.html"""
+
+FILE_KEYS: Mapping[str, Any] = {"fileThroughput": "elastic"}
 CLUSTER_KEYS: Mapping[str, Any] = {
     "publicAccessCidrs": [],
     "publicAccessFromAnywhere": False,
@@ -55,6 +60,22 @@ def cluster(read: Reader) -> ExistingCluster | None:
         remedy = "needs the rights of the cluster's S3 driver, and clusterName names a cluster of others; set it to efs"
         read.wrong("datasetStorage", "s3", remedy)
     return ExistingCluster(name)
+
+
+def file_system(read: Reader) -> str:
+    """Return the id of the file system; empty if the stack makes one."""
+    id_ = read.text(
+        "fileSystemId", f"({_FILE_SYSTEM})?", "the id of a file system such as fs-0123456789abcdef0, or empty"
+    )
+    if not id_:
+        return ""
+    if not read.config.get("vpcId") and read.are_right("vpcId"):
+        read.wrong("fileSystemId", id_, "needs vpcId and privateSubnetIds: the VPC in which it has mount targets")
+    for key, default in FILE_KEYS.items():
+        value = str(read.config.get(key, default))
+        if value != default and read.are_right(key):
+            read.wrong(key, value, "is for a file system that the stack makes; remove it, or remove fileSystemId")
+    return id_
 
 
 def _plain(value: object) -> object:

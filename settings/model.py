@@ -306,6 +306,8 @@ class Settings:
     file_iam: bool
     """Whether only the nodes' roles may mount the file system; else every client that reaches it over TLS."""
     teams: tuple[Team, ...]
+    file_system: str
+    """Id of the file system that was there before; empty if the stack makes one."""
     system: Nodes
     workers: Workers
     machines: Machines

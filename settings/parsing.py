@@ -114,6 +114,7 @@ def parse(config: Mapping[str, Any], *, stack: str, secrets: Collection[str] = (
         node_disk_key=_node_disk_key(read),
         file_throughput=_file_throughput(read),
         file_iam=read.choice("fileAccess", ("vpc", "iam")) == "iam",
+        file_system=existing.file_system(read),
         system=nodes.system(read),
         workers=(workers := nodes.workers(read)),
         surge=nodes.surge(read, workers),

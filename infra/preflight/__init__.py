@@ -10,7 +10,7 @@ region    what AWS says of the region and of the account, as plain data
 lookup    asks for it: a few calls at the same time, by the provider's data sources
 fit       whether zones and instance types fit the settings; pure
 cluster   whether an existing cluster is as the stack needs it; pure, but for its `lookup` and `objects`
-vpc       whether an existing VPC is as the stack needs it; pure, but for its `lookup`
+vpc       whether an existing VPC, and a file system in it, are as the stack needs them; pure, but for what asks
 counts    whether the quotas of VPCs, addresses and NAT gateways leave enough for the stack; pure
 disks     whether the KMS key of the nodes' disks can be used; pure
 dataset   whether there is something at the dataset's address; pure, but for a request to a web server
@@ -31,6 +31,7 @@ import settings
 from infra.account import Account
 from infra.preflight import cluster, counts, dataset, disks, fit, login, people, quotas, roles, support, vpc
 from infra.preflight.lookup import look_up
+from infra.preflight.vpc import files
 from settings import versions
 
 
@@ -50,7 +51,9 @@ def check(
     wanted = cluster.known(vpc.known(wanted, region.vpc), region.cluster)
     needs = quotas.needs(wanted, region)
     mistakes = vpc.mistakes(wanted, region.vpc, region.zones) + cluster.mistakes(wanted, region.cluster, region.vpc)
-    mistakes += fit.mistakes(wanted, region) + quotas.mistakes(wanted, region, needs)
+    mistakes += (
+        files.mistakes(wanted, region.files) + fit.mistakes(wanted, region) + quotas.mistakes(wanted, region, needs)
+    )
     mistakes += login.mistakes(wanted, region.login) + roles.mistakes(wanted, region)
     mistakes += people.mistakes(wanted, region)
     warnings = quotas.warnings(wanted, region, needs)
@@ -62,7 +65,7 @@ def check(
     later += [] if region.exists or region.cluster else vpc.crowded(region.vpc)
     (warnings if region.exists else mistakes).extend(later)
     warnings += vpc.warnings(wanted, region.vpc) + cluster.warnings(wanted, region.cluster)
-    warnings += dataset.warnings(wanted, region.dataset)
+    warnings += files.warnings(wanted, region.files) + dataset.warnings(wanted, region.dataset)
     if region.support and not region.cluster:  # an existing one may have extended support
         version, newest = wanted.cluster.version, max(versions.KUBERNETES)
         mistakes += support.mistakes(version, region.support, newest)

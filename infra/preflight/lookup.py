@@ -31,6 +31,8 @@ from infra.preflight.dataset import Found, head, place
 from infra.preflight.region import Count, Key, Region
 from infra.preflight.support import Support
 from infra.preflight.vpc import Vpc
+from infra.preflight.vpc.files import Files
+from infra.preflight.vpc.files import look_up as look_up_files
 from infra.preflight.vpc.lookup import Ask, cluster_exists
 from infra.preflight.vpc.lookup import look_up as look_up_vpc
 from settings import hardware
@@ -86,6 +88,7 @@ async def _look_up(stack: settings.Settings, provider: aws.Provider, run: login.
         "vpc": _vpc(stack, ask),
         "there": _there(stack, ask, look),
         "role": _role(stack, ask),
+        "files": _files(stack, ask),
         "disks": _disks(stack, ask),
         "login": _login(stack, ask, run),
         "dataset": _dataset(stack.training.dataset, ask),
@@ -119,6 +122,7 @@ async def _look_up(stack: settings.Settings, provider: aws.Provider, run: login.
         auto_scaling_role=role,
         vpc=_answer(found["vpc"]),
         cluster=there,
+        files=_answer(found["files"]),
         role=there.role if there else _answer(found["role"]),
     )
 
@@ -140,6 +144,10 @@ async def _vpc(stack: settings.Settings, ask: Ask) -> Vpc | None:
 async def _there(stack: settings.Settings, ask: Ask, look: Look) -> Cluster | None:
     existing = stack.cluster.existing
     return await look_up_cluster(stack, existing, ask, look) if existing else None
+
+
+async def _files(stack: settings.Settings, ask: Ask) -> Files | None:
+    return await look_up_files(stack.file_system, ask) if stack.file_system else None
 
 
 async def _role(stack: settings.Settings, ask: Ask) -> str | None:

@@ -7,7 +7,7 @@ names. Such an update ends in the middle: two members of etcd use the same files
 setting is then set back, Pulumi creates the old objects again, finds that they exist, and deletes them in the end,
 because the state lists them as objects to delete.
 
-So would another VPC, other subnets of an existing one, or another cluster.
+So would another VPC, other subnets of an existing one, another cluster or file system.
 
 A control plane stays in the zones that it was made in, and EKS refuses subnets of others. Nodes can be in further ones:
 https://docs.aws.amazon.com/eks/latest/userguide/network-reqs.html#network-requirements-subnets
@@ -45,6 +45,8 @@ class Place:
     """Ids of the subnets in it, with commas between them."""
     cluster: str = ""
     """Name of the existing cluster; empty if the stack has its own."""
+    files: str = ""
+    """Id of the existing file system; empty if the stack has its own."""
 
     @classmethod
     def of(cls, wanted: settings.Settings) -> Place:
@@ -54,7 +56,8 @@ class Place:
         if existing:
             there = wanted.cluster.existing
             subnets, cluster = ",".join(existing.subnet_ids), there.name if there else ""
-            return cls(*here, cidr="", zones="", vpc=existing.id, subnets=subnets, cluster=cluster)
+            there_before = {"vpc": existing.id, "subnets": subnets, "cluster": cluster, "files": wanted.file_system}
+            return cls(*here, cidr="", zones="", **there_before)
         named = str(network.zones) if isinstance(network.zones, int) else ",".join(network.zones)
         return cls(*here, network.cidr, named)
 
@@ -74,11 +77,11 @@ class Place:
         return self.subnets.split(",")[: first.subnet_count] == first.subnets.split(",")
 
 
-NETWORK = ("cidr", "zones", "vpc", "subnets", "cluster")
+NETWORK = ("cidr", "zones", "vpc", "subnets", "cluster", "files")
 """What earlier versions did not record: they have a record of their own, since one that exists never changes."""
 
-OWN = {"vpc": "", "subnets": "", "cluster": ""}
-"""What the record of a network lacks if it is of a version that knew no existing VPC, or no existing cluster."""
+OWN = {"vpc": "", "subnets": "", "cluster": "", "files": ""}
+"""What the record of a network lacks if it is of a version that knew no existing VPC, cluster or file system."""
 
 
 class KeptPlace(pulumi.ComponentResource):
@@ -154,6 +157,9 @@ def _moved_network(place: Place, first: Place, again: str) -> list[str]:
     if place.cluster != first.cluster:
         where = first.cluster or f"a cluster of its own, tidewater-{first.stack}"
         found.append(f"clusterName = {place.cluster or '(empty)'}: the stack is on {where}; set it back, {again}")
+    if place.files != first.files:
+        where = first.files or "a file system of its own"
+        found.append(f"fileSystemId = {place.files or '(empty)'}: the stack's data is on {where}; set it back, {again}")
     if place.vpc != first.vpc:
         where = first.vpc or f"a VPC of its own, with vpcCidr = {first.cidr}"
         return [*found, f"vpcId = {place.vpc or '(empty)'}: the stack is in {where}; set it back, {again}"]

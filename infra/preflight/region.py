@@ -10,6 +10,7 @@ from infra.preflight.dataset import Found
 from infra.preflight.login import Login
 from infra.preflight.support import Support
 from infra.preflight.vpc import Vpc
+from infra.preflight.vpc.files import Files
 from settings.hardware import InstanceType
 
 
@@ -50,6 +51,7 @@ class Region:
         dataset: what is at the dataset's address; None if it comes with the trainer.
         disk_key: `nodeDiskKeyArn`, else the account's default EBS key; None if AWS did not say.
         cluster: the existing cluster that `clusterName` names; None without one.
+        files: the existing file system that `fileSystemId` names; None without one.
         role: ARN of the role of the stack's cluster, or of its nodes on an existing one; None if there is none yet.
         auto_scaling_role: whether the account has the role of EC2 Auto Scaling; asked only with `nodeDiskKeyArn`.
         vpc: the existing VPC that `vpcId` names; None without one.
@@ -70,6 +72,7 @@ class Region:
     auto_scaling_role: bool = True
     vpc: Vpc | None = None
     cluster: Cluster | None = None
+    files: Files | None = None
     role: str | None = None
 
     def zones_with(self, type_: str) -> list[str]:

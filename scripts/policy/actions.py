@@ -241,3 +241,10 @@ OPTIONAL: Mapping[str, Actions] = {
 
 TYPES: Mapping[str, Actions] = {**NETWORK, **EC2, **EKS, **IAM, **DATA, **OPTIONAL}
 """By the type of the resource."""
+
+OF_OWN_FILES = (
+    *(f"aws:efs/{kind}" for kind in ("fileSystem:FileSystem", "mountTarget:MountTarget", "backupPolicy:BackupPolicy")),
+    *("aws:efs/fileSystemPolicy:FileSystemPolicy", "aws:ec2/securityGroup:SecurityGroup"),
+    "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule",
+)
+"""The types of a file system that the stack makes, with its mount targets."""

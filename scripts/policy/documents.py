@@ -11,8 +11,18 @@ from collections.abc import Iterator, Sequence
 import settings
 from infra.policies import Document
 from infra.policies.documents import document
-from scripts.policy.actions import NETWORK, TYPES
-from scripts.policy.needs import ADDRESS, DATASET, EXISTING_CLUSTER, EXISTING_VPC, KEYS, LOOK_UPS, OWN_VPC, SCRIPTS
+from scripts.policy.actions import NETWORK, OF_OWN_FILES, TYPES
+from scripts.policy.needs import (
+    ADDRESS,
+    DATASET,
+    EXISTING_CLUSTER,
+    EXISTING_FILES,
+    EXISTING_VPC,
+    KEYS,
+    LOOK_UPS,
+    OWN_VPC,
+    SCRIPTS,
+)
 from scripts.policy.scopes import SERVICES, Place, Scope, where
 
 MOST_CHARACTERS = 6144
@@ -25,6 +35,7 @@ def types_of(stack: settings.Settings) -> set[str]:
     optional = {
         **dict.fromkeys(NETWORK, stack.network.existing is None),
         **dict.fromkeys(("aws:eks/cluster:Cluster", "aws:eks/addon:Addon"), stack.cluster.existing is None),
+        **dict.fromkeys(OF_OWN_FILES, not stack.file_system),
         "aws:cloudwatch/logGroup:LogGroup": stack.cluster.existing is None or stack.network.flow_log_days > 0,
         "aws:ec2/flowLog:FlowLog": stack.network.flow_log_days > 0,
         "aws:ec2/placementGroup:PlacementGroup": stack.machines.placement_group,
@@ -50,6 +61,7 @@ def actions(stack: settings.Settings) -> dict[Scope, set[str]]:
     found: dict[Scope, set[str]] = {}
     more = [KEYS] * bool(stack.node_disk_key) + [DATASET] * (stack.training.dataset.uri or "").startswith("s3://")
     more.append(EXISTING_VPC if stack.network.existing else OWN_VPC)
+    more += [EXISTING_FILES] * bool(stack.file_system)
     more.append(EXISTING_CLUSTER if stack.cluster.existing else ADDRESS)
     for needs in (*(TYPES[each] for each in types_of(stack)), LOOK_UPS, SCRIPTS, *more):
         for scope, names in needs.items():

@@ -26,6 +26,12 @@ EXISTING_VPC: Actions = {
 EXISTING_CLUSTER: Actions = {Scope.CLUSTER: "DescribeAddon"}
 """Of `infra.preflight.cluster`."""
 
+EXISTING_FILES: Actions = {
+    Scope.FILES: "DescribeFileSystems DescribeLifecycleConfiguration",
+    Scope.REGION: "ec2:DescribeNetworkInterfaces",
+}
+"""Of `infra.preflight.vpc.files`."""
+
 KEYS: Actions = {Scope.DISK_KEY: "DescribeKey", Scope.AUTO_SCALING: "GetRole"}
 """Of `infra.preflight.disks`, with a key for the nodes' disks."""
 

@@ -108,7 +108,13 @@ def where(scope: Scope, place: Place) -> Where:
         Scope.BUCKET: ([f"arn:{place.partition}:s3:::{name}-*"], {}),
         Scope.OBJECTS: ([f"arn:{place.partition}:s3:::{name}-*/*"], {}),
         Scope.DATASET: ([f"arn:{place.partition}:s3:::{_dataset_bucket(stack)}"], {}),
-        Scope.FILES: ([place.arn("elasticfilesystem", kind) for kind in ("file-system/*", "access-point/*")], {}),
+        Scope.FILES: (
+            [
+                place.arn("elasticfilesystem", kind)
+                for kind in (f"file-system/{stack.file_system or '*'}", "access-point/*")
+            ],
+            {},
+        ),
         Scope.KEY: ([place.arn("kms", "key/*")], {}),
         Scope.ALIAS: ([place.arn("kms", f"alias/{name}")], {}),
         Scope.DISK_KEY: ([stack.node_disk_key], {}),

@@ -37,6 +37,7 @@ OUT_OF_RANGE: dict[str, tuple[Any, str]] = {
     "natGateways": ("two", "single or perZone"),
     "vpcId": ("10.0.0.0/16", "such as vpc-0123456789abcdef0, or empty"),
     "privateSubnetIds": (["10.0.0.0/24"], "such as subnet-0123456789abcdef0"),
+    "fileSystemId": ("nfs.example", "such as fs-0123456789abcdef0, or empty"),
     "clusterName": ("my cluster", "the name of an EKS cluster, or empty"),
     "vpcFlowLogs": (2, "must be one of 0, 1, 3, "),
     "kubernetesVersion": ("1.21", " or "),
@@ -196,6 +197,7 @@ CONFLICTS: dict[str, tuple[dict[str, Any], str, str]] = {
         "privateSubnetIds",
         "need vpcId, the VPC that they are in; set it too",
     ),
+    "a file system in no VPC": ({"fileSystemId": "fs-01234567"}, "fileSystemId", "needs vpcId and privateSubnetIds"),
     "a cluster in no VPC": ({"clusterName": "platform"}, "clusterName", "needs vpcId and privateSubnetIds"),
     "zones of another region": (
         {"availabilityZones": "us-west-2a,us-west-2b", "region": "eu-west-1"},

@@ -1,4 +1,4 @@
-"""The cluster that is there already, and every mistake about it that needs no AWS."""
+"""The cluster and the file system that are there already, and every mistake about it that needs no AWS."""
 
 from __future__ import annotations
 
@@ -53,4 +53,14 @@ def test_values_as_pulumi_stores_them_are_compared_with_the_defaults() -> None:
 
 def test_the_defaults_that_the_engine_fills_in_are_those_that_are_no_mistake() -> None:
     keys = yaml.safe_load((graph.ROOT / "Pulumi.yaml").read_text())["config"]
-    assert {key: keys[key]["default"] for key in existing.CLUSTER_KEYS} == existing.CLUSTER_KEYS
+    theirs = {**existing.CLUSTER_KEYS, **existing.FILE_KEYS}
+    assert {key: keys[key]["default"] for key in theirs} == theirs
+
+
+def test_a_throughput_is_not_for_a_file_system_that_is_there() -> None:
+    files = {**VPC, "fileSystemId": "fs-01234567"}
+    assert graph.parsed(**files).file_system == "fs-01234567"
+    with pytest.raises(settings.ConfigurationError) as refused:
+        graph.parsed(**files, fileThroughput=100)
+    (mistake,) = refused.value.mistakes
+    assert mistake.startswith("fileThroughput = 100: is for a file system that the stack makes; remove it, or remove")

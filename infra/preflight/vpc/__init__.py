@@ -3,6 +3,7 @@
     vpc.mistakes(stack, found, zones), vpc.warnings(stack, found)
 
 checks   what AWS says of it as plain data, and what is wrong with that; pure
+files    the same for an existing file system; asks for it too
 lookup   asks for it, at the same time as the rest of the preflight asks
 """
 

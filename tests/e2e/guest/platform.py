@@ -1,4 +1,4 @@
-"""What a platform team has before the stack comes: a VPC with a NAT gateway, and an EKS cluster with addons, by boto3.
+"""What a platform team has before the stack comes: a VPC, an EKS cluster with addons, and a file system, by boto3.
 
 platform = Platform.make(checkout)
 platform.described()        # all that AWS and Kubernetes say of it
@@ -27,11 +27,12 @@ ADDONS = {
 
 @dataclass(frozen=True)
 class Platform:
-    """The network and the cluster, in the cloud of a checkout."""
+    """The network, the cluster and the file system, in the cloud of a checkout."""
 
     checkout: Checkout
     vpc: str
     subnets: list[str]
+    files: str
 
     @classmethod
     def make(cls, checkout: Checkout) -> Platform:
@@ -59,17 +60,18 @@ class Platform:
             configured = {"configurationValues": json.dumps(values)} if values else {}
             version = versions.KUBERNETES[tools.KUBERNETES].addons[name]
             eks.create_addon(clusterName=CLUSTER, addonName=name, addonVersion=version, **configured)
-        return cls(checkout, vpc, subnets)
+        return cls(checkout, vpc, subnets, _files(checkout, vpc, subnets))
 
     @property
     def config(self) -> dict[str, Any]:
         """Return the keys with which a stack goes into all of it."""
-        named = {"vpcId": self.vpc, "privateSubnetIds": self.subnets, "clusterName": CLUSTER}
+        network = {"vpcId": self.vpc, "privateSubnetIds": self.subnets}
+        named = {**network, "clusterName": CLUSTER, "fileSystemId": self.files}
         return {f"tidewater:{key}": value for key, value in named.items()}
 
     def described(self) -> dict[str, Any]:
         """Return what AWS says of the network and the cluster, and the names of what is on it, in a stable order."""
-        ec2, eks = self.checkout.client("ec2"), self.checkout.client("eks")
+        ec2, eks, efs = (self.checkout.client(name) for name in ("ec2", "eks", "efs"))
         there = [{"Name": "vpc-id", "Values": [self.vpc]}]
         named = {"clusterName": CLUSTER}
         return {
@@ -77,6 +79,9 @@ class Platform:
             "tables": ec2.describe_route_tables(Filters=there)["RouteTables"],
             "groups": sorted(map(repr, ec2.describe_security_groups(Filters=there)["SecurityGroups"])),
             "tags": sorted(map(repr, ec2.describe_tags(Filters=_of(self.vpc, *self.subnets))["Tags"])),
+            "files": [each | {"SizeInBytes": 0} for each in efs.describe_file_systems()["FileSystems"]],
+            "mount targets": efs.describe_mount_targets(FileSystemId=self.files)["MountTargets"],
+            "access points": efs.describe_access_points()["AccessPoints"],
             "cluster": eks.describe_cluster(name=CLUSTER)["cluster"],
             "addons": eks.list_addons(**named)["addons"],
             "entries": eks.list_access_entries(**named)["accessEntries"],
@@ -91,6 +96,18 @@ class Platform:
 
 def _of(*ids: str) -> list[dict[str, Any]]:
     return [{"Name": "resource-id", "Values": list(ids)}]
+
+
+def _files(checkout: Checkout, vpc: str, subnets: list[str]) -> str:
+    """Make a file system with a mount target in each subnet, which all of the VPC reaches; return its id."""
+    ec2, efs = checkout.client("ec2"), checkout.client("efs")
+    group = ec2.create_security_group(GroupName=CLUSTER, Description="NFS", VpcId=vpc)["GroupId"]
+    nfs = {"IpProtocol": "tcp", "FromPort": 2049, "ToPort": 2049, "IpRanges": [{"CidrIp": "10.8.0.0/16"}]}
+    ec2.authorize_security_group_ingress(GroupId=group, IpPermissions=[nfs])
+    files = str(efs.create_file_system(CreationToken=CLUSTER, Encrypted=True)["FileSystemId"])
+    for subnet in subnets:
+        efs.create_mount_target(FileSystemId=files, SubnetId=subnet, SecurityGroups=[group])
+    return files
 
 
 def _network(checkout: Checkout) -> tuple[str, list[str]]:

@@ -1,4 +1,4 @@
-"""A stack into the VPC and onto the cluster that something else made: it trains there, and leaves all as it was.
+"""A stack in the VPC, on the cluster and on the file system that something else made: it leaves all as it was.
 
 Each test uses the stack as the one before left it.
 """
@@ -67,8 +67,22 @@ def test_it_trains_on_nodes_of_its_own_on_the_cluster(guest: Guest) -> None:
     workers = running_workers(guest.checkout)
     assert len({node_of(guest.checkout, pod) for pod in workers}) == len(workers) == 2
     assert guest.checkout.outputs["clusterName"] == CLUSTER
+    assert guest.checkout.outputs["fileSystemId"] == guest.platform.files
     made = added(guest.account, aws_inventory(guest.checkout.cloud()))
-    assert not {"vpcs", "subnets", "route tables", "clusters", "nat gateways", "addresses", "log groups"} & made.keys()
+    assert (
+        not {
+            "vpcs",
+            "subnets",
+            "route tables",
+            "clusters",
+            "nat gateways",
+            "addresses",
+            "log groups",
+            "file systems",
+            "security groups",
+        }
+        & made.keys()
+    )
 
 
 def test_an_unchanged_stack_changes_nothing(guest: Guest) -> None:

@@ -13,7 +13,7 @@ from tests import graph
 from tests.infra.preflight.refusals import REFUSED
 
 HERE = {"region": "us-west-2", "stack": "local", "namespace": "training"}
-NETWORK = {"cidr": "10.0.0.0/16", "zones": "2", "vpc": "", "subnets": "", "cluster": ""}
+NETWORK = {"cidr": "10.0.0.0/16", "zones": "2", "vpc": "", "subnets": "", "cluster": "", "files": ""}
 NAMED = {**NETWORK, "zones": "us-west-2b,us-west-2a"}
 
 

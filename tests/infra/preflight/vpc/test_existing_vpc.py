@@ -78,7 +78,14 @@ def test_no_nat_gateway_is_paid_for() -> None:
 
 
 def record(**changes: str) -> dict[str, Any]:
-    own = {"cidr": "", "zones": "", "vpc": existing_vpc.VPC, "subnets": ",".join(ONE_A_ZONE), "cluster": ""}
+    own = {
+        "cidr": "",
+        "zones": "",
+        "vpc": existing_vpc.VPC,
+        "subnets": ",".join(ONE_A_ZONE),
+        "cluster": "",
+        "files": "",
+    }
     return {"region": "us-west-2", "stack": "dev", "namespace": "training", **own, **changes}
 
 

@@ -113,6 +113,9 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "aws:ec2/getVpcEndpoint:getVpcEndpoint": {"tags": DESCRIBED},
     "aws:ec2/getEips:getEips": {},
     "aws:ec2/getNatGateways:getNatGateways": {},
+    "aws:ec2/getNetworkInterfaces:getNetworkInterfaces": {},
+    "aws:ec2/getNetworkInterface:getNetworkInterface": {"filters": [{"name": "description", "values": ["EFS mount*"]}]},
+    "aws:efs/getFileSystem:getFileSystem": {},
     "aws:ebs/getDefaultKmsKey:getDefaultKmsKey": {},
     "aws:s3/getBucket:getBucket": {"bucket": "described-alone"},
     "aws:s3/getObjects:getObjects": {"bucket": "described-with-objects"},
@@ -199,6 +202,23 @@ def _described(endpoint: str) -> None:
     engine.create("aws:eks/addon:Addon", "described", addon)
 
 
+def test_the_interfaces_of_mount_targets_say_where_a_file_system_can_be_mounted(engine: Engine) -> None:
+    vpc = engine.create("aws:ec2/vpc:Vpc", "files", {"cidrBlock": "10.0.0.0/16"})
+    place = {"vpcId": vpc.id, "cidrBlock": "10.0.0.0/24", "availabilityZone": f"{REGION}b"}
+    subnet = engine.create("aws:ec2/subnet:Subnet", "files", place)
+    files = engine.create("aws:efs/fileSystem:FileSystem", "files", {"encrypted": True})
+    group = engine.create("aws:ec2/securityGroup:SecurityGroup", "files", {"vpcId": vpc.id})
+    target = {"fileSystemId": files.id, "subnetId": subnet.id, "securityGroups": [group.id]}
+    engine.create("aws:efs/mountTarget:MountTarget", "files", target)
+    assert engine.invoke("aws:efs/getFileSystem:getFileSystem", fileSystemId=files.id)["encrypted"] is True
+    theirs = [{"name": "description", "values": [f"EFS mount target for {files.id} (*"]}]
+    (id_,) = engine.invoke("aws:ec2/getNetworkInterfaces:getNetworkInterfaces", filters=theirs)["ids"]
+    found = engine.invoke("aws:ec2/getNetworkInterface:getNetworkInterface", id=id_)
+    assert (found["vpcId"], found["subnetId"], found["availabilityZone"]) == (vpc.id, subnet.id, f"{REGION}b")
+    with pytest.raises(Exception, match=r"reading EFS file system \(fs-00000000\): couldn't find resource"):
+        engine.invoke("aws:efs/getFileSystem:getFileSystem", fileSystemId="fs-00000000")
+
+
 @pytest.mark.usefixtures("_described")
 @pytest.mark.parametrize("token", FUNCTIONS)
 def test_a_function_has_the_sdks_token_arguments_and_outputs(engine: Engine, token: str) -> None:
@@ -212,13 +232,16 @@ def test_a_function_has_the_sdks_token_arguments_and_outputs(engine: Engine, tok
     assert FUNCTIONS[token].arguments | {"region"} == arguments | {"region"}
     if token == "aws:iam/getRole:getRole":
         engine.create("aws:iam/role:Role", "described", {"name": "described", "assumeRolePolicy": "{}"})
+    given = ARGUMENTS[token]
+    if token == "aws:efs/getFileSystem:getFileSystem":
+        given = {"fileSystemId": engine.create("aws:efs/fileSystem:FileSystem", "described", {}).id}
     if token.startswith("aws:s3/"):
         engine.create("aws:s3/bucket:Bucket", "described", ARGUMENTS[token])
     result = getattr(module, f"{name[0].upper()}{name[1:]}Result")
     outputs = {
         getattr(each.fget, "_pulumi_name", key) for key, each in vars(result).items() if isinstance(each, property)
     }
-    answered = {key for key, value in engine.invoke(token, **ARGUMENTS[token]).items() if value is not None}
+    answered = {key for key, value in engine.invoke(token, **given).items() if value is not None}
     assert answered <= outputs
     assert outputs - answered <= arguments, "arguments that were not given come back as null"
 

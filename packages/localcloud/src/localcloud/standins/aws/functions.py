@@ -10,6 +10,7 @@ from typing import Final
 from localcloud.standins.aws import eks_functions, instance_types, network_functions
 from localcloud.standins.aws.entry import Call, Tree, absent_as_none, words
 from localcloud.standins.aws.network_functions import filters
+from localcloud.standins.aws.resources.efs import read_system
 from localcloud.standins.serve import PluginError
 
 
@@ -177,6 +178,26 @@ def _objects(call: Call) -> Tree:
     }
 
 
+def _file_system(call: Call) -> Tree:
+    call.id = call.inputs.get("fileSystemId") or ""
+    found = read_system(call)
+    if found is None:
+        raise PluginError(f"reading EFS file system ({call.id}): couldn't find resource")
+    size = found.pop("sizeInBytes")[0]["value"]
+    for name in ("ownerId", "numberOfMountTargets"):
+        found.pop(name)
+    none: Tree = {"availabilityZoneName": "", "lifecyclePolicies": [], "protections": [], "kmsKeyId": ""}
+    return {
+        **none,
+        "provisionedThroughputInMibps": 0,
+        **found,
+        "id": call.id,
+        "fileSystemId": call.id,
+        "sizeInBytes": size,
+        "region": call.region,
+    }
+
+
 def _key(call: Call) -> Tree:
     described = call.client("kms").describe_key(KeyId=call.inputs["keyId"])["KeyMetadata"]
     # moto leaves out what a key was created without; AWS answers its defaults.
@@ -279,6 +300,9 @@ FUNCTIONS: Final = {
     ),
     "aws:ec2/getEips:getEips": Function(words("filters tags"), network_functions.addresses),
     "aws:ec2/getNatGateways:getNatGateways": Function(words("filters tags vpcId"), network_functions.nat_gateways),
+    "aws:ec2/getNetworkInterfaces:getNetworkInterfaces": Function(words("filters tags"), network_functions.interfaces),
+    "aws:ec2/getNetworkInterface:getNetworkInterface": Function(words("filters id tags"), network_functions.interface),
+    "aws:efs/getFileSystem:getFileSystem": Function(words("creationToken fileSystemId tags"), _file_system),
     "aws:ebs/getDefaultKmsKey:getDefaultKmsKey": Function(words(""), _default_disk_key),
     "aws:s3/getBucket:getBucket": Function(words("bucket"), _bucket),
     "aws:s3/getObjects:getObjects": Function(

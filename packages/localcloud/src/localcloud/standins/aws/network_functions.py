@@ -35,6 +35,46 @@ def nat_gateways(call: Call) -> Tree:
     return {**_asked(call), "ids": [each["NatGatewayId"] for page in pages for each in page["NatGateways"]]}
 
 
+def interfaces(call: Call) -> Tree:
+    """Answer `getNetworkInterfaces`."""
+    pages = call.client("ec2").get_paginator("describe_network_interfaces").paginate(Filters=filters_and_tags(call))
+    return {**_asked(call), "ids": [each["NetworkInterfaceId"] for page in pages for each in page["NetworkInterfaces"]]}
+
+
+def interface(call: Call) -> Tree:
+    """Answer `getNetworkInterface`."""
+    found = _single(
+        call,
+        "Network Interface",
+        "describe_network_interfaces",
+        "NetworkInterfaces",
+        ids="NetworkInterfaceIds",
+        names={},
+    )
+    return {
+        **_asked(call),
+        "id": found["NetworkInterfaceId"],
+        "arn": "",
+        "associations": [],
+        "attachments": [],
+        "availabilityZone": found["AvailabilityZone"],
+        "description": found.get("Description", ""),
+        "enaSrdSpecifications": [],
+        "interfaceType": found["InterfaceType"],
+        "ipv6Addresses": [],
+        "macAddress": found["MacAddress"],
+        "outpostArn": "",
+        "ownerId": found["OwnerId"],
+        "privateDnsName": found.get("PrivateDnsName", ""),
+        "privateIp": found["PrivateIpAddress"],
+        "privateIps": [each["PrivateIpAddress"] for each in found["PrivateIpAddresses"]],
+        "requesterId": found.get("RequesterId", ""),
+        "securityGroups": [each["GroupId"] for each in found["Groups"]],
+        "subnetId": found["SubnetId"],
+        "vpcId": found["VpcId"],
+    }
+
+
 def _one(name: str, value: str | None) -> list[Tree]:
     return [{"Name": name, "Values": [value]}] if value else []
 

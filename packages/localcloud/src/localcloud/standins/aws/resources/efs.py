@@ -78,7 +78,8 @@ def _system_ready(call: Call) -> None:
     _wait_until(call, "describe_file_systems", "FileSystems", "file system", FileSystemId=call.id)
 
 
-def _system_read(call: Call) -> Tree | None:
+def read_system(call: Call) -> Tree | None:
+    """Return a file system by `call.id`; None if there is none."""
     system = _one(call, "describe_file_systems", "FileSystems", FileSystemId=call.id)
     if system is None:
         return None
@@ -274,7 +275,7 @@ ENTRIES: Final = [
         computed=words("creationToken performanceMode kmsKeyId encrypted"),
         defaults={"throughputMode": "bursting"},
         create=_system_create,
-        read=_system_read,
+        read=read_system,
         update=_system_update,
         delete=_system_delete,
     ),
