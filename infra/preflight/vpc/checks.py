@@ -34,10 +34,16 @@ INTERNET_GATEWAY = "igw-"
 
 @dataclass(frozen=True)
 class Table:
-    """The route table of a subnet. `way`: id of what its default route leads to; empty if it has none."""
+    """The route table of a subnet.
+
+    Attributes:
+        way: id of what its default route leads to; empty if it has none, or if that is gone.
+        doubtful: whether one of its routes leads to what is gone, and AWS doesn't say which.
+    """
 
     id: str
     way: str = ""
+    doubtful: bool = False
 
 
 @dataclass(frozen=True)
@@ -222,6 +228,13 @@ def warnings(stack: settings.Settings, vpc: Vpc | None) -> list[str]:
         f"privateSubnetIds = {each.id}: gives its instances public addresses, so it is no private subnet"
         for each in vpc.subnets
         if each.public
+    ]
+    found += [
+        f"privateSubnetIds = {each.id}: its route table {each.table.id} has a route to something that is gone "
+        "(blackhole); if that is the default route, nodes reach nothing: aws ec2 describe-route-tables "
+        f"--route-table-ids {each.table.id}"
+        for each in vpc.subnets
+        if each.table and each.table.doubtful
     ]
     if vpc.unread:
         found.append(

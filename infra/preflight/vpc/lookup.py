@@ -97,7 +97,12 @@ async def _table(subnet: str, vpc: str, ask: Ask) -> Table | None:
         return None
     default = [route for route in found.routes if route.cidr_block == ANYWHERE]
     ways = [way for route in default for name in _WAYS if (way := getattr(route, name, ""))]
-    return Table(found.route_table_id, ways[0] if ways else "" if default else await _propagated(found, ask))
+    if not ways:
+        return Table(found.route_table_id, "" if default else await _propagated(found, ask))
+    if not await _has(found, "route.state", "blackhole", ask):
+        return Table(found.route_table_id, ways[0])
+    only = len(found.routes) == len(default)
+    return Table(found.route_table_id, "" if only else ways[0], doubtful=not only)
 
 
 async def _propagated(table: aws.ec2.GetRouteTableResult, ask: Ask) -> str:
@@ -105,13 +110,34 @@ async def _propagated(table: aws.ec2.GetRouteTableResult, ask: Ask) -> str:
 
     https://github.com/hashicorp/terraform-provider-aws (internal/service/ec2/vpc_route_table_data_source.go)
     """
-    default = [{"name": "route.destination-cidr-block", "values": [ANYWHERE]}]
-    asked = {"routeTableId": table.route_table_id, "filters": default}
-    return "" if await _or_none(ask(TABLE, asked, aws.ec2.GetRouteTableResult)) is None else PROPAGATED
+    return PROPAGATED if await _has(table, "route.destination-cidr-block", ANYWHERE, ask) else ""
+
+
+async def _has(table: aws.ec2.GetRouteTableResult, filter_: str, value: str, ask: Ask) -> bool:
+    """Return whether a route of the table is like this: the plug-in says neither all routes nor their states.
+
+    https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DescribeRouteTables.html
+    """
+    asked = {"routeTableId": table.route_table_id, "filters": [{"name": filter_, "values": [value]}]}
+    return await _or_none(ask(TABLE, asked, aws.ec2.GetRouteTableResult)) is not None
+
+
+def service_names(region: str, service: str) -> list[str]:
+    """Return the names that a service's endpoint may have: in China some begin with `cn.`, and others don't.
+
+    https://docs.amazonaws.cn/en_us/vpc/latest/privatelink/aws-services-privatelink-support.html
+    """
+    name = f"com.amazonaws.{region}.{service}"
+    return [name, f"cn.{name}"] if region.startswith("cn-") else [name]
 
 
 async def _endpoint(vpc: str, region: str, service: str, ask: Ask) -> Endpoint | None:
-    asked = {"vpcId": vpc, "serviceName": f"com.amazonaws.{region}.{service}", "state": "available"}
+    found = [await _endpoint_of(vpc, name, service, ask) for name in service_names(region, service)]
+    return next((each for each in found if each), None)
+
+
+async def _endpoint_of(vpc: str, name: str, service: str, ask: Ask) -> Endpoint | None:
+    asked = {"vpcId": vpc, "serviceName": name, "state": "available"}
     gateway = {**asked, "filters": [{"name": "vpc-endpoint-type", "values": ["Gateway"]}]}
     kind = aws.ec2.GetVpcEndpointResult
     # S3 may have one of each kind, and the function answers with one only.

@@ -157,6 +157,10 @@ WARNED: dict[str, tuple[Vpc, str]] = {
         replace(with_second(table=ISOLATED), endpoints={**ALL_ENDPOINTS}),
         f"privateSubnetIds = {B}: have no route to the internet, and images come from docker.io, nvcr.io, public.ecr",
     ),
+    "a route to what is gone": (
+        with_second(table=replace(NAT, doubtful=True)),
+        f"privateSubnetIds = {B}: its route table rtb-1 has a route to something that is gone (blackhole); if that is",
+    ),
     "unread": (replace(GOOD, unread="AccessDenied", endpoints={}), "The error: AccessDenied"),
 }
 

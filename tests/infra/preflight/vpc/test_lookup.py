@@ -16,6 +16,8 @@ from infra.preflight.vpc.checks import Endpoint, Table, Vpc
 HERE = settings.ExistingVpc("vpc-1", ("subnet-1",))
 S3 = "com.amazonaws.us-west-2.s3"
 ANYWHERE = lookup.ANYWHERE
+BLACKHOLE = {"name": "route.state", "values": ["blackhole"]}
+NAT_ROUTE = {"cidr_block": ANYWHERE, "nat_gateway_id": "nat-1"}
 
 
 class Absent(Exception):
@@ -30,6 +32,8 @@ def look_up(
     *,
     own_table: bool = True,
     propagated: bool = False,
+    gone: bool = False,
+    region: str = "us-west-2",
     endpoints: Mapping[tuple[str, bool], SimpleNamespace | Exception] | None = None,
 ) -> Vpc:
     """Look up a VPC with one subnet. `endpoints`: by the service, and whether only gateways are asked for."""
@@ -51,7 +55,10 @@ def look_up(
                 place = {"vpc_id": "vpc-1", "availability_zone": "us-west-2a"}
                 return SimpleNamespace(**place, available_ip_address_count=7, map_public_ip_on_launch=True)
             case "getRouteTable":
-                there = own_table if "subnetId" in asked else propagated if "routeTableId" in asked else True
+                there = own_table if "subnetId" in asked else True
+                if "routeTableId" in asked:
+                    (wanted,) = asked["filters"]
+                    there = gone if wanted == BLACKHOLE else propagated
                 return table if there else Absent()
         return (endpoints or {}).get((asked["serviceName"], "filters" in asked), Absent())
 
@@ -61,7 +68,7 @@ def look_up(
             raise found
         return found
 
-    return asyncio.run(lookup.look_up(HERE, "us-west-2", ask))
+    return asyncio.run(lookup.look_up(HERE, region, ask))
 
 
 def test_the_ranges_are_those_that_the_vpc_has_now() -> None:
@@ -92,6 +99,20 @@ def test_the_way_to_the_internet_is_what_the_default_route_leads_to(
 ) -> None:
     (subnet,) = look_up(routes, propagated=propagated, own_table=own_table).subnets
     assert subnet.table == Table("rtb-1", way)
+
+
+def test_a_default_route_to_what_is_gone_is_no_way_out() -> None:
+    (only,) = look_up([NAT_ROUTE], gone=True).subnets
+    assert only.table == Table("rtb-1", "")
+    (one_of_two,) = look_up([NAT_ROUTE, {"cidr_block": "10.0.0.0/8", "transit_gateway_id": "tgw-1"}], gone=True).subnets
+    assert one_of_two.table == Table("rtb-1", "nat-1", doubtful=True)
+
+
+def test_in_china_an_endpoint_may_have_either_name() -> None:
+    interface = SimpleNamespace(route_table_ids=[], private_dns_enabled=True)
+    names = ("com.amazonaws.cn-north-1.ec2", "cn.com.amazonaws.cn-north-1.sts")
+    found = look_up(region="cn-north-1", endpoints={(name, False): interface for name in names})
+    assert found.endpoints == dict.fromkeys(("ec2", "sts"), Endpoint(names=True))
 
 
 def test_of_s3s_endpoints_the_gateway_counts_and_without_one_the_other_kind() -> None:

@@ -129,3 +129,21 @@ def test_only_the_instance_profiles_of_a_path_are_listed(operator: Clients) -> N
     listed = iam.list_instance_profiles(PathPrefix=f"/karpenter/{REGION}/demo/")["InstanceProfiles"]
     assert [each["InstanceProfileName"] for each in listed] == ["surge"]
     assert len(iam.list_instance_profiles()["InstanceProfiles"]) == 2
+
+
+def test_a_route_to_a_nat_gateway_that_is_deleted_is_a_blackhole(operator: Clients) -> None:
+    ec2 = operator("ec2")
+    vpc = ec2.create_vpc(CidrBlock="10.7.0.0/16")["Vpc"]["VpcId"]
+    subnet = ec2.create_subnet(VpcId=vpc, CidrBlock="10.7.0.0/24")["Subnet"]["SubnetId"]
+    gateway = ec2.create_nat_gateway(SubnetId=subnet, ConnectivityType="private")["NatGateway"]["NatGatewayId"]
+    (table,) = ec2.describe_route_tables(Filters=[{"Name": "vpc-id", "Values": [vpc]}])["RouteTables"]
+    id_ = table["RouteTableId"]
+    ec2.create_route(RouteTableId=id_, DestinationCidrBlock="0.0.0.0/0", NatGatewayId=gateway)
+
+    def with_routes(state: str) -> list[str]:
+        filters = [{"Name": "vpc-id", "Values": [vpc]}, {"Name": "route.state", "Values": [state]}]
+        return [each["RouteTableId"] for each in ec2.describe_route_tables(Filters=filters)["RouteTables"]]
+
+    assert (with_routes("active"), with_routes("blackhole")) == ([id_], [])
+    ec2.delete_nat_gateway(NatGatewayId=gateway)
+    assert with_routes("blackhole") == [id_]

@@ -41,6 +41,7 @@ def install() -> None:
     from moto.ec2 import utils
     from moto.ec2.models import EC2Backend
     from moto.ec2.models.instance_types import InstanceTypeOfferingBackend
+    from moto.ec2.models.route_tables import RouteTable
     from moto.ec2.responses.elastic_block_store import ElasticBlockStore
     from moto.ec2.responses.instances import InstanceResponse
     from moto.ec2.responses.launch_templates import LaunchTemplates
@@ -55,6 +56,7 @@ def install() -> None:
     ElasticBlockStore.get_ebs_default_kms_key_id = default_disk_key  # type: ignore[attr-defined]
     _filter_statuses(EC2Backend)
     _filter_gateways_by_tags(EC2Backend)
+    _filter_tables_by_the_state_of_routes(RouteTable)
     utils.filter_dict_attribute_mapping["instance-lifecycle"] = "lifecycle"
     utils.instance_value_in_filter_values = is_wanted  # type: ignore[assignment]
     InstanceTypeOfferingBackend.matches_filters = offering_matches  # type: ignore[assignment,method-assign]
@@ -189,6 +191,19 @@ def _filter_statuses(backend: Any) -> None:
         return [instance for instance in found if status_matches(_status(instance), wanted)]
 
     backend.describe_instance_status = describe_instance_status
+
+
+def _filter_tables_by_the_state_of_routes(table: Any) -> None:
+    """Give route tables the filter `route.state`: a route leads nowhere once its NAT gateway is deleted."""
+    original = table.get_filter_value
+
+    def wrapped(self: Any, filter_name: str, method_name: str | None = None) -> Any:
+        if filter_name != "route.state":
+            return original(self, filter_name, method_name)
+        targets = [each.nat_gateway for each in self.routes]
+        return ["blackhole" if gateway and gateway.state == "deleted" else "active" for gateway in targets]
+
+    table.get_filter_value = wrapped
 
 
 def _filter_gateways_by_tags(backend: Any) -> None:
