@@ -33,7 +33,7 @@ def _addon(call: Call) -> Tree | None:
     return answer["addon"] if answer else None
 
 
-def read_addony(call: Call) -> None:
+def _addon_ready(call: Call) -> None:
     """Wait for ACTIVE; DEGRADED is waited out, as coredns is degraded until there are nodes."""
     last: list[Tree] = []
 
@@ -235,7 +235,7 @@ ENTRIES: Final = [
         computed=words("addonVersion configurationValues"),
         documents=words("configurationValues"),
         create=_addon_create,
-        ready=read_addony,
+        ready=_addon_ready,
         read=read_addon,
         update=_addon_update,
         delete=_addon_delete,
