@@ -168,7 +168,8 @@ def team_spaces(
         return []
     bucket, key, files = made
     names = [team.name for team in stack.teams]
-    roles = TeamRoles(stack.name, TeamRolesArgs(account, names, bucket.arn, key.arn), account.options()).arns
+    theirs = TeamRolesArgs(account, stack.cluster_name, names, bucket.arn, key.arn)
+    roles = TeamRoles(stack.name, theirs, account.options()).arns
 
     def args(team: settings.Team) -> TeamSpaceArgs:
         handle, mounts = files.team_handles[team.name], platform.mounts(namespace)

@@ -97,6 +97,7 @@ class Cluster(pulumi.ComponentResource):
             tags={"Name": f"{name}-node"},
             opts=pulumi.ResourceOptions(parent=self),
         )
+        self._let_in_people(args.stack)
 
     def _make(self, name: str, args: ClusterArgs) -> None:
         """Make the control plane and its first addons."""
@@ -148,18 +149,21 @@ class Cluster(pulumi.ComponentResource):
         )
         self.kubeconfig = pulumi.Output.secret(kubeconfig_of(cluster, stack.profile))
         self.security_group_id = cluster.node_security_group_id
+        self._let_in_people(stack, cluster)
+        agent = "eks-pod-identity-agent"
+        addon(name, agent, wanted.addons[agent], pulumi.ResourceOptions(parent=self, depends_on=[cluster]))
+
+    def _let_in_people(self, stack: settings.Settings, *after: pulumi.Resource) -> None:
         people = groups(stack.teams)
         for label, arn in labelled(list(people)).items():
             aws.eks.AccessEntry(
-                f"{name}-{label}",
-                cluster_name=name,
+                f"{stack.name}-{label}",
+                cluster_name=stack.cluster_name,
                 principal_arn=arn,
                 kubernetes_groups=people[arn],
-                tags={"Name": f"{name}-{label}"},
-                opts=pulumi.ResourceOptions(parent=self, depends_on=[cluster]),
+                tags={"Name": f"{stack.name}-{label}"},
+                opts=pulumi.ResourceOptions(parent=self, depends_on=[*after]),
             )
-        agent = "eks-pod-identity-agent"
-        addon(name, agent, wanted.addons[agent], pulumi.ResourceOptions(parent=self, depends_on=[cluster]))
 
 
 def kubeconfig_of(cluster: eks.Cluster, profile: str) -> pulumi.Output[str]:

@@ -236,31 +236,32 @@ def team_folder(team: str) -> str:
 
 @dataclass(frozen=True)
 class TeamRolesArgs:
-    """The account, the names of the teams, and the bucket with its KMS key."""
+    """The account, the cluster's name, the names of the teams, and the bucket with its KMS key."""
 
     account: Account
+    cluster: str
     teams: Sequence[str]
     bucket_arn: pulumi.Input[str]
     key_arn: pulumi.Input[str]
 
 
 class TeamRoles(pulumi.ComponentResource):
-    """A role for the pods of each team, in the cluster that the component is named after."""
+    """A role for the pods of each team of the stack that the component is named after."""
 
     arns: Mapping[str, pulumi.Output[str]]
     """By the team's name."""
 
     def __init__(self, name: str, args: TeamRolesArgs, opts: pulumi.ResourceOptions) -> None:
         super().__init__("tidewater:infra:TeamRoles", name, None, opts)
-        self._cluster = name
+        self._name = name
         self._child = pulumi.ResourceOptions(parent=self)
         self.arns = {team: self._role(team, args) for team in args.teams}
         self.register_outputs({})
 
     def _role(self, team: str, args: TeamRolesArgs) -> pulumi.Output[str]:
-        trust = pods_trust(self._cluster, args.account, team, TRAINER_SERVICE_ACCOUNT)
-        name = f"{self._cluster}-{team}"
-        role = make_role(name, f"The pods of the team {team} of {self._cluster}", trust, (), args.account, self._child)
+        trust = pods_trust(args.cluster, args.account, team, TRAINER_SERVICE_ACCOUNT)
+        name = f"{self._name}-{team}"
+        role = make_role(name, f"The pods of the team {team} of {self._name}", trust, (), args.account, self._child)
         policy = pulumi.Output.all(args.bucket_arn, args.key_arn).apply(
             lambda found: policies.to_json(policies.team(found[0], found[1], team_folder(team)))
         )

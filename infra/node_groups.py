@@ -88,7 +88,8 @@ def failed_groups(stack: settings.Settings, account: Account) -> list[str]:
         groups = [aws.eks.get_node_group(cluster, name, opts=options()) for name in own]
     except Exception:  # there is no cluster yet, or the right is missing; the SDK has no other type for it
         return []
-    failed = [each.node_group_name for each in groups if each.status == CREATE_FAILED]
+    ours = [each for each in groups if stack.own_tags.items() <= (each.tags or {}).items()]
+    failed = [each.node_group_name for each in ours if each.status == CREATE_FAILED]
     for name in failed:
         pulumi.log.warn(
             f"EKS could not make the node group {name}, so it is deleted and made again; if the plan doesn't say that, "

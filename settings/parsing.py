@@ -183,7 +183,13 @@ def _teams(read: Reader, training: Training, cluster: Cluster, workers: Workers)
 
 
 def _check_file_access(read: Reader, found: Settings) -> None:
-    if found.teams and not found.file_iam and read.are_right("fileAccess"):
+    if found.teams and found.file_system:
+        remedy = (
+            "with teams the stack needs a file system of its own: it doesn't change the policy of others', which keeps "
+            "pods from mounting the folder of another team; remove it, or teams"
+        )
+        read.wrong("fileSystemId", found.file_system, remedy)
+    elif found.teams and not found.file_iam and read.are_right("fileAccess"):
         remedy = "with teams it must be iam, or pods could mount the folder of another team without credentials"
         read.wrong("fileAccess", "vpc", remedy)
 

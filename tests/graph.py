@@ -275,6 +275,8 @@ def _computed(args: mocks.MockResourceArgs) -> dict[str, Any]:
     computed: dict[str, Any] = {"arn": f"arn:aws:mock:::{args.name}"}
     if args.typ == "eks:index:Cluster":
         computed |= {"kubeconfigJson": KUBECONFIG, "nodeSecurityGroupId": NODES_SECURITY_GROUP}
+    if args.typ == "aws:efs/accessPoint:AccessPoint":
+        computed |= {"fileSystemArn": f"arn:aws:mock:::{args.inputs['fileSystemId']}"}
     if args.typ == "pulumi:index:Stash":
         computed |= {"output": STASHED.get(args.name, args.inputs["input"])}
     if args.typ == "aws:kms/key:Key":

@@ -133,7 +133,7 @@ class TeamSpace(pulumi.ComponentResource):
         objects.register(people_manifest(name), opts=after())
         quotas = quota_manifests(team, stack.workers, training.etcd_members, args.priorities)
         limits = [objects.register(each, opts=after()) for each in (*quotas, limits_manifest(name, stack.workers))]
-        TrainerAccess(name, TrainerAccessArgs(stack.name, args.role_arn), after())
+        TrainerAccess(name, TrainerAccessArgs(stack.cluster_name, args.role_arn), after())
         storage = Storage(
             name,
             StorageArgs(f"{stack.name}-{name}", args.volume_handle, iam=True),

@@ -23,7 +23,7 @@ EXISTING_VPC: Actions = {
 }
 """Of `infra.preflight.vpc`. Without those of routes and endpoints the preview only warns."""
 
-EXISTING_CLUSTER: Actions = {Scope.CLUSTER: "DescribeAddon"}
+EXISTING_CLUSTER: Actions = {Scope.CLUSTER: "DescribeAddon DescribeAccessEntry"}
 """Of `infra.preflight.cluster`."""
 
 EXISTING_FILES: Actions = {

@@ -6,7 +6,7 @@ service): an action without a resource type there takes only `*`, and then the r
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
@@ -146,8 +146,17 @@ def _cluster(place: Place) -> list[str]:
     if place.stack.cluster.existing:
         paths = {"/", place.stack.roles.path}
         entries = [f"access-entry/{name}/role/{place.account}{path}{own}-*/*" for path in sorted(paths)]
+        entries += sorted({f"access-entry/{name}/{each}/*" for each in _people(place.stack)})
         kinds = [f"nodegroup/{name}/{own}-*/*", f"addon/{name}/*", *entries, f"podidentityassociation/{name}/*"]
     return [place.arn("eks", kind) for kind in (f"cluster/{name}", *kinds)]
+
+
+def _people(stack: settings.Settings) -> Iterator[str]:
+    """Return the people of teams as the ARNs of access entries name them; AWS doesn't say whether with their path."""
+    for arn in (each for team in stack.teams for each in team.user_arns):
+        account, _, principal = arn.split(":", 4)[-1].partition(":")
+        kind, _, path = principal.partition("/")
+        yield from (f"{kind}/{account}/{path}", f"{kind}/{account}/{path.rpartition('/')[2]}")
 
 
 def _dataset_bucket(stack: settings.Settings) -> str:

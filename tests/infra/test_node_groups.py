@@ -11,6 +11,7 @@ from typing import Any
 import pulumi
 import pytest
 
+import settings
 from infra import node_groups
 from infra.node_groups import NODE_MINUTES, UPDATE_MINUTES, most_unavailable
 from tests import graph
@@ -226,14 +227,14 @@ def test_the_release_is_no_secret_though_the_plug_in_answers_with_one_too() -> N
         assert group.inputs["releaseVersion"] == "1.35.4-20260903"
 
 
-def made_again(*names: str, status: str = "CREATE_FAILED") -> graph.Graph:
-    """Run the program in an account in which the cluster has these groups."""
+def made_again(*names: str, status: str = "CREATE_FAILED", stack: str = "local") -> graph.Graph:
+    """Run the program in an account in which the cluster has these groups, with the tags of a stack."""
 
     def ask(token: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         if token == "aws:eks/getNodeGroups:getNodeGroups":
             return {"names": list(names)}
         if token == "aws:eks/getNodeGroup:getNodeGroup":
-            return {**arguments, "status": status}
+            return {**arguments, "status": status, "tags": settings.parse(graph.defaults(), stack=stack).own_tags}
         return graph.answer(token, arguments)
 
     return graph.run(graph.program, graph.stack_config("Pulumi.local.yaml"), ask=ask)
@@ -254,6 +255,7 @@ def test_a_group_that_runs_is_updated_in_place_and_its_replacement_comes_first()
     for made in (
         made_again("tidewater-local-workers-0a1b2c3", status="DEGRADED"),
         made_again("tidewater-local-system-0a1b2c3"),
+        made_again("tidewater-local-workers-system-0a1b2c3", stack="local-workers"),
         made_again(),
     ):
         group = made.one(GROUP, "workers")

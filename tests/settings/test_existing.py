@@ -57,6 +57,14 @@ def test_the_defaults_that_the_engine_fills_in_are_those_that_are_no_mistake() -
     assert {key: keys[key]["default"] for key in theirs} == theirs
 
 
+def test_teams_need_a_file_system_of_the_stacks() -> None:
+    teams = [{"name": "vision", "maxWorkers": 2}]
+    with pytest.raises(settings.ConfigurationError) as refused:
+        graph.parsed(**VPC, fileSystemId="fs-01234567", fileAccess="iam", teams=teams)
+    (mistake,) = refused.value.mistakes
+    assert mistake.startswith("fileSystemId = fs-01234567: with teams the stack needs a file system of its own")
+
+
 def test_a_throughput_is_not_for_a_file_system_that_is_there() -> None:
     files = {**VPC, "fileSystemId": "fs-01234567"}
     assert graph.parsed(**files).file_system == "fs-01234567"

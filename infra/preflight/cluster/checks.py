@@ -45,6 +45,7 @@ class Cluster:
         public: the addresses from which its API is reached over the internet; empty if from none.
         addons: the configuration of each of `ADDONS` and `USEFUL_ADDONS` that it has, as JSON; empty for the default.
         role: ARN of the role of the stack's nodes on it; None before the stack was made.
+        entered: ARNs of people of the stack's teams who have an access entry that isn't the stack's.
         taken: kinds and names of what is on it.
         unread: why `taken` could not be read; empty if it could.
     """
@@ -59,6 +60,7 @@ class Cluster:
     public: tuple[str, ...] = ()
     addons: Mapping[str, str] = field(default_factory=dict)
     role: str | None = None
+    entered: frozenset[str] = frozenset()
     taken: frozenset[tuple[str, str]] = frozenset()
     unread: str = ""
 
@@ -83,6 +85,7 @@ def mistakes(stack: settings.Settings, cluster: Cluster | None, vpc: Vpc | None)
         *_access(stack, cluster, vpc),
         *_addons(name, cluster),
         *_names(stack, cluster),
+        *_people(stack, cluster),
     ]
 
 
@@ -153,12 +156,28 @@ def _names(stack: settings.Settings, cluster: Cluster) -> list[str]:
     ]
     if ("Namespace", training) in cluster.taken:
         found.append(f"namespace = {training}: the cluster {name} has one of this name already; choose another name")
+    found += [
+        f"teams = {team.name}: the cluster {name} has a namespace of this name already; give the team another name"
+        for team in stack.teams
+        if ("Namespace", team.name) in cluster.taken
+    ]
     if stack.surge and any(("CustomResourceDefinition", each) in cluster.taken for each in KARPENTER):
         found.append(
             f"surgeNodes = karpenter: the cluster {name} has a Karpenter already, and there can be only one; set it to "
             "nodegroup"
         )
     return found
+
+
+def _people(stack: settings.Settings, cluster: Cluster) -> list[str]:
+    """Return who can't be let in: EKS has one access entry for each principal, and that of others stays as it is."""
+    return [
+        f"teams.{team.name}.userArns = {arn}: has an access entry on the cluster {stack.cluster_name} already, and EKS "
+        "has one for each principal; remove it from the team, or ask the cluster's owner to remove the entry"
+        for team in stack.teams
+        for arn in team.user_arns
+        if arn in cluster.entered
+    ]
 
 
 def warnings(stack: settings.Settings, cluster: Cluster | None) -> list[str]:

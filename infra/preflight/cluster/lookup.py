@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import pulumi_aws as aws
@@ -21,6 +21,7 @@ CLUSTER = "aws:eks/getCluster:getCluster"
 ADDON = "aws:eks/getAddon:getAddon"
 GROUPS = "aws:eks/getNodeGroups:getNodeGroups"
 GROUP = "aws:eks/getNodeGroup:getNodeGroup"
+ENTRY = "aws:eks/getAccessEntry:getAccessEntry"
 
 _ABSENT = re.compile(r"couldn't find resource|ResourceNotFoundException|empty result")
 """The words of the plug-in and of EKS for what doesn't exist."""
@@ -41,11 +42,6 @@ async def look_up(stack: settings.Settings, existing: settings.ExistingCluster, 
             for each in names
         ),
     )
-    own = sorted(name for name in groups.names if name.startswith(f"{stack.name}-"))
-    role = None
-    if own:
-        asked = {"clusterName": existing.name, "nodeGroupName": own[0]}
-        role = (await ask(GROUP, asked, aws.eks.GetNodeGroupResult)).node_role_arn
     vpc, there = found.vpc_config, _reached(existing, found)
     taken, unread = await asyncio.to_thread(_taken, kubeconfig(there, stack.region, stack.profile), look)
     return Cluster(
@@ -58,7 +54,8 @@ async def look_up(stack: settings.Settings, existing: settings.ExistingCluster, 
         private=vpc.endpoint_private_access,
         public=tuple(vpc.public_access_cidrs) if vpc.endpoint_public_access else (),
         addons={name: each.configuration_values or "" for name, each in zip(names, addons, strict=True) if each},
-        role=role,
+        role=await _role(stack, existing.name, groups.names, ask),
+        entered=await _entered(stack, existing.name, ask),
         taken=taken,
         unread=unread,
     )
@@ -71,6 +68,27 @@ def _reached(existing: settings.ExistingCluster, found: aws.eks.GetClusterResult
         endpoint=found.endpoint or "",
         certificate=authorities[0].data if authorities else "",
         security_group_id=found.vpc_config.cluster_security_group_id or "",
+    )
+
+
+async def _role(stack: settings.Settings, cluster: str, names: Sequence[str], ask: Ask) -> str | None:
+    """Return the role of the stack's nodes. Their groups' names may begin those of a stack with a longer name."""
+    for name in sorted(each for each in names if each.startswith(f"{stack.name}-")):
+        asked = {"clusterName": cluster, "nodeGroupName": name}
+        group = await ask(GROUP, asked, aws.eks.GetNodeGroupResult)
+        if stack.own_tags.items() <= (group.tags or {}).items():
+            return str(group.node_role_arn)
+    return None
+
+
+async def _entered(stack: settings.Settings, cluster: str, ask: Ask) -> frozenset[str]:
+    """Return the people of teams who have an access entry that isn't the stack's."""
+    people = sorted({arn for team in stack.teams for arn in team.user_arns})
+    asked = [{"clusterName": cluster, "principalArn": arn} for arn in people]
+    entries = await asyncio.gather(*(_or_none(ask(ENTRY, each, aws.eks.GetAccessEntryResult)) for each in asked))
+    found = dict(zip(people, entries, strict=True))
+    return frozenset(
+        arn for arn, each in found.items() if each and not stack.own_tags.items() <= (each.tags or {}).items()
     )
 
 

@@ -118,6 +118,19 @@ def test_on_a_cluster_of_others_only_the_stacks_own_is_changed() -> None:
     assert not [each for each in found["Action"] if each.removeprefix("eks:").startswith(changes)]
 
 
+def test_on_a_cluster_of_others_only_entries_of_the_teams_people_are_changed() -> None:
+    people = [f"arn:aws:iam::{graph.ACCOUNT}:role/ml/ada", f"arn:aws:iam::{graph.ACCOUNT}:user/bob"]
+    teams = [{"name": "vision", "maxWorkers": 2, "userArns": people}]
+    changes = {**existing_cluster.CONFIG, "monitoring": "none", "fileAccess": "iam", "teams": teams}
+    entry = f"arn:aws:eks:us-west-2:{graph.ACCOUNT}:access-entry/platform"
+    assert [each for each in statement("Cluster", **changes)["Resource"] if ":access-entry/" in each] == [
+        f"{entry}/role/{graph.ACCOUNT}/tidewater-dev-*/*",
+        f"{entry}/role/{graph.ACCOUNT}/ada/*",
+        f"{entry}/role/{graph.ACCOUNT}/ml/ada/*",
+        f"{entry}/user/{graph.ACCOUNT}/bob/*",
+    ]
+
+
 def test_a_boundary_can_be_taken_away_only_where_the_config_has_none() -> None:
     take_away = "iam:DeleteRolePermissionsBoundary"
     assert take_away in statement("Roles")["Action"]

@@ -54,6 +54,8 @@ def ask(token: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
             return {**arguments, "configurationValues": ADDONS[arguments["addonName"]]}
         case "getAddon":
             raise graph.Refused("reading EKS Add-On (x): couldn't find resource")
+        case "getAccessEntry":
+            raise graph.Refused("reading EKS Access Entry (x): couldn't find resource")
         case "getNodeGroups":
             return {"names": ["general"]}
         case "getNodeGroup":

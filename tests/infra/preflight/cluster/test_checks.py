@@ -48,6 +48,11 @@ def taken(kind: str, name: str) -> Cluster:
 
 
 DEFINITION = "CustomResourceDefinition"
+ADA = f"arn:aws:iam::{graph.ACCOUNT}:role/ml/ada"
+TEAMS: dict[str, Any] = {
+    "fileAccess": "iam",
+    "teams": [{"name": "vision", "maxWorkers": 2, "userArns": [ADA]}],
+}
 BAD: dict[str, tuple[dict[str, Any], Cluster, Vpc | None, str]] = {
     "no such cluster": ({}, Cluster(found=False), None, f"clusterName = {NAME}: us-west-2 has no such cluster;"),
     "a cluster that goes": ({}, replace(GOOD, status="DELETING"), None, f"clusterName = {NAME}: is DELETING, so"),
@@ -113,6 +118,18 @@ BAD: dict[str, tuple[dict[str, Any], Cluster, Vpc | None, str]] = {
         taken("Namespace", "training"),
         None,
         f"namespace = training: the cluster {NAME} has one of this name already; choose another name",
+    ),
+    "the namespace of a team": (
+        TEAMS,
+        taken("Namespace", "vision"),
+        None,
+        f"teams = vision: the cluster {NAME} has a namespace of this name already; give the team another name",
+    ),
+    "a person whom its owner has let in": (
+        TEAMS,
+        replace(GOOD, entered=frozenset({ADA})),
+        None,
+        f"teams.vision.userArns = {ADA}: has an access entry on the cluster {NAME} already, and EKS has one for each",
     ),
     "another Karpenter": (
         {},

@@ -97,21 +97,74 @@ def test_the_names_that_are_looked_for_are_those_that_the_stack_makes_on_the_clu
     assert registered == {*stack.names_on_cluster, ("Namespace", stack.training.namespace)}
 
 
-def test_nodes_of_the_owner_are_not_asked_about_and_those_of_the_stack_say_that_it_is_there() -> None:
-    role = f"arn:aws:iam::{graph.ACCOUNT}:role/ml/tidewater-local-node-1"
+def with_nodes_of(stack: str, name: str) -> graph.Ask:
+    """Answer for a cluster with a node group that has the tags of a stack, in addition to its owner's."""
+    group = {
+        "nodeRoleArn": f"arn:aws:iam::{graph.ACCOUNT}:role/ml/tidewater-{stack}-node-1",
+        "status": "ACTIVE",
+        "tags": settings.parse(graph.defaults(), stack=stack).own_tags,
+    }
 
     def ask(token: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         if token.endswith(":getNodeGroups"):
-            return {"names": ["general", "tidewater-local-system-1"]}
-        if token.endswith(":getNodeGroup") and arguments["nodeGroupName"] == "tidewater-local-system-1":
-            return {**arguments, "nodeRoleArn": role, "status": "ACTIVE"}
+            return {"names": ["general", name]}
+        if token.endswith(":getNodeGroup") and arguments["nodeGroupName"] == name:
+            return {**arguments, **group}
         return existing_cluster.ask(token, arguments)
 
-    def look(_: str) -> frozenset[tuple[str, str]]:
-        return frozenset({("Namespace", "training")})
+    return ask
 
+
+def has_the_namespace(_: str) -> frozenset[tuple[str, str]]:
+    return frozenset({("Namespace", "training")})
+
+
+def test_a_stack_with_a_longer_name_on_the_cluster_is_not_taken_for_this_one() -> None:
+    ask = with_nodes_of("local-2", "tidewater-local-2-system-1")
+    with pytest.raises(settings.ConfigurationError, match="namespace = training: the cluster platform has one of this"):
+        graph.run(lambda: graph.program(look=has_the_namespace), {**CONFIG, "rolePath": "/ml/"}, ask=ask)
+
+
+ADA, BOB = f"arn:aws:iam::{graph.ACCOUNT}:role/ml/ada", f"arn:aws:iam::{graph.ACCOUNT}:user/bob"
+TEAMS: dict[str, Any] = {
+    "fileAccess": "iam",
+    "teams": [{"name": "vision", "maxWorkers": 2, "userArns": [ADA]}, {"name": "speech", "maxWorkers": 2}],
+}
+
+
+def test_teams_are_on_the_cluster_with_entries_and_roles_of_the_stacks() -> None:
+    made = graph.run(graph.program, {**CONFIG, **TEAMS}, ask=existing_cluster.ask)
+    entry = made.one("aws:eks/accessEntry:AccessEntry", "role-ml-ada").inputs
+    assert (entry["clusterName"], entry["principalArn"], entry["kubernetesGroups"]) == (NAME, ADA, ["tidewater:vision"])
+    trust = json.loads(made.one("aws:iam/role:Role", "-vision").inputs["assumeRolePolicy"])["Statement"][0]
+    only = trust["Condition"]["StringEquals"]
+    assert only["aws:RequestTag/eks-cluster-arn"] == existing_cluster.CLUSTER["arn"]
+    identities = made.all("aws:eks/podIdentityAssociation:PodIdentityAssociation")
+    assert {each.inputs["namespace"] for each in identities} >= {"vision", "speech"}
+    assert {each.inputs["clusterName"] for each in identities} == {NAME}
+
+
+def test_people_whom_the_owner_has_let_in_are_refused_and_those_of_the_stack_stay() -> None:
+    own = settings.parse(graph.defaults(), stack="local").own_tags
+    entries = {ADA: own, BOB: {"Team": "platform"}}
+
+    def ask(token: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        if token.endswith(":getAccessEntry") and arguments["principalArn"] in entries:
+            return {**arguments, "tags": entries[arguments["principalArn"]]}
+        return existing_cluster.ask(token, arguments)
+
+    assert graph.run(graph.program, {**CONFIG, **TEAMS}, ask=ask).all("aws:eks/nodeGroup:NodeGroup")
+    both = [{"name": "vision", "maxWorkers": 2, "userArns": [ADA, BOB]}]
+    with pytest.raises(settings.ConfigurationError) as refused:
+        graph.run(graph.program, {**CONFIG, **TEAMS, "teams": both}, ask=ask)
+    (mistake,) = refused.value.mistakes
+    assert mistake.startswith(f"teams.vision.userArns = {BOB}: has an access entry on the cluster {NAME} already")
+
+
+def test_nodes_of_the_owner_are_not_asked_about_and_those_of_the_stack_say_that_it_is_there() -> None:
+    ask = with_nodes_of("local", "tidewater-local-system-1")
     config = {**CONFIG, "rolePath": "/ml/"}
-    assert graph.run(lambda: graph.program(look=look), config, ask=ask).all("aws:eks/nodeGroup:NodeGroup")
+    assert graph.run(lambda: graph.program(look=has_the_namespace), config, ask=ask).all("aws:eks/nodeGroup:NodeGroup")
     with pytest.raises(settings.ConfigurationError, match="roles in another path would replace the node groups"):
         graph.run(graph.program, CONFIG, ask=ask)
 

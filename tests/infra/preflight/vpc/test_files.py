@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -92,6 +93,23 @@ def test_only_an_access_point_is_made_on_it_in_a_folder_of_the_stacks() -> None:
     volume = made.one("kubernetes:core/v1:PersistentVolume").inputs["spec"]["csi"]
     assert volume["volumeHandle"] == f"{ID}::{point.id}"
     assert made.outputs["fileSystemId"] == ID
+
+
+def test_nodes_get_the_right_to_mount_that_folder_if_clients_need_one() -> None:
+    def mounts(made: graph.Graph) -> dict[str, Any]:
+        written = [each for each in made.all("aws:iam/rolePolicy:RolePolicy") if each.name.endswith("-mount")]
+        return {each.inputs["role"]: json.loads(each.inputs["policy"])["Statement"] for each in written}
+
+    made = graph.run(graph.program, {**CONFIG, "fileAccess": "iam"}, ask=ask)
+    point = made.one("aws:efs/accessPoint:AccessPoint")
+    assert mounts(made).keys() == {"tidewater-local-node", "tidewater-local-surge-node"}
+    for (statement,) in mounts(made).values():
+        assert statement["Resource"] == point.outputs["fileSystemArn"]
+        through = statement["Condition"]["StringEquals"]["elasticfilesystem:AccessPointArn"]
+        assert through == [point.outputs["arn"]]
+    volume = made.one("kubernetes:core/v1:PersistentVolume").inputs["spec"]
+    assert "iam" in volume["mountOptions"]
+    assert not mounts(graph.run(graph.program, CONFIG, ask=ask))
 
 
 def test_the_least_policies_change_no_file_system_of_others() -> None:

@@ -98,6 +98,7 @@ def test_a_quota_has_its_default_and_the_value_that_the_account_has(engine: Engi
 
 
 DESCRIBED = {"Stack": "described"}
+PERSON = "arn:aws:iam::123456789012:role/person"
 
 ARGUMENTS: dict[str, dict[str, Any]] = {
     "aws:index/getRegion:getRegion": {},
@@ -127,6 +128,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "aws:eks/getCluster:getCluster": {"name": "described"},
     "aws:eks/getClusters:getClusters": {},
     "aws:eks/getAddon:getAddon": {"clusterName": "described", "addonName": "vpc-cni"},
+    "aws:eks/getAccessEntry:getAccessEntry": {"clusterName": "described", "principalArn": PERSON},
     "aws:eks/getNodeGroups:getNodeGroups": {"clusterName": "described"},
     "aws:eks/getNodeGroup:getNodeGroup": {"clusterName": "described", "nodeGroupName": "described"},
     "aws:ssm/getParameter:getParameter": {
@@ -185,6 +187,14 @@ def test_an_addon_that_is_not_there_is_not_found(engine: Engine) -> None:
         engine.invoke("aws:eks/getAddon:getAddon", clusterName="no", addonName="such")
 
 
+@pytest.mark.usefixtures("_described")
+def test_an_access_entry_has_its_tags_and_one_that_is_not_there_is_not_found(engine: Engine) -> None:
+    token = "aws:eks/getAccessEntry:getAccessEntry"
+    assert engine.invoke(token, clusterName="described", principalArn=PERSON)["tags"] == DESCRIBED
+    with pytest.raises(Exception, match=rf"reading EKS Access Entry \(described:{PERSON}s\): couldn't find resource"):
+        engine.invoke(token, clusterName="described", principalArn=f"{PERSON}s")
+
+
 def test_a_role_that_is_not_there_is_not_found(engine: Engine) -> None:
     with pytest.raises(Exception, match=r"reading IAM Role \(no-such\): couldn't find resource"):
         engine.invoke("aws:iam/getRole:getRole", name="no-such")
@@ -200,6 +210,8 @@ def _described(endpoint: str) -> None:
     engine.create("aws:eks/nodeGroup:NodeGroup", "described", {**group_inputs(world), **names})
     addon = {"clusterName": "described", "addonName": ARGUMENTS["aws:eks/getAddon:getAddon"]["addonName"]}
     engine.create("aws:eks/addon:Addon", "described", addon)
+    entry = {"clusterName": "described", "principalArn": PERSON, "tags": DESCRIBED}
+    engine.create("aws:eks/accessEntry:AccessEntry", "described", entry)
 
 
 def test_the_interfaces_of_mount_targets_say_where_a_file_system_can_be_mounted(engine: Engine) -> None:

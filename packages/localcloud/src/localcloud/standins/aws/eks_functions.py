@@ -6,7 +6,7 @@ from typing import Final
 
 from localcloud.standins.aws.entry import Call, Tree, words
 from localcloud.standins.aws.resources.eks import read_cluster, read_node_group
-from localcloud.standins.aws.resources.eks_access import read_addon
+from localcloud.standins.aws.resources.eks_access import read_addon, read_entry
 from localcloud.standins.serve import PluginError
 
 _NOT_OF_CLUSTERS_HERE: Final = words(
@@ -97,3 +97,12 @@ def addon(call: Call) -> Tree:
     if found is None:
         raise PluginError(f"reading EKS Add-On ({call.id}): couldn't find resource")
     return {**found, "id": call.id, "region": call.region}
+
+
+def access_entry(call: Call) -> Tree:
+    """One access entry of a cluster."""
+    call.id = f"{call.inputs['clusterName']}:{call.inputs['principalArn']}"
+    found = read_entry(call)
+    if found is None:
+        raise PluginError(f"reading EKS Access Entry ({call.id}): couldn't find resource")
+    return {**found, "id": call.id, "tagsAll": found["tags"], "region": call.region}

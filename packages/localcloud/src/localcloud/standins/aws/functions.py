@@ -320,6 +320,9 @@ FUNCTIONS: Final = {
         words("clusterType clusterVersionsOnlies defaultOnly includeAll versionStatus"), eks_functions.cluster_versions
     ),
     "aws:eks/getCluster:getCluster": Function(words("name tags"), eks_functions.cluster),
+    "aws:eks/getAccessEntry:getAccessEntry": Function(
+        words("clusterName principalArn tags tagsAll"), eks_functions.access_entry
+    ),
     "aws:eks/getAddon:getAddon": Function(words("addonName clusterName tags"), eks_functions.addon),
     "aws:eks/getClusters:getClusters": Function(words(""), eks_functions.clusters),
     "aws:eks/getNodeGroups:getNodeGroups": Function(words("clusterName"), eks_functions.node_groups),

@@ -114,7 +114,8 @@ def _entry_names(call: Call) -> Tree:
     return {"clusterName": cluster, "principalArn": principal}
 
 
-def _entry_read(call: Call) -> Tree | None:
+def read_entry(call: Call) -> Tree | None:
+    """Return an access entry by `call.id`; None if there is none."""
     answer = absent_as_none(lambda: call.client("eks").describe_access_entry(**_entry_names(call)))
     if not answer:
         return None
@@ -247,7 +248,7 @@ ENTRIES: Final = [
         computed=words("kubernetesGroups userName"),
         defaults={"type": "STANDARD"},
         create=_entry_create,
-        read=_entry_read,
+        read=read_entry,
         update=_entry_update,
         delete=_entry_delete,
     ),
