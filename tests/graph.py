@@ -236,6 +236,9 @@ def answer(token: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
             "keyState": "Enabled",
             "keySpec": "SYMMETRIC_DEFAULT",
         }
+    if token == "aws:iam/getPolicy:getPolicy":
+        anything = {"Effect": "Allow", "Action": "*", "Resource": "*"}
+        return {**arguments, "policy": json.dumps({"Version": "2012-10-17", "Statement": anything})}
     if token == "aws:iam/getRole:getRole":
         return {"name": arguments["name"]}
     if token == "aws:servicequotas/getServiceQuota:getServiceQuota":

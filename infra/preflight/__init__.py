@@ -15,7 +15,7 @@ counts    whether the quotas of VPCs, addresses and NAT gateways leave enough fo
 disks     whether the KMS key of the nodes' disks can be used; pure
 dataset   whether there is something at the dataset's address; pure, but for a request to a web server
 login     whether the `aws` of the kubeconfig is in the provider's account; pure, but for one run of it
-roles     whether the roles of a stack that exists stay in their path; pure
+roles     whether the roles' path stays, and whether their boundary allows what they do; pure, but for what asks
 people    whether the one who deploys is in no team; pure
 support   whether EKS supports the Kubernetes version, and for how long; pure
 quotas    which quota counts which instance type, and whether it is enough; pure
@@ -29,8 +29,9 @@ import pulumi
 
 import settings
 from infra.account import Account
-from infra.preflight import cluster, counts, dataset, disks, fit, login, people, quotas, roles, support, vpc
+from infra.preflight import cluster, counts, dataset, disks, fit, login, people, quotas, support, vpc
 from infra.preflight.lookup import look_up
+from infra.preflight.roles import boundary, path
 from infra.preflight.vpc import files
 from settings import versions
 
@@ -51,21 +52,21 @@ def check(
     wanted = cluster.known(vpc.known(wanted, region.vpc), region.cluster)
     needs = quotas.needs(wanted, region)
     mistakes = vpc.mistakes(wanted, region.vpc, region.zones) + cluster.mistakes(wanted, region.cluster, region.vpc)
-    mistakes += (
-        files.mistakes(wanted, region.files) + fit.mistakes(wanted, region) + quotas.mistakes(wanted, region, needs)
-    )
-    mistakes += login.mistakes(wanted, region.login) + roles.mistakes(wanted, region)
-    mistakes += people.mistakes(wanted, region)
+    mistakes += files.mistakes(wanted, region.files) + fit.mistakes(wanted, region)
+    mistakes += quotas.mistakes(wanted, region, needs) + login.mistakes(wanted, region.login)
+    mistakes += path.mistakes(wanted, region.role) + people.mistakes(wanted, region)
     warnings = quotas.warnings(wanted, region, needs)
     for each in (counts, disks):
         mistakes += each.mistakes(wanted, region)
         warnings += each.warnings(wanted, region)
-    # A stack that exists may have its data already, and may never grow to maxWorkers.
+    # A stack that exists may have its data already, may never grow to maxWorkers, and its roles do their work.
     later = dataset.mistakes(wanted, region.dataset) + fit.addresses(wanted, region)
+    later += boundary.mistakes(wanted, region.boundary)
     later += [] if region.exists or region.cluster else vpc.crowded(region.vpc)
     (warnings if region.exists else mistakes).extend(later)
     warnings += vpc.warnings(wanted, region.vpc) + cluster.warnings(wanted, region.cluster)
-    warnings += files.warnings(wanted, region.files) + dataset.warnings(wanted, region.dataset)
+    warnings += boundary.warnings(wanted, region.boundary) + files.warnings(wanted, region.files)
+    warnings += dataset.warnings(wanted, region.dataset)
     if region.support and not region.cluster:  # an existing one may have extended support
         version, newest = wanted.cluster.version, max(versions.KUBERNETES)
         mistakes += support.mistakes(version, region.support, newest)

@@ -29,6 +29,8 @@ from infra.preflight.cluster import Cluster, Look
 from infra.preflight.cluster.lookup import look_up as look_up_cluster
 from infra.preflight.dataset import Found, head, place
 from infra.preflight.region import Count, Key, Region
+from infra.preflight.roles.boundary import Boundary
+from infra.preflight.roles.boundary import look_up as look_up_boundary
 from infra.preflight.support import Support
 from infra.preflight.vpc import Vpc
 from infra.preflight.vpc.files import Files
@@ -89,6 +91,7 @@ async def _look_up(stack: settings.Settings, provider: aws.Provider, run: login.
         "there": _there(stack, ask, look),
         "role": _role(stack, ask),
         "files": _files(stack, ask),
+        "boundary": _boundary(stack, ask),
         "disks": _disks(stack, ask),
         "login": _login(stack, ask, run),
         "dataset": _dataset(stack.training.dataset, ask),
@@ -123,6 +126,7 @@ async def _look_up(stack: settings.Settings, provider: aws.Provider, run: login.
         vpc=_answer(found["vpc"]),
         cluster=there,
         files=_answer(found["files"]),
+        boundary=_answer(found["boundary"]),
         role=there.role if there else _answer(found["role"]),
     )
 
@@ -148,6 +152,10 @@ async def _there(stack: settings.Settings, ask: Ask, look: Look) -> Cluster | No
 
 async def _files(stack: settings.Settings, ask: Ask) -> Files | None:
     return await look_up_files(stack.file_system, ask) if stack.file_system else None
+
+
+async def _boundary(stack: settings.Settings, ask: Ask) -> Boundary | None:
+    return await look_up_boundary(stack.roles.boundary, ask) if stack.roles.boundary else None
 
 
 async def _role(stack: settings.Settings, ask: Ask) -> str | None:

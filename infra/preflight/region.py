@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from infra.preflight.cluster import Cluster
 from infra.preflight.dataset import Found
 from infra.preflight.login import Login
+from infra.preflight.roles.boundary import Boundary
 from infra.preflight.support import Support
 from infra.preflight.vpc import Vpc
 from infra.preflight.vpc.files import Files
@@ -53,6 +54,7 @@ class Region:
         cluster: the existing cluster that `clusterName` names; None without one.
         files: the existing file system that `fileSystemId` names; None without one.
         role: ARN of the role of the stack's cluster, or of its nodes on an existing one; None if there is none yet.
+        boundary: the policy that `permissionsBoundary` names; None without one.
         auto_scaling_role: whether the account has the role of EC2 Auto Scaling; asked only with `nodeDiskKeyArn`.
         vpc: the existing VPC that `vpcId` names; None without one.
     """
@@ -74,6 +76,7 @@ class Region:
     cluster: Cluster | None = None
     files: Files | None = None
     role: str | None = None
+    boundary: Boundary | None = None
 
     def zones_with(self, type_: str) -> list[str]:
         """Return the zones that have an instance type."""

@@ -14,6 +14,7 @@ from infra.policies.documents import document
 from scripts.policy.actions import NETWORK, OF_OWN_FILES, TYPES
 from scripts.policy.needs import (
     ADDRESS,
+    BOUNDARY,
     DATASET,
     EXISTING_CLUSTER,
     EXISTING_FILES,
@@ -61,7 +62,7 @@ def actions(stack: settings.Settings) -> dict[Scope, set[str]]:
     found: dict[Scope, set[str]] = {}
     more = [KEYS] * bool(stack.node_disk_key) + [DATASET] * (stack.training.dataset.uri or "").startswith("s3://")
     more.append(EXISTING_VPC if stack.network.existing else OWN_VPC)
-    more += [EXISTING_FILES] * bool(stack.file_system)
+    more += [EXISTING_FILES] * bool(stack.file_system) + [BOUNDARY] * bool(stack.roles.boundary)
     more.append(EXISTING_CLUSTER if stack.cluster.existing else ADDRESS)
     for needs in (*(TYPES[each] for each in types_of(stack)), LOOK_UPS, SCRIPTS, *more):
         for scope, names in needs.items():

@@ -35,6 +35,9 @@ EXISTING_FILES: Actions = {
 KEYS: Actions = {Scope.DISK_KEY: "DescribeKey", Scope.AUTO_SCALING: "GetRole"}
 """Of `infra.preflight.disks`, with a key for the nodes' disks."""
 
+BOUNDARY: Actions = {Scope.BOUNDARY: "GetPolicy GetPolicyVersion"}
+"""Of `infra.preflight.roles.boundary`. Without them the preview only warns."""
+
 DATASET: Actions = {Scope.DATASET: "ListBucket GetBucketLocation"}
 """Of `infra.preflight.dataset`, if it is in S3. Without them the preview only warns."""
 

@@ -52,6 +52,7 @@ class Scope(Enum):
     SERVICE_ROLES = auto()
     AUTO_SCALING = auto()
     """The service-linked role to which the key of the nodes' disks is granted."""
+    BOUNDARY = auto()
 
 
 @dataclass(frozen=True)
@@ -118,6 +119,7 @@ def where(scope: Scope, place: Place) -> Where:
         Scope.KEY: ([place.arn("kms", "key/*")], {}),
         Scope.ALIAS: ([place.arn("kms", f"alias/{name}")], {}),
         Scope.DISK_KEY: ([stack.node_disk_key], {}),
+        Scope.BOUNDARY: ([stack.roles.boundary], {}),
         Scope.LOGS: (
             [place.arn("logs", f"log-group:/aws/{kind}") for kind in (f"eks/{name}/*", f"vpc/{name}", f"vpc/{name}:*")],
             {},
@@ -190,9 +192,8 @@ def _identity(place: Place) -> dict[Scope, Where]:
 
 SERVICES: Mapping[Scope, str] = {
     **dict.fromkeys((Scope.EC2, Scope.EC2_OWN, Scope.EC2_TAGS, Scope.EC2_DEFAULT_GROUP, Scope.PLACEMENT), "ec2"),
-    **dict.fromkeys(
-        (Scope.ROLES, Scope.NEW_ROLES, Scope.ATTACHED, Scope.PASSED, Scope.SERVICE_ROLES, Scope.AUTO_SCALING), "iam"
-    ),
+    **dict.fromkeys((Scope.ROLES, Scope.NEW_ROLES, Scope.ATTACHED, Scope.PASSED, Scope.BOUNDARY), "iam"),
+    **dict.fromkeys((Scope.SERVICE_ROLES, Scope.AUTO_SCALING), "iam"),
     **dict.fromkeys((Scope.BUCKET, Scope.OBJECTS, Scope.DATASET), "s3"),
     **dict.fromkeys((Scope.KEY, Scope.ALIAS, Scope.DISK_KEY), "kms"),
     Scope.CLUSTER: "eks",

@@ -137,6 +137,12 @@ def test_a_boundary_can_be_taken_away_only_where_the_config_has_none() -> None:
     assert take_away not in statement("Roles", permissionsBoundary=BOUNDARY)["Action"]
 
 
+def test_the_boundary_can_be_read_and_not_changed() -> None:
+    found = statement("Boundary", permissionsBoundary=BOUNDARY)
+    assert (found["Action"], found["Resource"]) == (["iam:GetPolicy", "iam:GetPolicyVersion"], [BOUNDARY])
+    assert all(each["Sid"] != "Boundary" for policy in printed() for each in policy["Statement"])
+
+
 def test_roles_get_only_the_policies_of_the_stack() -> None:
     mine = f"arn:aws:iam::{graph.ACCOUNT}:policy/data"
     allowed = statement("Attached", trainerPolicyArns=[mine])["Condition"]["ArnEquals"]["iam:PolicyARN"]

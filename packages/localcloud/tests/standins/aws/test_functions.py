@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import re
 import warnings
 from datetime import UTC, datetime
@@ -15,7 +16,7 @@ from localcloud.standins.aws.functions import FUNCTIONS
 from localcloud.standins.aws.schema_from_sdk import module_of
 
 from packages.localcloud.tests.aws.fakes import ACCOUNT, REGION
-from packages.localcloud.tests.standins.aws.cases import group_inputs
+from packages.localcloud.tests.standins.aws.cases import MANAGED, group_inputs
 from packages.localcloud.tests.standins.aws.conftest import make_engine
 from packages.localcloud.tests.standins.aws.harness import CheckFailed, Engine
 from packages.localcloud.tests.standins.aws.networks import make_network
@@ -122,6 +123,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "aws:s3/getObjects:getObjects": {"bucket": "described-with-objects"},
     "aws:kms/getKey:getKey": {"keyId": "alias/aws/ebs"},
     "aws:iam/getRole:getRole": {"name": "described"},
+    "aws:iam/getPolicy:getPolicy": {"arn": MANAGED},
     "aws:servicequotas/getServiceQuota:getServiceQuota": {"serviceCode": "ec2", "quotaCode": "L-DB2E81BA"},
     "aws:eks/getAddonVersion:getAddonVersion": {"addonName": "vpc-cni", "kubernetesVersion": "1.34"},
     "aws:eks/getClusterVersions:getClusterVersions": {"clusterVersionsOnlies": ["1.35"]},
@@ -175,6 +177,21 @@ def test_the_objects_of_a_bucket_are_found_by_the_beginning_of_their_names(engin
     assert engine.invoke(token, bucket="pictures", prefix="birds/", maxKeys=1)["keys"] == []
     with pytest.raises(Exception, match=r"reading S3 Bucket \(no-such\): couldn't find resource"):
         engine.invoke("aws:s3/getBucket:getBucket", bucket="no-such")
+
+
+def document(action: str) -> dict[str, Any]:
+    return {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": action, "Resource": "*"}]}
+
+
+def test_a_policy_has_the_document_of_its_default_version(engine: Engine, clients: Clients) -> None:
+    iam, token = clients.get("iam", REGION), "aws:iam/getPolicy:getPolicy"
+    arn = iam.create_policy(PolicyName="boundary", PolicyDocument=json.dumps(document("s3:*")))["Policy"]["Arn"]
+    iam.create_policy_version(PolicyArn=arn, PolicyDocument=json.dumps(document("ec2:*")), SetAsDefault=True)
+    assert json.loads(engine.invoke(token, arn=arn)["policy"]) == document("ec2:*")
+    with pytest.raises(Exception, match=r"reading IAM policy \(.*:policy/none\): couldn't find resource"):
+        engine.invoke(token, arn="arn:aws:iam::123456789012:policy/none")
+    with pytest.raises(Exception, match="name is not covered by the stand-in for pulumi-aws; give arn"):
+        engine.invoke(token, name="boundary")
 
 
 def test_a_cluster_that_is_not_there_is_not_found(engine: Engine) -> None:

@@ -253,6 +253,28 @@ def _role(call: Call) -> Tree:
     }
 
 
+def _policy(call: Call) -> Tree:
+    arn, iam = call.inputs.get("arn"), call.client("iam")
+    if not arn:
+        raise PluginError("name is not covered by the stand-in for pulumi-aws; give arn")
+    try:
+        found = iam.get_policy(PolicyArn=arn)["Policy"]
+    except iam.exceptions.NoSuchEntityException as error:
+        raise PluginError(f"reading IAM policy ({arn}): couldn't find resource") from error
+    version = iam.get_policy_version(PolicyArn=arn, VersionId=found["DefaultVersionId"])["PolicyVersion"]
+    return {
+        "id": arn,
+        "arn": arn,
+        "attachmentCount": found["AttachmentCount"],
+        "description": found.get("Description", ""),
+        "name": found["PolicyName"],
+        "path": found["Path"],
+        "policy": json.dumps(version["Document"]),
+        "policyId": found["PolicyId"],
+        "tags": {each["Key"]: each["Value"] for each in found.get("Tags") or []},
+    }
+
+
 def _parameter(call: Call) -> Tree:
     name = call.inputs["name"]
     decrypt = call.inputs.get("withDecryption") is not False
@@ -310,6 +332,7 @@ FUNCTIONS: Final = {
     ),
     "aws:kms/getKey:getKey": Function(words("grantTokens keyId"), _key),
     "aws:iam/getRole:getRole": Function(words("name tags"), _role),
+    "aws:iam/getPolicy:getPolicy": Function(words("arn name pathPrefix tags"), _policy),
     "aws:servicequotas/getServiceQuota:getServiceQuota": Function(
         words("quotaCode quotaName serviceCode"), _service_quota
     ),

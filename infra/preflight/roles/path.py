@@ -8,7 +8,6 @@ https://docs.aws.amazon.com/eks/latest/APIReference/API_UpdateClusterConfig.html
 from __future__ import annotations
 
 import settings
-from infra.preflight.region import Region
 
 
 def path_of(role_arn: str) -> str:
@@ -16,9 +15,9 @@ def path_of(role_arn: str) -> str:
     return role_arn.partition(":role")[2].rpartition("/")[0] + "/"
 
 
-def mistakes(stack: settings.Settings, region: Region) -> list[str]:
-    """Return a mistake if another path would replace the cluster."""
-    if region.role is None or (now := path_of(region.role)) == stack.roles.path:
+def mistakes(stack: settings.Settings, role_arn: str | None) -> list[str]:
+    """Return a mistake if another path would replace the cluster; None if it has no role yet."""
+    if role_arn is None or (now := path_of(role_arn)) == stack.roles.path:
         return []
     replaced = "node groups" if stack.cluster.existing else "cluster"
     return [

@@ -3,33 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 import settings
-from infra.preflight import roles
+from infra.preflight.roles import path
 from tests import graph
-from tests.infra.preflight.world import region, stack
+from tests.infra.preflight.world import stack
 
 ARN = f"arn:aws:iam::{graph.ACCOUNT}:role"
 
 
 @pytest.mark.parametrize(
-    ("arn", "path"),
+    ("arn", "expected"),
     [(f"{ARN}/name", "/"), (f"{ARN}/ml/name", "/ml/"), (f"{ARN}/a/role/name", "/a/role/"), (f"{ARN}/role-1", "/")],
 )
-def test_the_path_of_a_role_is_in_its_arn(arn: str, path: str) -> None:
-    assert roles.path_of(arn) == path
+def test_the_path_of_a_role_is_in_its_arn(arn: str, expected: str) -> None:
+    assert path.path_of(arn) == expected
 
 
 def test_another_path_would_replace_the_cluster() -> None:
-    there = replace(region(stack()), role=f"{ARN}/ml/tidewater-dev-eksRole-role-1234567")
-    (mistake,) = roles.mistakes(stack(), there)
+    there = f"{ARN}/ml/tidewater-dev-eksRole-role-1234567"
+    (mistake,) = path.mistakes(stack(), there)
     assert mistake.startswith("rolePath = /: the stack's roles are in /ml/, and roles in another path would replace")
-    assert roles.mistakes(stack(rolePath="/ml/"), there) == []
-    assert roles.mistakes(stack(rolePath="/ml/"), replace(there, role=None)) == []
+    assert path.mistakes(stack(rolePath="/ml/"), there) == []
+    assert path.mistakes(stack(rolePath="/ml/"), None) == []
 
 
 def test_a_cluster_with_its_role_in_another_path_is_refused_before_anything_is_registered() -> None:
