@@ -1,6 +1,7 @@
 """What a platform team has before the stack comes: a VPC, an EKS cluster with addons, and a file system, by boto3.
 
 platform = Platform.make(checkout)
+platform.connect()          # gives the VPC what it lacks at first: names, and a way to the internet
 platform.described()        # all that AWS and Kubernetes say of it
 """
 
@@ -62,6 +63,18 @@ class Platform:
             eks.create_addon(clusterName=CLUSTER, addonName=name, addonVersion=version, **configured)
         return cls(checkout, vpc, subnets, _files(checkout, vpc, subnets))
 
+    def connect(self) -> None:
+        """Turn on DNS host names, and make a NAT gateway the way out of both subnets."""
+        ec2 = self.checkout.client("ec2")
+        ec2.modify_vpc_attribute(VpcId=self.vpc, EnableDnsHostnames={"Value": True})
+        internet = ec2.create_internet_gateway()["InternetGateway"]["InternetGatewayId"]
+        ec2.attach_internet_gateway(InternetGatewayId=internet, VpcId=self.vpc)
+        address = ec2.allocate_address(Domain="vpc")["AllocationId"]
+        nat = ec2.create_nat_gateway(SubnetId=self.subnets[0], AllocationId=address)["NatGateway"]["NatGatewayId"]
+        main = [{"Name": "vpc-id", "Values": [self.vpc]}, {"Name": "association.main", "Values": ["true"]}]
+        (table,) = ec2.describe_route_tables(Filters=main)["RouteTables"]
+        ec2.create_route(RouteTableId=table["RouteTableId"], DestinationCidrBlock="0.0.0.0/0", NatGatewayId=nat)
+
     @property
     def config(self) -> dict[str, Any]:
         """Return the keys with which a stack goes into all of it."""
@@ -76,6 +89,9 @@ class Platform:
         named = {"clusterName": CLUSTER}
         return {
             "vpc": ec2.describe_vpcs(VpcIds=[self.vpc])["Vpcs"],
+            "subnets": ec2.describe_subnets(Filters=there)["Subnets"],
+            "gateways": ec2.describe_nat_gateways(Filters=there)["NatGateways"],
+            "endpoints": ec2.describe_vpc_endpoints(Filters=there)["VpcEndpoints"],
             "tables": ec2.describe_route_tables(Filters=there)["RouteTables"],
             "groups": sorted(map(repr, ec2.describe_security_groups(Filters=there)["SecurityGroups"])),
             "tags": sorted(map(repr, ec2.describe_tags(Filters=_of(self.vpc, *self.subnets))["Tags"])),
@@ -111,20 +127,11 @@ def _files(checkout: Checkout, vpc: str, subnets: list[str]) -> str:
 
 
 def _network(checkout: Checkout) -> tuple[str, list[str]]:
-    """Make a VPC with two subnets, and a NAT gateway as the way out of both; return the ids."""
+    """Make a VPC with two subnets, without DNS host names and without a way to the internet; return the ids."""
     ec2 = checkout.client("ec2")
     vpc = ec2.create_vpc(CidrBlock="10.8.0.0/16")["Vpc"]["VpcId"]
-    ec2.modify_vpc_attribute(VpcId=vpc, EnableDnsHostnames={"Value": True})
     subnets = [
         ec2.create_subnet(VpcId=vpc, CidrBlock=f"10.8.{64 * index}.0/18", AvailabilityZone=f"us-west-2{zone}")
         for index, zone in enumerate("ab")
     ]
-    ids = [each["Subnet"]["SubnetId"] for each in subnets]
-    internet = ec2.create_internet_gateway()["InternetGateway"]["InternetGatewayId"]
-    ec2.attach_internet_gateway(InternetGatewayId=internet, VpcId=vpc)
-    address = ec2.allocate_address(Domain="vpc")["AllocationId"]
-    nat = ec2.create_nat_gateway(SubnetId=ids[0], AllocationId=address)["NatGateway"]["NatGatewayId"]
-    main = [{"Name": "vpc-id", "Values": [vpc]}, {"Name": "association.main", "Values": ["true"]}]
-    (table,) = ec2.describe_route_tables(Filters=main)["RouteTables"]
-    ec2.create_route(RouteTableId=table["RouteTableId"], DestinationCidrBlock="0.0.0.0/0", NatGatewayId=nat)
-    return vpc, ids
+    return vpc, [each["Subnet"]["SubnetId"] for each in subnets]

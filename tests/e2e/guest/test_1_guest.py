@@ -19,17 +19,26 @@ from tests.e2e.training import assert_steps_only_grow, latest_step, node_of, run
 pytestmark = [pytest.mark.e2e, pytest.mark.incremental, pytest.mark.timeout(1800)]
 
 GUEST = "guest"
+NOT_MADE = {
+    *("vpcs", "subnets", "route tables", "nat gateways", "addresses", "security groups"),
+    *("clusters", "log groups", "file systems"),
+}
 SMALL = {"tidewater:trainerArgs": LONG_TRAINING, "tidewater:protect": False}
+
+
+Before = tuple[Inventory, dict[str, Any]]
 
 
 @dataclass(frozen=True)
 class Guest:
-    """The checkout with the stack's config, the platform, and both inventories from before the stack."""
+    """The checkout with the stack's config, and the platform."""
 
     checkout: Checkout
     platform: Platform
-    account: Inventory
-    described: dict[str, Any]
+
+    def surroundings(self) -> Before:
+        """Return what is in the account, and all that is said of the platform."""
+        return aws_inventory(self.checkout.cloud()), self.platform.described()
 
 
 @pytest.fixture(scope="module")
@@ -43,22 +52,31 @@ def guest(checkout: Checkout) -> Guest:
     (checkout.path / f"Pulumi.{GUEST}.yaml").write_text(yaml.safe_dump(local))
     checkout.run(f"pulumi stack select --create {GUEST}")
     checkout.forget_outputs()
-    return Guest(checkout, platform, aws_inventory(checkout.cloud()), platform.described())
+    return Guest(checkout, platform)
 
 
-def test_a_name_that_is_taken_on_the_cluster_is_refused_with_another_version_before_anything_is_made(
-    guest: Guest,
-) -> None:
+@pytest.fixture(scope="module")
+def before(guest: Guest) -> Before:
+    """What surrounds the stack before it is made."""
+    return guest.surroundings()
+
+
+def test_all_that_the_network_and_the_cluster_lack_is_refused_at_once_before_anything_is_made(guest: Guest) -> None:
+    before = guest.surroundings()
     guest.checkout.run("kubectl create namespace training && pulumi config set kubernetesVersion 1.34")
     refused = guest.checkout.fails("pulumi preview").text
     guest.checkout.run("kubectl delete namespace training && pulumi config rm kubernetesVersion")
-    assert "the configuration has 2 mistakes; nothing was changed" in refused
+    assert "the configuration has 5 mistakes; nothing was changed" in refused
+    assert f"vpcId = {guest.platform.vpc}: has DNS host names turned off" in refused
+    assert "have no route to the internet, and the VPC lacks endpoints for ec2, ecr.api, ecr.dkr, s3, sts" in refused
+    assert "surgeNodes = karpenter: Karpenter calls IAM" in refused
     assert f"kubernetesVersion = 1.34: the cluster {CLUSTER} has 1.35" in refused
     assert f"namespace = training: the cluster {CLUSTER} has one of this name already" in refused
-    assert guest.platform.described() == guest.described
+    assert guest.surroundings() == before
+    guest.platform.connect()
 
 
-def test_it_trains_on_nodes_of_its_own_on_the_cluster(guest: Guest) -> None:
+def test_it_trains_on_nodes_of_its_own_on_the_cluster(guest: Guest, before: Before) -> None:
     guest.checkout.run(UP)
     wait_for_world(guest.checkout, 2)
     step = latest_step(guest.checkout)
@@ -68,29 +86,15 @@ def test_it_trains_on_nodes_of_its_own_on_the_cluster(guest: Guest) -> None:
     assert len({node_of(guest.checkout, pod) for pod in workers}) == len(workers) == 2
     assert guest.checkout.outputs["clusterName"] == CLUSTER
     assert guest.checkout.outputs["fileSystemId"] == guest.platform.files
-    made = added(guest.account, aws_inventory(guest.checkout.cloud()))
-    assert (
-        not {
-            "vpcs",
-            "subnets",
-            "route tables",
-            "clusters",
-            "nat gateways",
-            "addresses",
-            "log groups",
-            "file systems",
-            "security groups",
-        }
-        & made.keys()
-    )
+    made = added(before[0], aws_inventory(guest.checkout.cloud()))
+    assert made.keys() & NOT_MADE == set()
 
 
 def test_an_unchanged_stack_changes_nothing(guest: Guest) -> None:
-    guest.checkout.run("pulumi refresh --yes --skip-preview")
-    guest.checkout.run(f"{UP} --expect-no-changes")
+    guest.checkout.run(f"{UP} --refresh --expect-no-changes")
 
 
-def test_the_destroyed_stack_leaves_all_as_it_was(guest: Guest) -> None:
+def test_the_destroyed_stack_leaves_all_as_it_was(guest: Guest, before: Before) -> None:
     guest.checkout.run(DESTROY)
-    assert guest.platform.described() == guest.described
-    assert added(guest.account, aws_inventory(guest.checkout.cloud())) == {}
+    assert guest.surroundings()[1] == before[1]
+    assert added(before[0], aws_inventory(guest.checkout.cloud())) == {}
