@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.adopt import adopt
-from scripts.session import Session, UpError, aws_options, identifiers
+from scripts.session import RECORD, Session, UpError, aws_options, identifiers
 from scripts.sweep.model import Stack
 from scripts.sweep.network import strangers_among
 from scripts.toolchain import paths
@@ -79,11 +79,12 @@ def without_cluster(session: Session, resources: Resources) -> dict[str, str]:
         name, where = str(group["inputs"]["clusterName"]), aws_options(group, resources)
         if endpoint(session, name, where):
             return {}
+        refuse_lonely_nodes(session, name, vpcs_of(resources), where)
     if cluster is not None:
         where = aws_options(cluster, resources)
         if exists(session, cluster, where):
             return {}
-        refuse_lonely_nodes(session, str(cluster["id"]), identifiers(resources, VPC), where)
+        refuse_lonely_nodes(session, str(cluster["id"]), vpcs_of(resources), where)
     print("EKS doesn't have the stack's cluster: its Kubernetes objects are dropped from the state", flush=True)
     return {VARIABLE: "true"}
 
@@ -169,8 +170,15 @@ def endpoint(session: Session, name: str, where: Sequence[str]) -> str:
         raise
 
 
+def vpcs_of(resources: Resources) -> list[str]:
+    """Return the ids of the stack's VPC: its own, or the existing one that it recorded at its first update."""
+    records = [(each.get("outputs") or {}).get("output") for each in resources if each.get("type") == RECORD]
+    recorded = [str(each["vpc"]) for each in records if isinstance(each, Mapping) and each.get("vpc")]
+    return identifiers(resources, VPC) or recorded
+
+
 def refuse_lonely_nodes(session: Session, name: str, vpcs: Sequence[str], where: Sequence[str]) -> None:
-    """Refuse to go on while nodes of the cluster run: nothing ends them any more, and they keep the VPC.
+    """Refuse to go on while nodes of the cluster run: nothing ends them any more, and they keep a VPC of the stack's.
 
     Karpenter tags its instances like that: https://karpenter.sh/docs/concepts/nodeclasses/#spectags
     Those in another VPC are another cluster's of that name.
@@ -191,8 +199,8 @@ def refuse_lonely_nodes(session: Session, name: str, vpcs: Sequence[str], where:
         instances = " ".join(found)
         command = f"aws ec2 terminate-instances --instance-ids {instances} {' '.join(where)}".rstrip()
         raise UpError(
-            f"the cluster {name} is gone, and nodes that Karpenter made for it still run: {instances}. They keep the "
-            f"VPC from being deleted. End them, and run this again: {command}"
+            f"the cluster {name} is gone, and nodes that Karpenter made for it still run: {instances}. Nothing ends "
+            f"them any more. End them, and run this again: {command}"
         )
 
 

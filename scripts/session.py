@@ -24,7 +24,8 @@ _WITNESSES = (
     ("aws:iam/role:Role", "iam list-roles --query Roles[].RoleName"),
 )
 
-_RECORD = "pulumi:index:Stash"
+RECORD = "pulumi:index:Stash"
+"""The type of notes for later updates, such as where the stack is (`infra.preflight.place`)."""
 
 
 class UpError(Exception):
@@ -160,8 +161,8 @@ def only_records(deployment: Mapping[str, Any]) -> bool:
     correct any more.
     """
     custom = [each["type"] for each in deployment.get("resources") or [] if each.get("custom")]
-    made = [kind for kind in custom if kind != _RECORD and not kind.startswith("pulumi:providers:")]
-    return _RECORD in custom and not made and not deployment.get("pending_operations")
+    made = [kind for kind in custom if kind != RECORD and not kind.startswith("pulumi:providers:")]
+    return RECORD in custom and not made and not deployment.get("pending_operations")
 
 
 def forget_if_lost(session: Session) -> None:

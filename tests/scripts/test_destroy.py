@@ -108,6 +108,16 @@ def test_nodes_that_outlived_the_cluster_are_named_with_the_command_that_ends_th
         without_cluster(session, STACK)
 
 
+def test_nodes_that_outlived_a_cluster_in_a_vpc_of_others_are_named_too() -> None:
+    place = {"type": "pulumi:index:Stash", "urn": "urn:s", "outputs": {"output": {"vpc": "vpc-9", "cidr": ""}}}
+    for cluster in (CLUSTER, GROUP):
+        session = FakeSession(error=GONE, nodes="i-1")
+        with pytest.raises(UpError, match="nodes that Karpenter made for it still run: i-1"):
+            without_cluster(session, (PROVIDER, place, cluster, OBJECT))
+        assert "Name=vpc-id,Values=vpc-9" in session.asked[-1]
+        assert without_cluster(FakeSession(error=GONE), (PROVIDER, place, cluster, OBJECT)) == {VARIABLE: "true"}
+
+
 def test_nodes_of_another_cluster_of_that_name_are_not_named() -> None:
     session = FakeSession(endpoint="https://two.example")
     assert without_cluster(session, STACK) == {VARIABLE: "true"}
