@@ -10,12 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tidewater.kube.errors import ClusterError
-from tidewater.kube.kinds import Kind
+from tidewater.kube.kinds import DEFINITIONS, NAMESPACES
 from tidewater.kube.kubeconfig import Access
 from tidewater.kube.server import connect
-
-NAMESPACE = Kind("v1", "Namespace", "namespaces", namespaced=False)
-DEFINITION = Kind("apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions", namespaced=False)
 
 Objects = frozenset[tuple[str, str]]
 """Kinds and names."""
@@ -35,7 +32,7 @@ def look(kubeconfig: str) -> Objects:
         server = connect(Access(text=kubeconfig))
         return frozenset(
             (kind.kind, str(each["metadata"]["name"]))
-            for kind in (NAMESPACE, DEFINITION)
+            for kind in (NAMESPACES, DEFINITIONS)
             for each in server.list(kind).items
         )
     except ClusterError as error:

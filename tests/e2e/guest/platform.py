@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from localcloud import tools
 
-from infra.preflight.cluster.objects import DEFINITION, NAMESPACE
 from settings import versions
-from tests.e2e.checkout import Checkout
+from tests.e2e.checkout import Checkout, wait_until
+from tidewater.kube import kinds
+from tidewater.kube.kinds import Kind
 
 CLUSTER = "platform"
 ADDRESSES = "198.18.0.0/15"
@@ -24,6 +26,14 @@ ADDONS = {
     "vpc-cni": {"enableNetworkPolicy": "true"},
     **dict.fromkeys(("kube-proxy", "coredns", "eks-pod-identity-agent", "aws-efs-csi-driver"), None),
 }
+RBAC = "rbac.authorization.k8s.io/v1"
+KINDS = (
+    *(kinds.NAMESPACES, kinds.DEFINITIONS, kinds.PRIORITY_CLASSES, kinds.NODES, kinds.DEPLOYMENTS, kinds.SERVICES),
+    Kind("v1", "PersistentVolume", "persistentvolumes", namespaced=False),
+    Kind(RBAC, "ClusterRole", "clusterroles", namespaced=False),
+    Kind(RBAC, "ClusterRoleBinding", "clusterrolebindings", namespaced=False),
+)
+"""Of what the stack makes on the cluster: what has no namespace, and what it could make in a namespace of others."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +47,7 @@ class Platform:
 
     @classmethod
     def make(cls, checkout: Checkout) -> Platform:
-        """Make all of it; return when the cluster is ACTIVE."""
+        """Make all of it; return when the cluster is ACTIVE and has the objects of its addons."""
         vpc, subnets = _network(checkout)
         trust = {"Effect": "Allow", "Principal": {"Service": "eks.amazonaws.com"}, "Action": "sts:AssumeRole"}
         document = json.dumps({"Version": "2012-10-17", "Statement": [trust]})
@@ -61,6 +71,8 @@ class Platform:
             configured = {"configurationValues": json.dumps(values)} if values else {}
             version = versions.KUBERNETES[tools.KUBERNETES].addons[name]
             eks.create_addon(clusterName=CLUSTER, addonName=name, addonVersion=version, **configured)
+        for name in ADDONS:
+            wait_until(name, partial(_is_there, eks, name))
         return cls(checkout, vpc, subnets, _files(checkout, vpc, subnets))
 
     def connect(self) -> None:
@@ -103,15 +115,22 @@ class Platform:
             "entries": eks.list_access_entries(**named)["accessEntries"],
             "groups of nodes": eks.list_nodegroups(**named)["nodegroups"],
             "pod identities": eks.list_pod_identity_associations(**named)["associations"],
-            **{kind.kind: self._names(kind) for kind in (NAMESPACE, DEFINITION)},
+            **{kind.kind: self._names(kind) for kind in KINDS},
         }
 
-    def _names(self, kind: Any) -> list[str]:
-        return sorted(each["metadata"]["name"] for each in self.checkout.objects(kind))
+    def _names(self, kind: Kind) -> list[str]:
+        found = (each["metadata"] for each in self.checkout.objects(kind))
+        return sorted(f"{each.get('namespace', '')}/{each['name']}" for each in found)
 
 
 def _of(*ids: str) -> list[dict[str, Any]]:
     return [{"Name": "resource-id", "Values": list(ids)}]
+
+
+def _is_there(eks: Any, addon: str) -> bool:
+    """Return whether the objects of an addon are on the cluster. Before there are nodes, some addons are DEGRADED."""
+    described = eks.describe_addon(clusterName=CLUSTER, addonName=addon)
+    return str(described["addon"]["status"]) != "CREATING"
 
 
 def _files(checkout: Checkout, vpc: str, subnets: list[str]) -> str:
