@@ -83,7 +83,8 @@ def adopt(session: Session, stack: Sequence[str], *, unanswered: bool = False, o
         session: the checkout and its environment.
         stack: the options that name the stack.
         unanswered: look not only for what a killed `up` was making, but for all that the next one would make.
-        objects: take over Kubernetes objects too: a `destroy` follows. An `up` does that by itself.
+        objects: take over Kubernetes objects too: a `destroy` follows. An `up` does that by itself, but on a cluster
+            that was there before the stack: see `_upserts`.
 
     Raises:
         UpError: a command failed.
@@ -113,7 +114,7 @@ def _take_over(session: Session, stack: Sequence[str], *, unanswered: bool, obje
     placed = [each for each in lacking if _place(each)]
     recorded = {str(each["urn"]) for each in resources}
     ready = [each for each in placed if _needs(each) <= recorded]  # without the others AWS can't have it
-    made = _objects(pending, resources) if objects else []
+    made = _objects([each for each in pending if objects or not _upserts(each, resources)], resources)
     taken = [*_taken(session, ready, resources), *made]
     known = [each for each in pending if each in placed or each["urn"] in {other["urn"] for other in made}]
     if taken or known:
@@ -129,10 +130,7 @@ def _take_over(session: Session, stack: Sequence[str], *, unanswered: bool, obje
 
 
 def advice(resource: Resource) -> str:
-    """Return what to do about a resource that `pulumi up` may have made before it was killed.
-
-    The stack's Kubernetes provider has `upsertExistingObjects`, so that it takes over an object of the same name.
-    """
+    """Return what to do about a resource that `pulumi up` may have made before it was killed."""
     if not str(resource["type"]).startswith("kubernetes:"):
         return "look for it in AWS (`python -m scripts.sweep` helps) and take it over with `pulumi import`"
     metadata = resource["inputs"].get("metadata") or {}
@@ -144,6 +142,17 @@ def advice(resource: Resource) -> str:
         f"the next `pulumi up` makes another object under another name: delete this one, if it is in the cluster, with "
         f"`kubectl delete {kind} {name}{place}`"
     )
+
+
+def _upserts(resource: Resource, resources: Sequence[Resource]) -> bool:
+    """Return whether an `up` takes over an object of the same name: `upsertExistingObjects` of the Kubernetes provider.
+
+    On a cluster that was there before the stack it is off. There the plug-in refuses to create an object that exists,
+    so what it was creating is the stack's.
+    """
+    urn = str(resource.get("provider", "")).rpartition("::")[0]
+    inputs = next((each.get("inputs") or {} for each in resources if each["urn"] == urn), {})
+    return str(inputs.get("upsertExistingObjects", "true")).lower() == "true"
 
 
 def _objects(pending: Sequence[Resource], resources: Sequence[Resource]) -> list[Resource]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from localcloud import tools
@@ -26,6 +25,7 @@ ADDONS = {
     "vpc-cni": {"enableNetworkPolicy": "true"},
     **dict.fromkeys(("kube-proxy", "coredns", "eks-pod-identity-agent", "aws-efs-csi-driver"), None),
 }
+SYSTEM = "kube-system"
 RBAC = "rbac.authorization.k8s.io/v1"
 KINDS = (
     *(kinds.NAMESPACES, kinds.DEFINITIONS, kinds.PRIORITY_CLASSES, kinds.NODES, kinds.DEPLOYMENTS, kinds.SERVICES),
@@ -33,7 +33,7 @@ KINDS = (
     Kind(RBAC, "ClusterRole", "clusterroles", namespaced=False),
     Kind(RBAC, "ClusterRoleBinding", "clusterrolebindings", namespaced=False),
 )
-"""Of what the stack makes on the cluster: what has no namespace, and what it could make in a namespace of others."""
+"""Of what the stack makes on the cluster: what has no namespace, and what Karpenter has in `SYSTEM`."""
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,8 @@ class Platform:
             configured = {"configurationValues": json.dumps(values)} if values else {}
             version = versions.KUBERNETES[tools.KUBERNETES].addons[name]
             eks.create_addon(clusterName=CLUSTER, addonName=name, addonVersion=version, **configured)
-        for name in ADDONS:
-            wait_until(name, partial(_is_there, eks, name))
+        # Of the addons only CoreDNS has objects of `KINDS`. Without nodes it doesn't become ACTIVE.
+        wait_until("CoreDNS", lambda: checkout.objects(kinds.DEPLOYMENTS, SYSTEM))
         return cls(checkout, vpc, subnets, _files(checkout, vpc, subnets))
 
     def connect(self) -> None:
@@ -119,18 +119,11 @@ class Platform:
         }
 
     def _names(self, kind: Kind) -> list[str]:
-        found = (each["metadata"] for each in self.checkout.objects(kind))
-        return sorted(f"{each.get('namespace', '')}/{each['name']}" for each in found)
+        return sorted(each["metadata"]["name"] for each in self.checkout.objects(kind, SYSTEM))
 
 
 def _of(*ids: str) -> list[dict[str, Any]]:
     return [{"Name": "resource-id", "Values": list(ids)}]
-
-
-def _is_there(eks: Any, addon: str) -> bool:
-    """Return whether the objects of an addon are on the cluster. Before there are nodes, some addons are DEGRADED."""
-    described = eks.describe_addon(clusterName=CLUSTER, addonName=addon)
-    return str(described["addon"]["status"]) != "CREATING"
 
 
 def _files(checkout: Checkout, vpc: str, subnets: list[str]) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.e2e.checkout import DESTROY, LONG_TRAINING, ROOT, UP, Checkout, wait_until
+from tests.e2e.checkout import DESTROY, LONG_TRAINING, ROOT, UP, Checkout, repeat, stop_once_printed, wait_until
 from tests.e2e.guest.platform import CLUSTER, Platform
 from tests.e2e.inventory import Inventory, added, aws_inventory
 from tests.e2e.training import assert_steps_only_grow, latest_step, node_of, running_workers, wait_for_world
@@ -76,8 +76,9 @@ def test_all_that_the_network_and_the_cluster_lack_is_refused_at_once_before_any
     guest.platform.connect()
 
 
-def test_it_trains_on_nodes_of_its_own_on_the_cluster(guest: Guest, before: Before) -> None:
-    guest.checkout.run(UP)
+def test_after_an_up_that_was_killed_it_trains_on_nodes_of_its_own_on_the_cluster(guest: Guest, before: Before) -> None:
+    stop_once_printed(guest.checkout, UP, "Job job-dataset-digits creating")
+    repeat(guest.checkout, UP)
     wait_for_world(guest.checkout, 2)
     step = latest_step(guest.checkout)
     wait_until("more steps", lambda: latest_step(guest.checkout) > step)

@@ -204,6 +204,15 @@ def test_before_a_destroy_the_objects_that_were_made_are_taken_over_and_the_refr
     assert session.asked[-1] == f"pulumi refresh --yes --skip-preview --stack s {targets}"
 
 
+@pytest.mark.parametrize(("upserts", "taken"), [("false", ["training"]), ("true", [])], ids=["others'", "the stack's"])
+def test_on_a_cluster_of_others_an_up_does_not_take_objects_over_by_itself(upserts: str, taken: list[str]) -> None:
+    provider = {"type": "pulumi:providers:kubernetes", "urn": "urn::k", "inputs": {"upsertExistingObjects": upserts}}
+    made = resource("kubernetes:core/v1:Namespace", "training", metadata={"name": "training"})
+    session = FakeSession(pending=({**made, "provider": "urn::k::uuid"},), recorded=(provider,))
+    adopt(session, [])
+    assert (session.taken if session.written else []) == taken
+
+
 @pytest.mark.parametrize("pending", [(), (VPC,)], ids=["nothing was interrupted", "nothing that has a place"])
 def test_nothing_is_changed_without_an_interrupted_creation(pending: tuple[Mapping[str, Any], ...]) -> None:
     session = FakeSession(pending=pending)
