@@ -388,8 +388,7 @@ def stop_once_printed(
 def repeat(checkout: Checkout, command: str) -> Output:
     """Run an interrupted command again as its user would.
 
-    If it was killed, that is after `pulumi cancel`, for which the engine asks, and for an `up` after `ADOPT`, as
-    docs/deploy-aws.md says.
+    If it was killed, `pulumi cancel` comes first, and before an `up` also `ADOPT`, as docs/deploy-aws.md says.
     """
     first = checkout.run(command, expect=None)
     if first.status != 0 and "pulumi cancel" in first.text:
