@@ -130,7 +130,7 @@ class Member:
         self._store.cut()
         self._coordinator.stop()
 
-    def _look(self, member: rules.Member) -> Sign:
+    def _look(self, member: rules.Seat) -> Sign:
         return Sign.ENDED if member.id in self._dead else Sign.ANSWERS
 
     def _changed(self, view: View) -> None:

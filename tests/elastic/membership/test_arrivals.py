@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.elastic.membership.test_rules import member
+from tests.elastic.membership.test_decision import member
 from tidewater.elastic.membership.arrivals import Arrivals
-from tidewater.elastic.membership.rules import Generation, Inputs, Kind, Limits, Member, View, decide, newcomers
+from tidewater.elastic.membership.decision import Inputs, Kind, decide
+from tidewater.elastic.membership.rules import Generation, Limits, Member, View, newcomers
 
 LIMITS = Limits(1, 4096)
 TICK_SECONDS = 0.01

@@ -150,7 +150,7 @@ def test_a_newcomer_asks_for_holders_of_the_state_before_it_starts_from_a_checkp
     me = Member("b", "b", "127.0.0.1", 1, "signature", ready_after=0)
     lease = store.grant(1000)
     store.put(keys.member("job", "a"), member_to_json(a), lease)
-    store.put(keys.generation("job"), generation_to_json(Generation(4, 9, (a, me), "joined")))
+    store.put(keys.generation("job"), generation_to_json(Generation(4, 9, (a, me), "joined", state_of=3)))
     sign = [Sign.SILENT]
     b = join("b", dead=lambda member: True, look=lambda member: sign[0])
     b.ready_after(4)

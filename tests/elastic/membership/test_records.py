@@ -23,23 +23,38 @@ from tidewater.elastic.membership.records import (
     replaced,
     saved_to_json,
 )
-from tidewater.elastic.membership.rules import Generation, Member, Saved, View
+from tidewater.elastic.membership.rules import Generation, Member, Saved, Seat, View
 
 MEMBER = Member("a", "a", "127.0.0.1", 1, "s", 0, age=3)
+SEAT = Seat("a", "a", "127.0.0.1", 1)
 
 
 def test_records_are_read_from_etcd_as_they_were_written() -> None:
     one = replace(MEMBER, ready_after=2, state_of=1, unreachable=("b", "c"))
     assert member_from_json(member_to_json(one), age=3) == one
-    generation = Generation(3, 2**47, (one, replace(MEMBER, id="b")), "joined")
+    generation = Generation(3, 2**47, (SEAT, replace(SEAT, id="b")), "joined", "line", 2, "c", 1)
     assert generation_from_json(generation_to_json(generation)) == generation
 
 
-def test_the_generation_of_an_earlier_version_is_read_since_it_outlives_its_workers() -> None:
-    written = json.loads(generation_to_json(Generation(3, 2**47, (MEMBER,), "joined")))
-    old = {key: value for key, value in written.items() if key not in ("attempts", "left_out")} | {"version": 3}
-    old["members"] = [{key: value for key, value in each.items() if key != "fruitful"} for each in old["members"]]
-    assert generation_from_json(json.dumps(old).encode()) == Generation(3, 2**47, (MEMBER,), "joined")
+def test_the_generations_record_has_of_each_member_what_others_need_to_reach_it() -> None:
+    """It is sent to all members for each change: with their whole records, bytes would grow by 300 for each of them."""
+    many = tuple(Member(f"w-{rank}-0a1b2c", f"w-{rank}", "10.0.100.200", 40000, "s" * 64, 7) for rank in range(1024))
+    generation = Generation(8, 2**47, many, "joined", "0" * 12)
+    data = generation_to_json(generation)
+    assert len(data) < 60 * len(many)
+    assert [each.address for each in generation_from_json(data).members] == [each.address for each in many]
+
+
+@pytest.mark.parametrize("version", [3, 4])
+def test_the_generation_of_an_earlier_version_is_read_since_it_outlives_its_workers(version: int) -> None:
+    """It has the members' whole records."""
+    whole = {"id": "a", "worker": "w", "host": "10.0.0.1", "peer_port": 1, "signature": "s", "ready_after": 0}
+    whole |= {"leaving": False, "state_of": 2, "unreachable": []}
+    old = {"version": version, "number": 3, "uuid": 2**47, "members": [whole], "cause": "joined", "lineage": "line"}
+    if version == 4:
+        whole["fruitful"], old["attempts"], old["left_out"] = 1, 2, ""
+    expected = Generation(3, 2**47, (Seat("a", "w", "10.0.0.1", 1),), "joined", "line", state_of=2)
+    assert generation_from_json(json.dumps(old).encode()) == replace(expected, attempts=2 * (version == 4))
 
 
 @pytest.mark.parametrize(
@@ -53,6 +68,9 @@ def test_the_generation_of_an_earlier_version_is_read_since_it_outlives_its_work
             id="unknown-field",
         ),
         pytest.param(json.dumps({"version": keys.GENERATION_VERSION}).encode(), "members", id="no-members"),
+        pytest.param(
+            json.dumps({"version": keys.GENERATION_VERSION, "members": [["a"]]}).encode(), "worker", id="no-address"
+        ),
     ],
 )
 def test_an_unreadable_record_is_an_error_that_names_the_cause(data: bytes, words: str) -> None:

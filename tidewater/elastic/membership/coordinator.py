@@ -29,10 +29,11 @@ from typing import Any
 from tidewater.contract import keys
 from tidewater.elastic.errors import Compacted, RecordError, StoreError, TrainerError
 from tidewater.elastic.etcd.client import Store, Watch
-from tidewater.elastic.membership import records, rules
+from tidewater.elastic.membership import decision, records, rules
 from tidewater.elastic.membership.arrivals import Arrivals
+from tidewater.elastic.membership.decision import Inputs, Kind
 from tidewater.elastic.membership.hooks import Hooks
-from tidewater.elastic.membership.rules import Generation, Inputs, Kind, Limits, Member, Saved, View
+from tidewater.elastic.membership.rules import Generation, Limits, Member, Saved, View
 from tidewater.elastic.membership.suspects import Missing, Sign, excused, heard, members_of, noted, unheard
 from tidewater.elastic.observe.log import Lasting, Log
 
@@ -359,9 +360,9 @@ class Coordinator:
         if view.members != last.members:
             self._hooks.changed(view)
 
-    def _action(self, view: View, changed_at: tuple[int, float] | None) -> rules.Action:
+    def _action(self, view: View, changed_at: tuple[int, float] | None) -> decision.Action:
         if changed_at is None or not self._announced:
-            return rules.REST
+            return decision.REST
         inputs = Inputs(
             me=self._me.id,
             limits=self._limits,
@@ -371,10 +372,10 @@ class Coordinator:
             missing_since=self._missing.since,
             arrivals=self._arrivals,
         )
-        action = rules.decide(view, inputs, time.monotonic())
+        action = decision.decide(view, inputs, time.monotonic())
         if action.kind is Kind.WAIT and rules.is_broken(view):
             dead = frozenset(member.id for member in rules.silent(view) if self._hooks.is_dead(member))
-            action = rules.decide(view, replace(inputs, dead=dead), time.monotonic())
+            action = decision.decide(view, replace(inputs, dead=dead), time.monotonic())
         return action
 
     def _propose(self, view: View, generation: Generation) -> bool:

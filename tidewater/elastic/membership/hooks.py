@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tidewater.elastic.membership.rules import Member, View
+from tidewater.elastic.membership.rules import Seat, View
 from tidewater.elastic.membership.suspects import Sign
 
 
@@ -18,9 +18,9 @@ class Hooks:
 
     changed: Callable[[View], None] = field(default=lambda view: None)
     """Called for every new view, so it must be quick."""
-    is_dead: Callable[[Member], bool] = field(default=lambda member: False)
+    is_dead: Callable[[Seat], bool] = field(default=lambda member: False)
     """Returns whether waiting for a member is pointless. Called for silent members of a broken generation."""
-    look: Callable[[Member], Sign] = field(default=lambda member: Sign.SILENT)
+    look: Callable[[Seat], Sign] = field(default=lambda member: Sign.SILENT)
     """Returns the result of a ping. Called for members that have no record or are silent."""
     unreachable: Callable[[], frozenset[str]] = field(default=frozenset)
     """Returns the ids of members that do not answer this worker."""

@@ -9,14 +9,14 @@ An unknown version or shape raises RecordError: another version of the code take
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from typing import Any
 
 from tidewater.contract import keys
 from tidewater.elastic.errors import RecordError
 from tidewater.elastic.etcd import codec
 from tidewater.elastic.etcd.client import Entry, Event
-from tidewater.elastic.membership.rules import Generation, Member, Saved, View
+from tidewater.elastic.membership.rules import Generation, Member, Saved, Seat, View
 
 _MEMBERS = "members/"
 
@@ -36,17 +36,26 @@ def member_from_json(data: bytes, *, age: int) -> Member:
 
 def generation_to_json(generation: Generation) -> bytes:
     """Return the record under ``keys.generation``."""
-    return codec.encode(asdict(generation), version=keys.GENERATION_VERSION)
+    # The members' whole records are under their own keys: this one is sent to all of them for each change.
+    rows = [[getattr(each, field.name) for field in fields(Seat)] for each in generation.members]
+    content = asdict(replace(generation, members=()))
+    return codec.encode({**content, "members": rows}, version=keys.GENERATION_VERSION)
 
 
 def generation_from_json(data: bytes) -> Generation:
     """Raise RecordError for a version or shape this code does not know."""
     # The record outlives the workers, so a new version of the program finds that of the old one.
-    content = _content(data, "generation", keys.GENERATION_VERSION, older=(3,))
+    content = _content(data, "generation", keys.GENERATION_VERSION, older=(3, 4))
     members = content.get("members")
     if not isinstance(members, list):
         raise RecordError("generation record: members is not a list")
-    content["members"] = tuple(_member(member, "generation member") for member in members)
+    if members and isinstance(members[0], dict):  # before version 5, with the members' whole records
+        content["state_of"] = max(int(each.get("state_of", 0)) for each in members)
+        members = [[each.get(field.name) for field in fields(Seat)] for each in members]
+    try:
+        content["members"] = tuple(Seat(*each) for each in members)
+    except TypeError as error:
+        raise RecordError(f"generation record: {error}") from error
     return codec.build(Generation, content, "generation")
 
 

@@ -1,64 +1,39 @@
-"""Which workers train together: frozen records, and one pure function that decides.
+"""The records that workers agree with, and what they say: who is lost, who asks for a place, what is broken.
 
-    action = decide(view, Inputs(me="w-0-1f", limits=Limits(1, 8)), now=time.monotonic())
-    if action.kind is Kind.PROPOSE: ...   # compare-and-set action.generation on the generation record
+    view.generation, view.member("w-0-1f"), newcomers(view), is_broken(view)
 
-The rules, in full:
-
-* A *member* is one process, not one pod: a restarted pod is a new member. Its record exists as long as its lease.
-* A *generation* is a numbered list of members, in rank order. Only compare-and-set changes it, so there is one
-  sequence of generations, whichever member proposes.
-* ``ready_after`` in a member's record says: "I am in no process group of a generation up to this number; put me into a
-  later one". A newcomer writes it when it is prepared. A member of generation g that writes ``ready_after=g`` has given
-  up g, because a peer failed. Both request a place in generation g+1.
-* A generation is broken when one of its members has given it up or lost its record. The next one consists of the
-  members that gave it up (they are alive and wait) and of newcomers. Other members get ``patience_seconds`` after the
-  break to give it up, unless they are known to be dead.
-* A generation that is not broken changes when a member leaves or there is room for a newcomer. Its members continue
-  training until all of them know of the next one, and switch at the same step.
-* Newcomers that announce themselves shortly after one another are admitted together: see ``arrivals``.
-* Survivors keep their order, newcomers follow by age, and a generation has at most ``max_workers`` members.
-* A newcomer is admitted only if it has the signature of the job: that of the current generation while one of its
-  members lives, otherwise that of the oldest member that is ready.
-* Members that could not reach each other when a generation broke are not put into the next one together. The largest
-  group of survivors that reach each other continues. The others wait in line until they can reach it.
-* A broken generation has ended when a member that has its state has given it up, because no step is final without the
-  gradients of all its members. If no candidate for the next generation has the state, the members that have it may
-  still be training, frozen or cut off. Then the next generation waits until their processes have certainly ended, or
-  have been without a lease for so long (``takeover_seconds``) that they have stopped by themselves
-  (``Coordinator.in_touch``). So two generations never both make steps final.
-* If all members of a generation survive its break, and none of them has made a step in it, the next attempt will
-  probably break in the same way. After MOST_ATTEMPTS such generations in a row the youngest member is left out for
-  good (its process ends), so that the others train. If they would lack the state, the next youngest is left out.
-* All generations have the lineage of the first one. If etcd loses its data, the next generation begins a new lineage.
-* The oldest member that may be in the next generation proposes it. If it does not, the second oldest does so after
-  ``patience_seconds``, and so on. Two proposals do no harm: compare-and-set accepts only one.
+``decision`` says what follows from them, with all rules.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from enum import Enum
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 from tidewater.elastic.addresses import Address
-from tidewater.elastic.membership.arrivals import Arrivals
 from tidewater.elastic.membership.reach import Group
-
-MOST_ATTEMPTS = 6
-"""Generations of the same members in a row that break without a step, before one member is left out."""
 
 
 @dataclass(frozen=True)
-class Member:
-    """One worker process, as in its record."""
+class Seat:
+    """What never changes about one worker process, and what others need to reach it."""
 
     id: str
     worker: str
     host: str
     peer_port: int
     """TCP port of its peer server, for pings, state, and the rendezvous of generations in which it has rank 0."""
+
+    @property
+    def address(self) -> Address:
+        """Address of its peer server."""
+        return Address(self.host, self.peer_port, self.id)
+
+
+@dataclass(frozen=True)
+class Member(Seat):
+    """One worker process, as in its record."""
+
     signature: str
     """Digest of what must be equal in all workers (model, data, schedule)."""
     ready_after: int
@@ -72,11 +47,6 @@ class Member:
     age: int = 0
     """etcd's create revision of the record: smaller is older. Not part of the stored record."""
 
-    @property
-    def address(self) -> Address:
-        """Address of its peer server."""
-        return Address(self.host, self.peer_port, self.id)
-
 
 @dataclass(frozen=True)
 class Generation:
@@ -85,7 +55,7 @@ class Generation:
     number: int
     uuid: int
     """Unique for every generation; names the process group."""
-    members: tuple[Member, ...]
+    members: tuple[Seat, ...]
     cause: str
     """Why it replaced the one before: ``start``, ``joined``, ``left`` or ``lost``."""
     lineage: str = ""
@@ -94,10 +64,15 @@ class Generation:
     """Number of generations of the same members right before it that broke without a step."""
     left_out: str = ""
     """Id of the member that was left out because of such attempts."""
+    state_of: int = 0
+    """The greatest ``state_of`` of its members when it was proposed."""
 
     def rank(self, member_id: str) -> int | None:
         """Return the rank of a member, or None if it is not in this generation."""
-        return next((rank for rank, member in enumerate(self.members) if member.id == member_id), None)
+        ranks: dict[str, int] | None = self.__dict__.get("_ranks")
+        if ranks is None:  # as in ``View.member``
+            ranks = self.__dict__["_ranks"] = {member.id: rank for rank, member in enumerate(self.members)}
+        return ranks.get(member_id)
 
 
 @dataclass(frozen=True)
@@ -146,80 +121,22 @@ class Limits:
     """Time after the loss of its record in which a member has certainly stopped by itself."""
 
 
-@dataclass(frozen=True)
-class Inputs:
-    """What a process knows in addition to the view."""
-
-    me: str
-    limits: Limits
-    uuid: int = 0
-    """A unique number for a generation that this process may propose."""
-    dead: frozenset[str] = frozenset()
-    """Members that are known to have ended although their lease is still valid."""
-    changed_at: float = 0.0
-    """Monotonic time at which this process first saw that the current generation needs a successor."""
-    ended: frozenset[str] = frozenset()
-    """Members of the current generation that have certainly ended."""
-    missing_since: Mapping[str, float] = field(default_factory=dict)
-    """Monotonic time since which a member of the current generation has no record in etcd."""
-    arrivals: Arrivals = field(default_factory=Arrivals)
-    """The newcomers that this process has seen."""
-
-
-class Kind(Enum):
-    """What a process must do about the membership."""
-
-    REST = "rest"
-    PROPOSE = "propose"
-    WAIT = "wait"
-
-
-@dataclass(frozen=True)
-class Action:
-    """``PROPOSE`` has a generation, ``WAIT`` the monotonic time at which to decide again."""
-
-    kind: Kind
-    generation: Generation | None = None
-    wake_at: float | None = None
-
-
-REST = Action(Kind.REST)
-
-
-def decide(view: View, inputs: Inputs, now: float) -> Action:
-    """Return what ``inputs.me`` must do about the membership. Total and without side effects."""
-    if view.finished or not needs_change(view, inputs.limits):
-        return REST
-    waiting_until = inputs.changed_at + inputs.limits.patience_seconds
-    if is_broken(view) and silent(view, inputs.dead) and now < waiting_until:
-        return Action(Kind.WAIT, wake_at=waiting_until)
-    proposers = _proposers(view)
-    if inputs.me not in proposers:
-        return REST
-    first_turn = max(inputs.changed_at, _all_here_at(view, inputs))
-    my_turn = first_turn + proposers.index(inputs.me) * inputs.limits.patience_seconds
-    may_at = max(my_turn, _over_at(view, inputs), inputs.changed_at + _pause_seconds(view))
-    if now < may_at:
-        return Action(Kind.WAIT, wake_at=may_at)
-    return Action(Kind.PROPOSE, generation=_successor(view, inputs))
-
-
 def newcomers(view: View) -> list[Member]:
     """Return the members that ask for a place and have none in the current generation, oldest first."""
-    inside = set(_ids(view.generation.members if view.generation else ()))
-    return [member for member in _asking(view) if member.id not in inside]
+    inside = set(ids(view.generation.members if view.generation else ()))
+    return [member for member in asking(view) if member.id not in inside]
 
 
 def needs_change(view: View, limits: Limits) -> bool:
     """Return whether the current generation must or may be replaced."""
     if view.generation is None:
-        return bool(_asking(view))
+        return bool(asking(view))
     if is_broken(view):
         return True
     present = [view.member(member.id) for member in view.generation.members]
     staying = [member for member in present if member and not member.leaving]
     room = limits.max_workers - len(staying)
-    return len(staying) < len(present) or (room > 0 and bool(_newcomers(view)))
+    return len(staying) < len(present) or (room > 0 and bool(newcomers_that_fit(view)))
 
 
 def is_broken(view: View) -> bool:
@@ -269,132 +186,30 @@ def silent(view: View, dead: frozenset[str] = frozenset()) -> list[Member]:
     return [member for member in living if member and member.ready_after < view.number and member.id not in dead]
 
 
-def _pause_seconds(view: View) -> float:
-    """Return the pause before the next attempt of members with which others have failed: half a second, then twice
-    as long each time. A short disturbance of the network must not look like a worker that can't sum."""
-    attempts = view.generation.attempts if view.generation and is_broken(view) else 0
-    return 2.0 ** (attempts - 2) if attempts else 0.0
-
-
-def _all_here_at(view: View, inputs: Inputs) -> float:
-    """Return the monotonic time until which a proposal waits for more newcomers. The first after a loss don't wait."""
-    growing = view.generation is None or (view.generation.cause in ("start", "joined") and not is_broken(view))
-    if not growing or any(member.leaving for member in view.members):
-        return 0.0
-    return inputs.arrivals.over_at(len(view.members))
-
-
-def _over_at(view: View, inputs: Inputs) -> float:
-    """Return the monotonic time from which the current generation certainly makes no further step final."""
-    generation = view.generation
-    if generation is None or not generation.members:
-        return 0.0
-    living = [member for member in map(view.member, _ids(generation.members)) if member]
-    if not is_broken(view):
-        # A newcomer must not replace all members on its own: leaving members have not confirmed that they stopped.
-        staying = any(not member.leaving for member in living)
-        return 0.0 if staying or generation.rank(inputs.me) is not None else math.inf
-    # A member that already has the state of this generation has made no step in it without the others.
-    latest = max(min(member.state_of, view.number - 1) for member in (*generation.members, *living))
-    given_up = [member for member in living if member.ready_after >= view.number]
-    if any(member.state_of >= latest for member in given_up):
-        return 0.0
-    unheard = set(_ids(generation.members)) - set(_ids(given_up)) - inputs.ended - {inputs.me}
-    present = set(_ids(living))
-    return max(
-        (
-            math.inf if each in present else inputs.missing_since.get(each, math.inf) + inputs.limits.takeover_seconds
-            for each in unheard
-        ),
-        default=0.0,
-    )
-
-
-def _ids(members: Iterable[Member]) -> list[str]:
+def ids(members: Iterable[Seat]) -> list[str]:
+    """Return the ids of members, in order."""
     return [member.id for member in members]
 
 
-def _left_out(view: View) -> str:
+def left_out(view: View) -> str:
     """Return the id of the member that was left out for good, while its process has not ended yet."""
-    left_out = view.generation.left_out if view.generation else ""
-    return left_out if view.member(left_out) else ""
+    member_id = view.generation.left_out if view.generation else ""
+    return member_id if view.member(member_id) else ""
 
 
-def _asking(view: View) -> list[Member]:
+def asking(view: View) -> list[Member]:
     """Return the living members that are ready for the next generation and have its signature, oldest first."""
     known = reference(view)
-    kind, left_out = known.signature if known else "", _left_out(view)
+    kind, omitted = known.signature if known else "", left_out(view)
     ready = [member for member in view.members if member.ready_after >= view.number and not member.leaving]
-    ready = [member for member in ready if member.id != left_out]
+    ready = [member for member in ready if member.id != omitted]
     return sorted((member for member in ready if member.signature == kind), key=lambda member: member.age)
 
 
-def _newcomers(view: View) -> list[Member]:
+def newcomers_that_fit(view: View) -> list[Member]:
     """Return the newcomers that may be added, oldest first. They must reach all members of an unbroken generation."""
     new = newcomers(view)
     if not new or view.generation is None or is_broken(view):
         return new
-    group = Group(filter(None, map(view.member, _ids(view.generation.members))))
+    group = Group(filter(None, map(view.member, ids(view.generation.members))))
     return [member for member in new if group.reaches(member)]
-
-
-def _largest_group(survivors: list[Member]) -> list[Member]:
-    """Return the largest group of survivors that reach each other, if possible with the state; in rank order."""
-    latest = max((member.state_of for member in survivors), default=0)
-    if len(Group(survivors[:1]).add(survivors)) == len(survivors):
-        return survivors
-    groups = [Group([member]).add(survivors) for member in survivors]
-    best = max(groups, key=lambda group: (any(each.state_of >= latest for each in group), len(group)), default=[])
-    return [member for member in survivors if member in best]
-
-
-def _attempts(view: View, survivors: list[Member]) -> int:
-    """Return how many generations of these members have broken in a row without a step and without a loss."""
-    before = view.generation
-    if before is None or not is_broken(view) or len(survivors) < len(before.members):
-        return 0
-    return 0 if any(member.fruitful >= view.number for member in survivors) else before.attempts + 1
-
-
-def _dispensable(members: list[Member]) -> Member:
-    """Return the youngest member that the others don't need for the state; the only one of a group of one."""
-    youngest_first = sorted(members, key=lambda member: member.age, reverse=True)
-    latest = max(member.state_of for member in members)
-    holders = [member for member in members if member.state_of == latest]
-    return next((member for member in youngest_first if holders != [member]), youngest_first[0])
-
-
-def _proposers(view: View) -> list[str]:
-    """Return the ids of the members that may propose the next generation, in order."""
-    if view.generation is None or is_broken(view):
-        return [member.id for member in _asking(view)] or _leavers(view)
-    living = [view.member(member.id) for member in view.generation.members]
-    inside = sorted((member for member in living if member), key=lambda member: member.age)
-    return [member.id for member in inside] + [member.id for member in _newcomers(view)]
-
-
-def _leavers(view: View) -> list[str]:
-    leavers = sorted((member for member in view.members if member.leaving), key=lambda member: member.age)
-    return [member.id for member in leavers]
-
-
-def _successor(view: View, inputs: Inputs) -> Generation:
-    before = view.generation.members if view.generation else ()
-    living = [view.member(member.id) for member in before]
-    broken = is_broken(view)
-    survivors = [
-        member
-        for member in living
-        if member and not member.leaving and (not broken or member.ready_after >= view.number)
-    ]
-    together = _largest_group(survivors) if broken else survivors
-    attempts, left_out = _attempts(view, together), _left_out(view)
-    if attempts >= MOST_ATTEMPTS:
-        attempts, left_out = 0, _dispensable(together).id
-        together = [member for member in together if member.id != left_out]
-    members = Group(together).add(_newcomers(view))[: inputs.limits.max_workers]
-    cause = "start" if not before else "lost" if broken else "left" if len(survivors) < len(before) else "joined"
-    # If etcd has lost its data, the members still know the last number.
-    number = max([view.number, *(member.ready_after for member in members)]) + 1
-    lineage = view.generation.lineage if view.generation else f"{inputs.uuid:012x}"
-    return Generation(number, inputs.uuid, tuple(members), cause, lineage, attempts, left_out)

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from tidewater.elastic.membership.rules import Member, View, is_broken, silent
+from tidewater.elastic.membership.rules import Member, Seat, View, is_broken, silent
 
 
 class Sign(Enum):
@@ -37,7 +37,7 @@ class Missing:
     since: Mapping[str, float] = field(default_factory=dict)
     """Monotonic time since which a record is missing."""
     records: Mapping[str, Member] = field(default_factory=dict)
-    """The last content of each missing record."""
+    """The last content of each missing record that this process has seen."""
     signs: Mapping[str, Sign] = field(default_factory=dict)
     """The result of the last ping of each process."""
 
@@ -47,13 +47,13 @@ class Missing:
         return frozenset(member_id for member_id, sign in self.signs.items() if sign is Sign.ENDED)
 
 
-def members_of(view: View) -> tuple[Member, ...]:
+def members_of(view: View) -> tuple[Seat, ...]:
     """Return the current generation's members that have no record."""
     members = view.generation.members if view.generation else ()
     return tuple(member for member in members if view.member(member.id) is None)
 
 
-def unheard(view: View) -> tuple[Member, ...]:
+def unheard(view: View) -> tuple[Seat, ...]:
     """Return the members to ping: those without a record, and those that have not given up a broken generation."""
     missing = members_of(view)
     return (*missing, *silent(view)) if missing or is_broken(view) else ()
@@ -64,7 +64,8 @@ def noted(before: Missing, view: View, last: View, now: float) -> Missing:
     known = before if before.number == view.number else Missing()
     gone = members_of(view)
     since = {member.id: known.since.get(member.id, now) for member in gone}
-    records = {member.id: known.records.get(member.id) or last.member(member.id) or member for member in gone}
+    last_seen = {member.id: known.records.get(member.id) or last.member(member.id) for member in gone}
+    records = {member_id: record for member_id, record in last_seen.items() if record}
     return Missing(view.number, since, records, known.signs)
 
 

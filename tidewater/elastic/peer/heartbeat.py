@@ -29,7 +29,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from tidewater.elastic.addresses import resolve
-from tidewater.elastic.membership.rules import Member
+from tidewater.elastic.membership.rules import Seat
 from tidewater.elastic.peer import patience, server
 from tidewater.elastic.peer.handshake import Identity, Initiator
 
@@ -42,7 +42,7 @@ _MOST_READ = 4096
 
 @dataclass
 class _Peer:
-    member: Member
+    member: Seat
     connection: socket.socket | None = None
     connected: bool = False
     handshake: Initiator | None = None
@@ -65,7 +65,7 @@ class Heartbeat:
         interval: float = 0.25,
         timeout: float = 1.5,
         since: Callable[[], float | None] = lambda: None,
-        on_silent: Callable[[Member], None] = lambda member: None,
+        on_silent: Callable[[Seat], None] = lambda member: None,
     ) -> None:
         """Durations are in seconds.
 
@@ -101,7 +101,7 @@ class Heartbeat:
         self._stopping = True
         self._wake()
 
-    def watch(self, members: Iterable[Member]) -> None:
+    def watch(self, members: Iterable[Seat]) -> None:
         """Watch exactly these members. If they differ from the previous ones, all count as answering again."""
         wanted = {member.id: member for member in members if member.id != self._me.id}
         with self._lock:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
-from tidewater.elastic.membership.rules import Member, View
+from tidewater.elastic.membership.rules import Seat, View
 from tidewater.elastic.observe.log import Lasting, Log
 from tidewater.elastic.observe.metrics import Metrics
 
@@ -36,7 +36,7 @@ class Place:
     least: int
     """With fewer members no step is made; the log says so elsewhere."""
 
-    def members(self) -> tuple[int, Sequence[Member]]:
+    def members(self) -> tuple[int, Sequence[Seat]]:
         """Return this worker's rank and the members that should make steps together; none if it isn't one of them."""
         view = self.view()
         generation = view.generation
@@ -52,7 +52,7 @@ class Asks:
 
     waits: Callable[[], bool]
     """Returns whether this worker does."""
-    of: Callable[[Member], bool | None]
+    of: Callable[[Seat], bool | None]
     """Returns whether another worker does; None if it doesn't answer."""
 
 
@@ -120,7 +120,7 @@ class Silence:
             more = [f"{len(names) - _MOST_NAMES} others"] if len(names) > _MOST_NAMES else []
             self._line.say(seconds=round(silent, 1), waits_for=", ".join([*names[:_MOST_NAMES], *more]))
 
-    def _waited_for(self, rank: int, members: Sequence[Member], lasts: Callable[[], bool]) -> list[str]:
+    def _waited_for(self, rank: int, members: Sequence[Seat], lasts: Callable[[], bool]) -> list[str]:
         """Return the workers that the others wait for, as far as this one has to know them.
 
         Not all of them if ``lasts`` says that the silence is over: one that doesn't answer takes seconds.

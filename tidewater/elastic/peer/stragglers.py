@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from tidewater.elastic.membership.rules import Member
+from tidewater.elastic.membership.rules import Seat
 from tidewater.elastic.observe.log import Log
 from tidewater.elastic.observe.metrics import Metrics
 
@@ -100,11 +100,11 @@ class Stragglers:
         """Time of this rank's own part of the last step; 0 if it has made none in the generation."""
         self._together_at = 0.0
         """Monotonic time of the last sum over the ranks."""
-        self._members: Sequence[Member] = ()
+        self._members: Sequence[Seat] = ()
         self._batch_size = 0
         """Of the step before, to which the times belong."""
         self._steps: list[Observation] = []
-        self._slow: Member | None = None
+        self._slow: Seat | None = None
 
     def begin(self) -> None:
         """Note that a generation begins."""
@@ -121,7 +121,7 @@ class Stragglers:
         self.together()
         self.work_seconds = max(self._together_at - before - idle_seconds, 1e-9)
 
-    def step(self, members: Sequence[Member], rank: int, work_seconds: Sequence[float], batch_size: int) -> None:
+    def step(self, members: Sequence[Seat], rank: int, work_seconds: Sequence[float], batch_size: int) -> None:
         """Note one step. The times are those of the step before; 0 where a rank has made none in this generation."""
         if members is not self._members:
             self._members, self._steps = members, []

@@ -32,7 +32,7 @@ from tidewater.contract import exit_codes, leaving
 from tidewater.elastic.config import Config
 from tidewater.elastic.data.sampler import Cursor
 from tidewater.elastic.errors import BadSamples, ConfigError, GroupBroken, OutOfMemory
-from tidewater.elastic.membership.rules import Generation, Member, View, lost_members
+from tidewater.elastic.membership.rules import Generation, Seat, View, lost_members
 from tidewater.elastic.observe.log import Log
 from tidewater.elastic.observe.meter import Change
 from tidewater.elastic.peer.stragglers import Stragglers
@@ -126,7 +126,7 @@ class Session:
             if lost := lost_members(view, generation, self.worker.member_id):
                 self.worker.group.interrupt(f"no further step is possible with {', '.join(lost)}")
 
-    def peer_silent(self, member: Member) -> None:
+    def peer_silent(self, member: Seat) -> None:
         """Give up a peer that is frozen or cut off. Called by the heartbeat's thread."""
         self.log.event("peer_silent", peer=member.worker)
         self.worker.group.interrupt(f"no answer from {member.worker}")

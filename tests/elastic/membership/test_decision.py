@@ -9,19 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidewater.elastic.membership.rules import (
-    MOST_ATTEMPTS,
-    REST,
-    Generation,
-    Inputs,
-    Kind,
-    Limits,
-    Member,
-    View,
-    decide,
-    has_heirs,
-    lost_members,
-)
+from tidewater.elastic.membership.decision import MOST_ATTEMPTS, REST, Inputs, Kind, decide
+from tidewater.elastic.membership.rules import Generation, Limits, Member, View, has_heirs, lost_members
 
 
 def member(
@@ -194,7 +183,7 @@ def test_a_generation_without_visible_members_is_replaced_only_after_all_have_st
 
 def test_a_newcomer_without_the_state_does_not_continue_without_its_holders() -> None:
     before = (member("a", 1, state_of=3), member("c", 9))
-    frozen = View(Generation(4, 99, before, "joined"), 7, (before[0], member("c", 9, ready_after=4)))
+    frozen = View(Generation(4, 99, before, "joined", state_of=3), 7, (before[0], member("c", 9, ready_after=4)))
     assert decide(frozen, inputs("c"), now=900).kind is Kind.WAIT
     assert decide(frozen, inputs("c", ended=frozenset("a")), now=900).kind is Kind.PROPOSE
     vanished = replace(frozen, members=frozen.members[1:])
@@ -204,14 +193,14 @@ def test_a_newcomer_without_the_state_does_not_continue_without_its_holders() ->
 
 def test_a_worker_left_behind_does_not_continue_without_the_holders_of_the_latest_state() -> None:
     before = (member("a", 1, state_of=3), member("b", 2, state_of=1))
-    frozen = View(Generation(4, 99, before, "joined"), 7, (before[0], replace(before[1], ready_after=4)))
+    frozen = View(Generation(4, 99, before, "joined", state_of=3), 7, (before[0], replace(before[1], ready_after=4)))
     assert decide(frozen, inputs("b"), now=900).kind is Kind.WAIT
 
 
 def test_any_survivor_with_the_state_continues_at_once() -> None:
     before = (member("a", 1, state_of=3), member("b", 2, state_of=3), member("c", 3))
     living = (replace(before[0], state_of=4), replace(before[1], ready_after=4), replace(before[2], ready_after=4))
-    broken = View(Generation(4, 99, before, "joined"), 7, living)
+    broken = View(Generation(4, 99, before, "joined", state_of=3), 7, living)
     assert names(decide(broken, inputs("b", dead=frozenset("a")), now=100).generation) == "bc"
 
 
