@@ -51,15 +51,20 @@ class _Line(EtcdStore):
             watch.close()
 
     @override
-    def watch(self, prefix: str, from_revision: int) -> Watch:
+    def watch(self, prefix: str, from_revision: int, *, until: str = "") -> Watch:
         self._refuse()
-        self._watches = [super().watch(prefix, from_revision)]
+        self._watches = [super().watch(prefix, from_revision, until=until)]
         return self._watches[0]
 
     @override
     def put(self, key: str, value: bytes, lease: int = 0) -> None:
         self._refuse()
         super().put(key, value, lease)
+
+    @override
+    def put_if(self, key: str, value: bytes, mod_revision: int, lease: int = 0) -> bool:
+        self._refuse()
+        return super().put_if(key, value, mod_revision, lease)
 
     @override
     def revoke(self, lease: int) -> None:

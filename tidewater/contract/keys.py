@@ -5,6 +5,9 @@
 /tidewater/<job>/secret               with which its workers authenticate to each other (SECRET_VERSION)
 /tidewater/<job>/saved                the last checkpoint that was written (SAVED_VERSION)
 /tidewater/<job>/finished             written once, at the end of the job (FINISHED_VERSION)
+/tidewater/<job>/broken               of a large job: the last generation that broke (BROKEN_VERSION)
+/tidewater/<job>/votes/<member id>    of a large job: what only those that decide read (VOTE_VERSION); the last keys,
+                                      so that a range ends before them
 
 The torchrun plug-in has its own (all RENDEZVOUS_VERSION):
 
@@ -29,6 +32,8 @@ ELASTICDL_ROOT = "/elasticdl"
 GENERATION_VERSION = 5
 MEMBER_VERSION = 4
 SAVED_VERSION = 1
+BROKEN_VERSION = 1
+VOTE_VERSION = 1
 FINISHED_VERSION = 1
 RENDEZVOUS_VERSION = 2
 SECRET_VERSION = 1
@@ -68,6 +73,21 @@ def saved(name: str) -> str:
 def finished(name: str) -> str:
     """Return the key that exists once job ``name`` has finished."""
     return f"{job(name)}finished"
+
+
+def broken(name: str) -> str:
+    """Return the key of the last generation of job ``name`` that broke."""
+    return f"{job(name)}broken"
+
+
+def votes(name: str) -> str:
+    """Return the prefix of what members say only to those that decide; ends with a slash."""
+    return f"{job(name)}votes/"
+
+
+def vote(name: str, member_id: str) -> str:
+    """Return the key of what one member says to those that decide."""
+    return f"{votes(name)}{member_id}"
 
 
 def rendezvous(run_id: str) -> str:

@@ -28,9 +28,10 @@ class FakeStore:
         self._ids = itertools.count(1000)
         self._condition = threading.Condition()
 
-    def read(self, prefix: str) -> Snapshot:
+    def read(self, prefix: str, *, until: str = "") -> Snapshot:
         with self._lock():
-            entries = tuple(entry for key, (entry, _) in sorted(self._entries.items()) if key.startswith(prefix))
+            found = [entry for key, (entry, _) in sorted(self._entries.items()) if key.startswith(prefix)]
+            entries = tuple(entry for entry in found if not until or entry.key < until)
             return Snapshot(self._revision, entries)
 
     def put(self, key: str, value: bytes, lease: int = 0) -> None:
@@ -71,9 +72,9 @@ class FakeStore:
         with self._lock():
             self._end(lease)
 
-    def watch(self, prefix: str, from_revision: int) -> FakeWatch:
+    def watch(self, prefix: str, from_revision: int, *, until: str = "") -> FakeWatch:
         with self._lock():
-            return FakeWatch(self, prefix, from_revision)
+            return FakeWatch(self, prefix, from_revision, until)
 
     def compact(self) -> None:
         """Drop the history, as a compaction of etcd does."""
@@ -131,8 +132,9 @@ class FakeStore:
 class FakeWatch:
     """A watch that ends after a time without events, as the real one does."""
 
-    def __init__(self, store: FakeStore, prefix: str, revision: int) -> None:
+    def __init__(self, store: FakeStore, prefix: str, revision: int, until: str) -> None:
         self._store, self._prefix, self._revision, self._closed = store, prefix, revision, False
+        self._until = until
 
     def __iter__(self) -> Iterator[tuple[Event, ...]]:
         while not self._closed:
@@ -140,7 +142,8 @@ class FakeWatch:
             if not events:
                 return
             self._revision = events[-1].revision + 1
-            yield events
+            if events := tuple(each for each in events if not self._until or each.key < self._until):
+                yield events
 
     def close(self) -> None:
         self._closed = True

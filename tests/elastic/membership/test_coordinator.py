@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 
 import pytest
@@ -223,9 +224,37 @@ def test_after_a_compaction_all_records_are_read_again(join: Join, store: FakeSt
     assert reaches(a, "ab")
 
 
-def test_a_record_of_another_version_is_reported_to_the_waiting_caller(join: Join, store: FakeStore) -> None:
+@pytest.mark.parametrize("version", [3, 99])
+def test_a_newcomer_with_a_record_of_another_version_is_refused_by_name_and_the_others_go_on(
+    join: Join, store: FakeStore, quiet: Log, monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    said: list[dict[str, str]] = []
+    monkeypatch.setattr(quiet, "event", lambda name, **more: said.append({"event": name, **more}))
     a = join("a")
+    assert reaches(a, "a")
+    store.put(keys.member("job", "x"), json.dumps({"version": version}).encode())
+    join("b")
+    assert reaches(a, "ab")
+    (refused,) = [each for each in said if each["event"] == "member_refused" and each["member"] == "x"][:1]
+    assert f"has version {version}" in refused["reason"]
+    assert a.view.member("x") is None
+
+
+def test_a_worker_among_members_with_records_of_another_version_ends_with_the_cause(
+    join: Join, store: FakeStore
+) -> None:
+    """Otherwise they would count as lost, and it would take their job over."""
+    x = Member("x", "x", "127.0.0.1", 1, "signature", ready_after=0)
     store.put(keys.member("job", "x"), b'{"version": 99}')
+    store.put(keys.generation("job"), generation_to_json(Generation(4, 9, (x,), "joined")))
+    with pytest.raises(RecordError, match="version 99"):
+        join("a")
+
+
+def test_a_generation_of_another_version_is_reported_to_the_waiting_caller(join: Join, store: FakeStore) -> None:
+    a = join("a")
+    assert reaches(a, "a")
+    store.put(keys.generation("job"), b'{"version": 99}')
     with pytest.raises(RecordError, match="version 99"):
         a.wait(lambda view: False, time.monotonic() + PATIENCE_SECONDS)
 

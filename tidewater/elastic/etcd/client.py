@@ -81,8 +81,8 @@ class Watch(Protocol):
 class Store(Protocol):
     """The operations that the trainer needs. Every method raises StoreError when no endpoint answers in time."""
 
-    def read(self, prefix: str) -> Snapshot:
-        """Return everything under ``prefix``; the read is linearizable."""
+    def read(self, prefix: str, *, until: str = "") -> Snapshot:
+        """Return everything under ``prefix``, or its keys before ``until``; the read is linearizable."""
 
     def put(self, key: str, value: bytes, lease: int = 0) -> None:
         """Write unconditionally, bound to ``lease`` unless that is 0."""
@@ -107,8 +107,8 @@ class Store(Protocol):
     def revoke(self, lease: int) -> None:
         """End the lease and delete the keys bound to it. No error if it has already expired."""
 
-    def watch(self, prefix: str, from_revision: int) -> Watch:
-        """Return the changes under ``prefix`` from that revision on.
+    def watch(self, prefix: str, from_revision: int, *, until: str = "") -> Watch:
+        """Return the changes under ``prefix``, or of its keys before ``until``, from that revision on.
 
         The iterator raises Compacted or StoreError. It ends after some seconds without an event, so that a dead
         connection is not used for long.
@@ -134,9 +134,9 @@ class EtcdStore:
         self._preferred = 0
         self._local = threading.local()
 
-    def read(self, prefix: str) -> Snapshot:
+    def read(self, prefix: str, *, until: str = "") -> Snapshot:
         """See ``Store.read``."""
-        answer = self._call("/v3/kv/range", {"key": _b64(prefix), "range_end": _b64(_end(prefix))})
+        answer = self._call("/v3/kv/range", {"key": _b64(prefix), "range_end": _b64(until or _end(prefix))})
         entries = tuple(_entry(kv) for kv in answer.get("kvs", ()))
         return Snapshot(int(answer["header"]["revision"]), entries)
 
@@ -167,9 +167,9 @@ class EtcdStore:
         # etcd answers 404 if the lease has already expired, which is what the caller wanted.
         self._call("/v3/lease/revoke", {"ID": str(lease)}, accept_missing=True)
 
-    def watch(self, prefix: str, from_revision: int) -> Watch:
+    def watch(self, prefix: str, from_revision: int, *, until: str = "") -> Watch:
         """See ``Store.watch``."""
-        body = {"key": _b64(prefix), "range_end": _b64(_end(prefix)), "start_revision": str(from_revision)}
+        body = {"key": _b64(prefix), "range_end": _b64(until or _end(prefix)), "start_revision": str(from_revision)}
         failures = []
         for index in self._order():
             endpoint = self._endpoints[index]

@@ -21,20 +21,21 @@ import secrets
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from tidewater.contract import keys
-from tidewater.elastic.errors import Compacted, RecordError, StoreError, TrainerError
-from tidewater.elastic.etcd.client import Store, Watch
-from tidewater.elastic.membership import decision, records, rules
+from tidewater.elastic.errors import RecordError, StoreError, TrainerError
+from tidewater.elastic.etcd.client import Store
+from tidewater.elastic.membership import deciders, decision, records, rules
 from tidewater.elastic.membership.arrivals import Arrivals
+from tidewater.elastic.membership.deciders import Role
 from tidewater.elastic.membership.decision import Inputs, Kind
+from tidewater.elastic.membership.following import Follower
 from tidewater.elastic.membership.hooks import Hooks
-from tidewater.elastic.membership.rules import Generation, Limits, Member, Saved, View
-from tidewater.elastic.membership.suspects import Missing, Sign, excused, heard, members_of, noted, unheard
+from tidewater.elastic.membership.rules import Broken, Generation, Limits, Member, Saved, View
+from tidewater.elastic.membership.suspects import Missing, Sign, excused, heard, members_of, noted, signs_of, unheard
 from tidewater.elastic.observe.log import Lasting, Log
 
 _RETRY_SECONDS = 0.3
@@ -42,7 +43,6 @@ _RENEWALS_IN_A_LEASE = 5
 _LEAST_GRACE_SECONDS = 1.0
 _LOOK_SECONDS = 0.5
 _LEAST_POLL_SECONDS, _LONGEST_POLL_SECONDS = 0.01, 0.1
-_MEMBERS_WITHOUT_REST, _REST_SECONDS_OF_EACH = 32, 1e-4
 _TOUCH_LEASES = 3
 _TAKEOVER_LEASES = 4
 
@@ -58,11 +58,14 @@ class Coordinator:
         self._limits = replace(limits, takeover_seconds=_TAKEOVER_LEASES * lease_seconds)
         self._lease_seconds = lease_seconds
         self._grace_seconds = max(lease_seconds / _RENEWALS_IN_A_LEASE, _LEAST_GRACE_SECONDS)
-        self._confirmed_at = self._read_at = self._lost_at = -math.inf
+        self._confirmed_at = self._lost_at = -math.inf
         self.leases_lost = 0
         """How often this worker lost its lease, so that others may have continued without it."""
-        self._watch: Watch | None = None
-        self._lease = 0
+        self._role = Role(me.id, limits.patience_seconds)
+        decides = lambda: self._role.decides  # noqa: E731
+        self._follower = Follower(store, job, decides=decides, update=self._update, away=self._away)
+        self._lease = self._recorded_with = 0
+        """This process's lease, and the one with which its record was written."""
         self._announced = False
         self._stored = View()
         self._view = View()
@@ -103,6 +106,7 @@ class Coordinator:
         with self._condition:
             self._stopping = True
             self._condition.notify_all()
+        self._follower.stop()
         with contextlib.suppress(StoreError):
             if self._lease:
                 # The other workers must not treat this record as missing only for a moment.
@@ -160,7 +164,8 @@ class Coordinator:
         is three leases after the lease ended. The others wait for four leases after they noticed, so a clock may be
         wrong by a quarter.
         """
-        fresh = self._read_at > self._lost_at  # after the loss of a lease: read first what the others did meanwhile
+        # After the loss of a lease: read first what the others did meanwhile.
+        fresh = self._follower.read_at > self._lost_at
         return fresh and _clock() < self._confirmed_at + (1 + _TOUCH_LEASES) * self._lease_seconds
 
     def wait(self, condition: Callable[[View], bool], deadline: float) -> bool:
@@ -196,11 +201,24 @@ class Coordinator:
             try:
                 self._renew_lease()
                 self._unpublished = False
-                record = records.member_to_json(self._me)
-                self._store.put(keys.member(self._job, self._me.id), record, self._lease)
+                me = self._write()
             except StoreError as error:
                 self._unpublished = True
                 self._away.say(error=str(error))
+                return
+        if me:
+            self._update(partial(records.voted, me), False)
+
+    def _write(self) -> Member | None:
+        """Write what this worker says for all, or only for those that decide; return that, which it doesn't read."""
+        me = self._me
+        recorded = self._lease == self._recorded_with and self._stored.member(me.id)
+        if recorded and not self._role.decides and not me.leaving:
+            self._store.put(keys.vote(self._job, me.id), records.vote_to_json(me), self._lease)
+            return me
+        self._store.put(keys.member(self._job, me.id), records.member_to_json(me), self._lease)
+        self._recorded_with = self._lease
+        return None
 
     def _renew_lease(self) -> None:
         """Make sure that there is a lease. It is renewed unless that was done just now, and this record is there."""
@@ -212,8 +230,7 @@ class Coordinator:
             self.leases_lost += 1  # first, so that `in_touch` is never true before this counts
             self._lost_at, self._lease, self._unpublished = _clock(), 0, True
             self._log.event("lease_lost", member=self._me.id)
-            if self._watch:
-                self._watch.close()
+            self._follower.again()
         if not self._lease:
             if self.leases_lost:
                 self._hooks.returning()
@@ -247,49 +264,21 @@ class Coordinator:
                 self._publish()
 
     def _follow(self) -> None:
-        while not self._stopping:
-            try:
-                asked_at = _clock()
-                snapshot = self._store.read(keys.job(self._job))
-                self._update(partial(records.replaced, snapshot.entries), all_read=True)
-                self._read_at = asked_at
-                self._watch_from(snapshot.revision + 1)
-            except StoreError as error:
-                self._away.say(error=str(error))
-                time.sleep(_RETRY_SECONDS)
-            except RecordError as error:
-                return self._fail(error)
+        try:
+            self._follower.run(lambda: _clock())  # looked up for each call
+        except RecordError as error:
+            self._fail(error)
 
     def _fail(self, error: TrainerError) -> None:
         with self._condition:
             self._fatal = error
             self._condition.notify_all()
 
-    def _watch_from(self, revision: int) -> None:
-        """Follow events until everything must be read again. Raise StoreError when the connection breaks."""
-        while not self._stopping and self._read_at > self._lost_at:
-            try:
-                self._watch = self._store.watch(keys.job(self._job), revision)
-                for events in self._watch:
-                    for group in records.grouped(events):
-                        self._update(partial(records.applied, group))
-                        revision = max([revision, *(event.revision + 1 for event in group)])
-                    self._rest()
-            except Compacted:
-                return
-
-    def _rest(self) -> None:
-        """Let changes come together in a large job, for one view of them all: a view takes time for each member.
-
-        A change that comes after a quiet moment is not delayed; others by 3 ms with 64 members, 0.1 s with 1,000.
-        """
-        over = len(self._stored.members) - _MEMBERS_WITHOUT_REST
-        if over > 0:
-            time.sleep(over * _REST_SECONDS_OF_EACH)
-
-    def _update(self, change: Callable[[View], View], *, all_read: bool = False) -> None:
+    def _update(self, change: Callable[[View], View], all_read: bool) -> int:
         with self._condition:
-            before, self._stored = self._stored, change(self._stored)
+            before, stored = self._stored, change(self._stored)
+            self._refuse(before, stored)
+            self._stored = stored
             self._ready = True
             # What others write while this record is on its way doesn't say that it is missing.
             expected = self._announced and (all_read or before.member(self._me.id))
@@ -299,6 +288,15 @@ class Coordinator:
             view = self._refresh()
             self._condition.notify_all()
         self._hooks.changed(view)
+        return len(view.members)
+
+    def _refuse(self, before: View, stored: View) -> None:
+        """Say which members have a record of another version. Raise RecordError if they are in the generation."""
+        for member_id, reason in stored.unread:
+            if stored.generation and stored.generation.rank(member_id) is not None:
+                raise RecordError(reason)
+            if (member_id, reason) not in before.unread:
+                self._log.event("member_refused", member=member_id, reason=reason)
 
     def _refresh(self) -> View:
         """Derive the view from the records in etcd. The caller holds the condition's lock."""
@@ -313,22 +311,31 @@ class Coordinator:
             self._changed_at = None
         elif self._changed_at is None or self._changed_at[0] != view.number:
             self._changed_at = (view.number, now)
+        self._role.noted(view, now - self._changed_at[1] if self._changed_at else 0.0)
         self._condition.notify_all()
         return view
 
     def _decide(self) -> None:
         while not self._stopping:
             self._look()
+            complete = self._follower.complete  # before the view, which may only be newer
             with self._condition:
                 view, changed_at = self._view, self._changed_at
-            action = self._action(view, changed_at)
+            if complete:
+                self._record_break(view)
+                action = self._action(view, changed_at)
+            else:
+                if changed_at and self._role.steps_in(view, self._hooks.is_dead, time.monotonic(), changed_at[1]):
+                    self._follower.look()
+                action = decision.REST
             self._stuck = action.wake_at == math.inf
             if action.kind is Kind.PROPOSE and action.generation and self._propose(view, action.generation):
                 continue
             with self._condition:
                 if self._view is view and not self._stopping:
                     # Silent and missing members are checked again before any deadline.
-                    self._condition.wait(self._poll(changed_at) if action.wake_at or self._missing.since else 60)
+                    busy = action.wake_at or self._missing.since or (not complete and changed_at)
+                    self._condition.wait(self._poll(changed_at) if busy else 60)
 
     @staticmethod
     def _poll(changed_at: tuple[int, float] | None) -> float:
@@ -346,12 +353,11 @@ class Coordinator:
                 for member in (unheard if self._stuck else members_of)(self._stored)
                 if member.id != self._me.id and member.id not in missing.ended
             ]
-        if not missing.since and not asked:
+        if not self._follower.complete or (not missing.since and not asked):
             return
         signs: dict[str, Sign] = {}
         if time.monotonic() - self._looked_at > _LOOK_SECONDS or not missing.signs.keys() >= missing.since.keys():
-            with ThreadPoolExecutor(max(len(asked), 1), "look") as pool:
-                signs = dict(zip((member.id for member in asked), pool.map(self._hooks.look, asked), strict=True))
+            signs = signs_of(asked, self._hooks.look)
             self._looked_at = time.monotonic()
         with self._condition:
             if self._missing is missing:
@@ -359,6 +365,18 @@ class Coordinator:
             view = self._refresh()
         if view.members != last.members:
             self._hooks.changed(view)
+
+    def _record_break(self, view: View) -> None:
+        """Let those that don't decide know that the generation of a large job is broken."""
+        worker = rules.first_lost(view)
+        known = view.broken and view.broken.number >= view.number
+        if worker is None or known or not deciders.is_large(view):
+            return
+        record = records.broken_to_json(Broken(view.number, worker))
+        try:  # compare-and-set: one that is behind must not replace a newer one
+            self._store.put_if(keys.broken(self._job), record, view.broken_revision)
+        except StoreError as error:
+            self._away.say(error=str(error))
 
     def _action(self, view: View, changed_at: tuple[int, float] | None) -> decision.Action:
         if changed_at is None or not self._announced:

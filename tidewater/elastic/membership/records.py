@@ -16,9 +16,10 @@ from tidewater.contract import keys
 from tidewater.elastic.errors import RecordError
 from tidewater.elastic.etcd import codec
 from tidewater.elastic.etcd.client import Entry, Event
-from tidewater.elastic.membership.rules import Generation, Member, Saved, Seat, View
+from tidewater.elastic.membership.rules import Broken, Generation, Member, Saved, Seat, View
 
-_MEMBERS = "members/"
+_MEMBERS, _VOTES = "members/", "votes/"
+_VOTED = ("ready_after", "state_of", "unreachable", "fruitful")
 
 
 def member_to_json(member: Member) -> bytes:
@@ -69,6 +70,36 @@ def saved_from_json(data: bytes) -> Saved:
     return codec.build(Saved, _content(data, "saved", keys.SAVED_VERSION), "saved")
 
 
+def broken_to_json(broken: Broken) -> bytes:
+    """Return the record under ``keys.broken``."""
+    return codec.encode(asdict(broken), version=keys.BROKEN_VERSION)
+
+
+def broken_from_json(data: bytes) -> Broken:
+    """Raise RecordError for a version or shape this code does not know."""
+    return codec.build(Broken, _content(data, "broken", keys.BROKEN_VERSION), "broken")
+
+
+def vote_to_json(member: Member) -> bytes:
+    """Return the record under ``keys.vote``: what may change in a member, but for ``leaving``, which is for all."""
+    return codec.encode({name: getattr(member, name) for name in _VOTED}, version=keys.VOTE_VERSION)
+
+
+def vote_from_json(data: bytes, member: Member) -> Member:
+    """Return the member with its vote. Raise RecordError for a version or shape this code does not know."""
+    content = _content(data, "vote", keys.VOTE_VERSION)
+    if content.keys() != set(_VOTED):
+        raise RecordError(f"vote record has {sorted(content)} instead of {sorted(_VOTED)}")
+    return replace(member, **{**content, "unreachable": tuple(content["unreachable"])})
+
+
+def voted(me: Member, view: View) -> View:
+    """Return ``view`` with what this process has said in its own vote."""
+    changes = {name: getattr(me, name) for name in _VOTED}
+    members = tuple(replace(each, **changes) if each.id == me.id else each for each in view.members)
+    return replace(view, members=members)
+
+
 def replaced(entries: tuple[Entry, ...], _: View) -> View:
     """Return the view that consists of these records of a job."""
     return _changed(View(), ((entry.key, entry) for entry in entries))
@@ -99,17 +130,28 @@ def grouped(events: Iterable[Event]) -> list[list[Event]]:
 def _changed(view: View, changes: Iterable[tuple[str, Entry | None]]) -> View:
     """Return ``view`` with these contents of keys; without a key that has none."""
     members = {member.id: member for member in view.members}
+    unread, written = dict(view.unread), dict[str, int]()
     others: dict[str, Any] = {}
     for key, entry in changes:
         name = _name(key)
         if name.startswith(_MEMBERS):
-            members.pop(name.removeprefix(_MEMBERS), None)  # the member that was written last comes last
+            member_id = name.removeprefix(_MEMBERS)
+            members.pop(member_id, None)  # the member that was written last comes last
+            unread.pop(member_id, None)
             if entry:
-                member = member_from_json(entry.value, age=entry.create_revision)
-                members[member.id] = member
+                written[member_id] = entry.mod_revision
+                try:
+                    members[member_id] = member_from_json(entry.value, age=entry.create_revision)
+                except RecordError as error:
+                    unread[member_id] = str(error)
+        elif name.startswith(_VOTES):
+            member_id = name.removeprefix(_VOTES)
+            # A vote goes with its member. A newer record of the member has all that a vote has.
+            if entry and member_id in members and entry.mod_revision > written.get(member_id, 0):
+                members[member_id] = vote_from_json(entry.value, members[member_id])
         else:
             others |= _fields(name, entry)
-    return replace(view, members=tuple(members.values()), **others)
+    return replace(view, members=tuple(members.values()), unread=tuple(unread.items()), **others)
 
 
 def _fields(name: str, entry: Entry | None) -> dict[str, Any]:
@@ -117,6 +159,9 @@ def _fields(name: str, entry: Entry | None) -> dict[str, Any]:
     if name == "generation":
         generation = generation_from_json(entry.value) if entry else None
         return {"generation": generation, "generation_revision": entry.mod_revision if entry else 0}
+    if name == "broken":
+        broken = broken_from_json(entry.value) if entry else None
+        return {"broken": broken, "broken_revision": entry.mod_revision if entry else 0}
     if name == "saved":
         return {"saved": saved_from_json(entry.value) if entry else None}
     if name == "finished":

@@ -86,6 +86,15 @@ class Saved:
 
 
 @dataclass(frozen=True)
+class Broken:
+    """A generation in which no further step is possible."""
+
+    number: int
+    worker: str
+    """One that is lost, or has given it up."""
+
+
+@dataclass(frozen=True)
 class View:
     """The records of one job in etcd, at one revision."""
 
@@ -96,6 +105,12 @@ class View:
     saved: Saved | None = None
     finished: str = ""
     """The record of the job's end, in JSON; empty while the job runs."""
+    broken: Broken | None = None
+    """The last generation that broke, as one of those that decide has recorded it (see ``deciders``)."""
+    broken_revision: int = 0
+    """Mod revision of that record; 0 means there is none."""
+    unread: tuple[tuple[str, str], ...] = ()
+    """Ids of members with a record of another version, and the sentences that say so."""
 
     @property
     def number(self) -> int:
@@ -141,10 +156,17 @@ def needs_change(view: View, limits: Limits) -> bool:
 
 def is_broken(view: View) -> bool:
     """Return whether a member of the current generation has given up the generation or lost its record."""
-    return bool(view.generation) and any(
-        living is None or living.ready_after >= view.number
-        for living in (view.member(member.id) for member in (view.generation.members if view.generation else ()))
-    )
+    return first_lost(view) is not None
+
+
+def first_lost(view: View) -> str | None:
+    """Return the name of a worker that makes no further step in the current generation; None if it isn't broken."""
+    if view.generation is None:
+        return None
+    if view.broken and view.broken.number == view.number:
+        return view.broken.worker
+    living = ((member, view.member(member.id)) for member in view.generation.members)
+    return next((each.worker for each, now in living if now is None or now.ready_after >= view.number), None)
 
 
 def lost_members(view: View, generation: Generation, me: str) -> list[str]:
@@ -157,7 +179,10 @@ def lost_members(view: View, generation: Generation, me: str) -> list[str]:
         member for member in generation.members if member.id != me and not (newer and newer.rank(member.id) is None)
     ]
     living = [(member, view.member(member.id)) for member in expected]
-    return [member.worker for member, now in living if now is None or now.ready_after >= generation.number]
+    lost = [member.worker for member, now in living if now is None or now.ready_after >= generation.number]
+    if not lost and view.broken and view.broken.number == generation.number == view.number:
+        return [view.broken.worker]
+    return lost
 
 
 def has_heirs(view: View, generation: Generation) -> bool:

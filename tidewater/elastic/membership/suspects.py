@@ -12,11 +12,15 @@ gradients of all members.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from tidewater.elastic.membership.rules import Member, Seat, View, is_broken, silent
+
+_MOST_AT_ONCE = 64
+"""Pings."""
 
 
 class Sign(Enum):
@@ -57,6 +61,12 @@ def unheard(view: View) -> tuple[Seat, ...]:
     """Return the members to ping: those without a record, and those that have not given up a broken generation."""
     missing = members_of(view)
     return (*missing, *silent(view)) if missing or is_broken(view) else ()
+
+
+def signs_of(members: Sequence[Seat], look: Callable[[Seat], Sign]) -> dict[str, Sign]:
+    """Ping members, some at the same time; return the results by their ids."""
+    with ThreadPoolExecutor(min(len(members), _MOST_AT_ONCE) or 1, "look") as pool:
+        return dict(zip((member.id for member in members), pool.map(look, members), strict=True))
 
 
 def noted(before: Missing, view: View, last: View, now: float) -> Missing:
