@@ -14,6 +14,7 @@ import math
 import multiprocessing
 import os
 import resource
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -26,7 +27,9 @@ from benchmarks.harness.command import TurnFailed
 from benchmarks.membership.member import Member
 
 _MEMBERS_OF_A_PROCESS = 8
-_LOOK_SECONDS = 0.01
+_LOOK_SECONDS = 0.1
+_SWITCH_SECONDS = 0.02
+"""Threads that wait for Python's lock wake up so often. A worker has a process of its own, and few of them."""
 
 
 @dataclass
@@ -82,6 +85,7 @@ def _each(members: Sequence[Member], do: Callable[[Member], None]) -> None:
 def _serve(url: str, commands: Connection) -> None:
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    sys.setswitchinterval(_SWITCH_SECONDS)
     host = _Host(url)
     with contextlib.suppress(EOFError):
         while True:

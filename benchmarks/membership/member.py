@@ -33,7 +33,7 @@ MOST_MEMBERS = 4096
 LEASE_SECONDS = 10
 """The default of `--lease-seconds`."""
 _FIRST_VIEW_SECONDS = 120.0
-_LOOK_SECONDS = 0.5
+_LOOK_SECONDS = 10.0
 
 
 class _Line(EtcdStore):

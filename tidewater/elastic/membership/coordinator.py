@@ -29,20 +29,22 @@ from tidewater.contract import keys
 from tidewater.elastic.errors import RecordError, StoreError, TrainerError
 from tidewater.elastic.etcd.client import Store
 from tidewater.elastic.membership import deciders, decision, records, rules
-from tidewater.elastic.membership.arrivals import Arrivals
 from tidewater.elastic.membership.deciders import Role
 from tidewater.elastic.membership.decision import Inputs, Kind
 from tidewater.elastic.membership.following import Follower
 from tidewater.elastic.membership.hooks import Hooks
-from tidewater.elastic.membership.rules import Broken, Generation, Limits, Member, Saved, View
+from tidewater.elastic.membership.need import Need
+from tidewater.elastic.membership.rules import Generation, Limits, Member, Saved, View
 from tidewater.elastic.membership.suspects import Missing, Sign, excused, heard, members_of, noted, signs_of, unheard
 from tidewater.elastic.observe.log import Lasting, Log
 
 _RETRY_SECONDS = 0.3
-_RENEWALS_IN_A_LEASE = 5
+_RENEWALS_IN_A_LEASE, _RENEWALS_IN_A_LARGE_JOB = 5, 3
+"""The renewals of a thousand members are most of what etcd has to do."""
 _LEAST_GRACE_SECONDS = 1.0
 _LOOK_SECONDS = 0.5
-_LEAST_POLL_SECONDS, _LONGEST_POLL_SECONDS = 0.01, 0.1
+_LONG_SECONDS = 60.0
+_MOST_ASKED = 64
 _TOUCH_LEASES = 3
 _TAKEOVER_LEASES = 4
 
@@ -72,8 +74,7 @@ class Coordinator:
         self._missing = Missing()
         self._looked_at = 0.0
         self._stuck = False
-        self._changed_at: tuple[int, float] | None = None
-        self._arrivals = Arrivals()
+        self._need = Need()
         self._ready = False
         self._stopping = False
         self._unpublished = False
@@ -206,7 +207,8 @@ class Coordinator:
                 self._unpublished = True
                 self._away.say(error=str(error))
                 return
-        if me:
+        known = self._stored.member(self._me.id)
+        if me and known and known.ready_after != me.ready_after:
             self._update(partial(records.voted, me), False)
 
     def _write(self) -> Member | None:
@@ -244,7 +246,8 @@ class Coordinator:
         away = False
         while not self._stopping:
             often = self._unpublished or away or self._me.unreachable
-            self._renew.wait(_RETRY_SECONDS if often else self._lease_seconds / _RENEWALS_IN_A_LEASE)
+            renewals = _RENEWALS_IN_A_LARGE_JOB if deciders.is_large(self._stored) else _RENEWALS_IN_A_LEASE
+            self._renew.wait(_RETRY_SECONDS if often else self._lease_seconds / renewals)
             self._renew.clear()
             if not self._announced or self._stopping:
                 continue
@@ -277,7 +280,8 @@ class Coordinator:
     def _update(self, change: Callable[[View], View], all_read: bool) -> int:
         with self._condition:
             before, stored = self._stored, change(self._stored)
-            self._refuse(before, stored)
+            for member_id, reason in records.newly_refused(before, stored):
+                self._log.event("member_refused", member=member_id, reason=reason)
             self._stored = stored
             self._ready = True
             # What others write while this record is on its way doesn't say that it is missing.
@@ -290,14 +294,6 @@ class Coordinator:
         self._hooks.changed(view)
         return len(view.members)
 
-    def _refuse(self, before: View, stored: View) -> None:
-        """Say which members have a record of another version. Raise RecordError if they are in the generation."""
-        for member_id, reason in stored.unread:
-            if stored.generation and stored.generation.rank(member_id) is not None:
-                raise RecordError(reason)
-            if (member_id, reason) not in before.unread:
-                self._log.event("member_refused", member=member_id, reason=reason)
-
     def _refresh(self) -> View:
         """Derive the view from the records in etcd. The caller holds the condition's lock."""
         now = time.monotonic()
@@ -306,12 +302,9 @@ class Coordinator:
         if view == self._view:
             return self._view
         self._view = view
-        self._arrivals = self._arrivals.noted(view.number, [each.id for each in rules.newcomers(view)], now)
-        if not rules.needs_change(view, self._limits):
-            self._changed_at = None
-        elif self._changed_at is None or self._changed_at[0] != view.number:
-            self._changed_at = (view.number, now)
-        self._role.noted(view, now - self._changed_at[1] if self._changed_at else 0.0)
+        need = self._need.noted(view, self._me.id, self._limits, decides=self._role.decides, now=now)
+        self._need = need
+        self._role.noted(view, 0.0 if need.since is None else now - need.since)
         self._condition.notify_all()
         return view
 
@@ -320,28 +313,22 @@ class Coordinator:
             self._look()
             complete = self._follower.complete  # before the view, which may only be newer
             with self._condition:
-                view, changed_at = self._view, self._changed_at
+                view, need = self._view, self._need
+            action = decision.REST
             if complete:
                 self._record_break(view)
-                action = self._action(view, changed_at)
-            else:
-                if changed_at and self._role.steps_in(view, self._hooks.is_dead, time.monotonic(), changed_at[1]):
-                    self._follower.look()
-                action = decision.REST
+                action = self._action(view, need)
+            elif need.since and self._role.steps_in(view, self._hooks.is_dead, time.monotonic(), need.since):
+                self._follower.look()
             self._stuck = action.wake_at == math.inf
             if action.kind is Kind.PROPOSE and action.generation and self._propose(view, action.generation):
                 continue
             with self._condition:
                 if self._view is view and not self._stopping:
                     # Silent and missing members are checked again before any deadline.
-                    busy = action.wake_at or self._missing.since or (not complete and changed_at)
-                    self._condition.wait(self._poll(changed_at) if busy else 60)
-
-    @staticmethod
-    def _poll(changed_at: tuple[int, float] | None) -> float:
-        """Return how long to wait for news: less at first, as the port of a killed process closes after its sums."""
-        waited = time.monotonic() - changed_at[1] if changed_at else _LONGEST_POLL_SECONDS
-        return min(max(waited, _LEAST_POLL_SECONDS), _LONGEST_POLL_SECONDS)
+                    busy = action.wake_at or self._missing.since or (need.since and not complete)
+                    poll = need.poll_seconds() if complete else deciders.ask_seconds(view)
+                    self._condition.wait(poll if busy else _LONG_SECONDS)
 
     def _look(self) -> None:
         """Ping members that are missing or silent, and remove lost ones from the view."""
@@ -351,9 +338,9 @@ class Coordinator:
             asked = [
                 member
                 for member in (unheard if self._stuck else members_of)(self._stored)
-                if member.id != self._me.id and member.id not in missing.ended
+                if self._follower.complete and member.id != self._me.id and member.id not in missing.ended
             ]
-        if not self._follower.complete or (not missing.since and not asked):
+        if not missing.since and not asked:
             return
         signs: dict[str, Sign] = {}
         if time.monotonic() - self._looked_at > _LOOK_SECONDS or not missing.signs.keys() >= missing.since.keys():
@@ -367,32 +354,28 @@ class Coordinator:
             self._hooks.changed(view)
 
     def _record_break(self, view: View) -> None:
-        """Let those that don't decide know that the generation of a large job is broken."""
-        worker = rules.first_lost(view)
-        known = view.broken and view.broken.number >= view.number
-        if worker is None or known or not deciders.is_large(view):
-            return
-        record = records.broken_to_json(Broken(view.number, worker))
-        try:  # compare-and-set: one that is behind must not replace a newer one
-            self._store.put_if(keys.broken(self._job), record, view.broken_revision)
-        except StoreError as error:
-            self._away.say(error=str(error))
+        broken = deciders.unrecorded_break(view)
+        if broken:
+            with contextlib.suppress(StoreError):  # it is tried again; one that is behind replaces no newer one
+                self._store.put_if(keys.broken(self._job), records.broken_to_json(broken), view.broken_revision)
 
-    def _action(self, view: View, changed_at: tuple[int, float] | None) -> decision.Action:
-        if changed_at is None or not self._announced:
+    def _action(self, view: View, need: Need) -> decision.Action:
+        if need.since is None or not self._announced:
             return decision.REST
         inputs = Inputs(
             me=self._me.id,
             limits=self._limits,
             uuid=secrets.randbits(48),
-            changed_at=changed_at[1],
+            changed_at=need.since,
+            heard_at=need.heard_at,
             ended=self._missing.ended,
             missing_since=self._missing.since,
-            arrivals=self._arrivals,
+            arrivals=need.arrivals,
         )
         action = decision.decide(view, inputs, time.monotonic())
-        if action.kind is Kind.WAIT and rules.is_broken(view):
-            dead = frozenset(member.id for member in rules.silent(view) if self._hooks.is_dead(member))
+        silent = rules.silent(view) if action.kind is Kind.WAIT and rules.is_broken(view) else []
+        if silent and len(silent) <= _MOST_ASKED:  # of more, most have not had the time to give it up
+            dead = frozenset(member.id for member in silent if self._hooks.is_dead(member))
             action = decision.decide(view, replace(inputs, dead=dead), time.monotonic())
         return action
 

@@ -20,13 +20,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from heapq import nsmallest
 
-from tidewater.elastic.membership.rules import Member, View
+from tidewater.elastic.membership.rules import Broken, Member, View, first_lost
 
 MOST_WITHOUT = 32
 """In a job with at most so many members each of them decides."""
 DECIDERS = 3
 _ASK_SECONDS, _MEMBERS_IN_AN_INTERVAL = 0.5, 256
-"""Time between two looks at those that decide; longer in a job with more members."""
 
 
 def is_large(view: View) -> bool:
@@ -53,6 +52,19 @@ def oldest(view: View, dead: frozenset[str], waited_seconds: float, patience_sec
     living = [member for member in candidates(view) if member.id not in dead]
     living = living or [member for member in view.members if member.id not in dead]
     return nsmallest(number, living, key=lambda member: member.age)
+
+
+def unrecorded_break(view: View) -> Broken | None:
+    """Return what a member that decides must record for those that don't: the break of a large job's generation."""
+    worker = first_lost(view)
+    if worker is None or not is_large(view) or (view.broken and view.broken.number >= view.number):
+        return None
+    return Broken(view.number, worker)
+
+
+def ask_seconds(view: View) -> float:
+    """Return the time between two looks of a member that doesn't decide at those that do."""
+    return _ASK_SECONDS * max(1.0, len(view.members) / _MEMBERS_IN_AN_INTERVAL)
 
 
 class Role:
@@ -87,8 +99,7 @@ class Role:
             changed_at: Since when it waits for the next generation.
         """
         me = view.member(self._me)
-        interval = _ASK_SECONDS * max(1.0, len(view.members) / _MEMBERS_IN_AN_INTERVAL)
-        if me is None or me.ready_after < view.number or now < max(self._asked_at, changed_at) + interval:
+        if me is None or me.ready_after < view.number or now < max(self._asked_at, changed_at) + ask_seconds(view):
             return False
         self._asked_at, dead = now, set(self._known_dead(view))
         self.noted(view, now - changed_at)

@@ -13,7 +13,7 @@ The rules, in full:
   up g, because a peer failed. Both request a place in generation g+1.
 * A generation is broken when one of its members has given it up or lost its record. The next one consists of the
   members that gave it up (they are alive and wait) and of newcomers. Other members get ``patience_seconds`` after the
-  break to give it up, unless they are known to be dead.
+  break to give it up, and more while one after the other does, unless they are known to be dead.
 * A generation that is not broken changes when a member leaves or there is room for a newcomer. Its members continue
   training until all of them know of the next one, and switch at the same step.
 * Newcomers that announce themselves shortly after one another are admitted together: see ``arrivals``.
@@ -60,6 +60,8 @@ from tidewater.elastic.membership.rules import (
 
 MOST_ATTEMPTS = 6
 """Generations of the same members in a row that break without a step, before one member is left out."""
+_MOST_PATIENCES = 5
+"""Members that have not given up a broken generation are waited for at most so many times the patience."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,8 @@ class Inputs:
     """Members that are known to have ended although their lease is still valid."""
     changed_at: float = 0.0
     """Monotonic time at which this process first saw that the current generation needs a successor."""
+    heard_at: float = -math.inf
+    """Monotonic time at which this process last saw that one more member has given up the current generation."""
     ended: frozenset[str] = frozenset()
     """Members of the current generation that have certainly ended."""
     missing_since: Mapping[str, float] = field(default_factory=dict)
@@ -106,7 +110,10 @@ def decide(view: View, inputs: Inputs, now: float) -> Action:
     """Return what ``inputs.me`` must do about the membership. Total and without side effects."""
     if view.finished or not needs_change(view, inputs.limits):
         return REST
-    waiting_until = inputs.changed_at + inputs.limits.patience_seconds
+    patience = inputs.limits.patience_seconds
+    # While more of them give it up, those that are left have their turn yet: of a thousand it takes some seconds.
+    heard_until = min(inputs.heard_at + patience / 2, inputs.changed_at + _MOST_PATIENCES * patience)
+    waiting_until = max(inputs.changed_at + patience, heard_until)
     if is_broken(view) and silent(view, inputs.dead) and now < waiting_until:
         return Action(Kind.WAIT, wake_at=waiting_until)
     proposers = _proposers(view)

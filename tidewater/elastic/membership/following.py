@@ -25,9 +25,9 @@ from tidewater.elastic.observe.log import Lasting
 
 _RETRY_SECONDS = 0.3
 _MEMBERS_WITHOUT_REST, _REST_SECONDS_OF_EACH = 32, 1e-4
-_STORM_SECONDS = 1.0
+_STORM_SECONDS = 2.0
 """Changes that come sooner after one another are many."""
-_PAUSE_SECONDS_OF_EACH, _LONGEST_PAUSE_SECONDS = 1e-3, 1.0
+_PAUSE_SECONDS_OF_EACH, _LONGEST_PAUSE_SECONDS = 3e-3, 3.0
 """Between two watches, for each member above those without a rest."""
 
 Update = Callable[[Callable[[View], View], bool], int]
@@ -65,6 +65,7 @@ class Follower:
                 snapshot = self._store.read(keys.job(self._job), until=self._until(decides))
                 self._number = self._update(partial(records.replaced, snapshot.entries), True)
                 self.complete, self.read_at = decides, asked_at
+                self._update(lambda view: view, False)  # what waits for either looks again
                 self._watch_from(snapshot.revision + 1)
             except StoreError as error:
                 self._away.say(error=str(error))

@@ -110,6 +110,17 @@ def applied(events: Iterable[Event], view: View) -> View:
     return _changed(view, ((event.key, event.entry) for event in events))
 
 
+def newly_refused(before: View, view: View) -> list[tuple[str, str]]:
+    """Return the ids of members with a record of another version that ``before`` didn't have, and what to say.
+
+    Raise RecordError if such a member is in the generation: then this process is the one with another version.
+    """
+    for member_id, reason in view.unread:
+        if view.generation and view.generation.rank(member_id) is not None:
+            raise RecordError(reason)
+    return [each for each in view.unread if each not in before.unread]
+
+
 def grouped(events: Iterable[Event]) -> list[list[Event]]:
     """Return the events in groups, in order, so that no group has both content of a key and its deletion.
 

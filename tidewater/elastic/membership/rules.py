@@ -169,6 +169,18 @@ def first_lost(view: View) -> str | None:
     return next((each.worker for each, now in living if now is None or now.ready_after >= view.number), None)
 
 
+def asks(view: View, me: str) -> bool:
+    """Return whether this member asks for a place in the next generation, and waits for it."""
+    mine = view.member(me)
+    return mine is not None and mine.ready_after >= view.number
+
+
+def given_up(view: View) -> int:
+    """Return how many members of the current generation have given it up."""
+    members = view.generation.members if view.generation else ()
+    return sum(1 for member in map(view.member, ids(members)) if member and member.ready_after >= view.number)
+
+
 def lost_members(view: View, generation: Generation, me: str) -> list[str]:
     """Return the names of the other members of ``generation`` that can make no further step in it.
 

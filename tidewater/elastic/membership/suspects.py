@@ -65,7 +65,9 @@ def unheard(view: View) -> tuple[Seat, ...]:
 
 def signs_of(members: Sequence[Seat], look: Callable[[Seat], Sign]) -> dict[str, Sign]:
     """Ping members, some at the same time; return the results by their ids."""
-    with ThreadPoolExecutor(min(len(members), _MOST_AT_ONCE) or 1, "look") as pool:
+    if not members:
+        return {}
+    with ThreadPoolExecutor(min(len(members), _MOST_AT_ONCE), "look") as pool:
         return dict(zip((member.id for member in members), pool.map(look, members), strict=True))
 
 
