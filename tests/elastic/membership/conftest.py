@@ -37,11 +37,12 @@ def join(store: FakeStore, quiet: Log) -> Iterator[Join]:
         dead: Callable[[Member], bool] = lambda member: False,
         sign: Sign = Sign.SILENT,
         lease_seconds: int = 2,
+        most: int = 3,
         **hooks: Any,
     ) -> Coordinator:
         hooks = {"look": lambda member: sign, **hooks}
         me = Member(name, name, "127.0.0.1", 1, "signature", ready_after=0)
-        limits = Limits(1, 3, 0.5)
+        limits = Limits(1, most, 0.5)
         coordinator = Coordinator(store, "job", me, limits=limits, lease_seconds=lease_seconds, log=quiet)
 
         seen[coordinator] = []

@@ -12,9 +12,10 @@ from tests.elastic.etcd.fake_client import FakeStore
 from tests.elastic.membership.coordinators import PATIENCE_SECONDS, Join, has, reaches, seen, within
 from tidewater.contract import keys
 from tidewater.elastic.etcd.client import Event
-from tidewater.elastic.membership import following
+from tidewater.elastic.membership import deciders, following
+from tidewater.elastic.membership.coordinator import Coordinator
 from tidewater.elastic.membership.records import member_to_json
-from tidewater.elastic.membership.rules import Member
+from tidewater.elastic.membership.rules import Member, View, lost_members
 
 
 def test_a_worker_writes_its_record_once_though_others_records_arrive_before_its_own(
@@ -41,6 +42,69 @@ def test_a_worker_writes_its_record_once_though_others_records_arrive_before_its
         assert within(PATIENCE_SECONDS, lambda name=name: a.view.member(name) is not None)  # type: ignore[misc]
     time.sleep(0.1)
     assert written.count(own) == 1
+
+
+@pytest.fixture
+def large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a job of three be a large one, in which only its oldest member decides."""
+    monkeypatch.setattr(deciders, "MOST_WITHOUT", 2)
+    monkeypatch.setattr(deciders, "DECIDERS", 1)
+    monkeypatch.setattr(following, "_REST_SECONDS_OF_EACH", 0.0)
+    monkeypatch.setattr(following, "_PAUSE_SECONDS_OF_EACH", 0.01)
+
+
+def together(join: Join, names: str, **more: Any) -> list[Coordinator]:
+    """Return the members of a generation of all of them."""
+    members = [join(name, most=len(names), lease_seconds=3600, **more) for name in names]
+    for each in members:
+        assert each.wait(lambda view: is_whole(view, names), time.monotonic() + PATIENCE_SECONDS)
+    return members
+
+
+def is_whole(view: View, names: str) -> bool:
+    return view.generation is not None and sorted(each.id for each in view.generation.members) == sorted(names)
+
+
+def gives_up(*members: Coordinator) -> None:
+    for each in members:
+        each.ready_after(each.view.number)
+
+
+@pytest.mark.usefixtures("large")
+def test_in_a_large_job_what_a_member_says_is_read_by_those_that_decide_only(join: Join, store: FakeStore) -> None:
+    a, b, *others = together(join, "abcde")
+    number = a.view.number
+    b.synced(number)
+    assert a.wait(lambda view: has(view, "b", state_of=number, unreachable=()), time.monotonic() + PATIENCE_SECONDS)
+    assert [each.key for each in store.read(keys.votes("job")).entries].count(keys.vote("job", "b")) == 1
+    time.sleep(0.2)
+    assert not any(has(each.view, "b", state_of=number, unreachable=()) for each in others)
+
+
+@pytest.mark.usefixtures("large")
+def test_all_members_of_a_large_job_know_of_a_break_that_one_of_them_has_noticed(join: Join) -> None:
+    members = together(join, "abcde")
+    generation = members[0].view.generation
+    assert generation
+    gives_up(members[3])
+    for each in (members[1], members[4]):
+        assert each.wait(lambda view: bool(lost_members(view, generation, "")), time.monotonic() + PATIENCE_SECONDS)
+
+
+@pytest.mark.usefixtures("large")
+@pytest.mark.parametrize("dead", [True, False], ids=["ended", "hangs"])
+def test_if_the_member_that_decides_is_lost_another_one_decides(join: Join, dead: bool) -> None:
+    gone: set[str] = set()
+    members = together(join, "abcde", dead=lambda member: member.id in gone)
+    number = members[0].view.number
+    if dead:
+        gone.add("a")
+        members[0]._follower.stop()
+        members[0]._announced = False
+    gives_up(*members[1:])
+    for each in members[1:]:
+        assert each.wait(lambda view: is_whole(view, "bcde"), time.monotonic() + PATIENCE_SECONDS)
+        assert each.view.number == number + 1
 
 
 def test_in_a_large_job_changes_that_come_shortly_after_one_another_are_one_view(

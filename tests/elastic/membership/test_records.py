@@ -22,6 +22,9 @@ from tidewater.elastic.membership.records import (
     member_to_json,
     replaced,
     saved_to_json,
+    vote_from_json,
+    vote_to_json,
+    voted,
 )
 from tidewater.elastic.membership.rules import Generation, Member, Saved, Seat, View
 
@@ -134,6 +137,37 @@ def test_changes_that_are_applied_together_give_the_view_that_they_give_one_by_o
     read = replaced(tuple(each.entry for each in last.values() if each.entry), View())
     assert replace(read, members=()) == replace(one_by_one, members=())
     assert set(read.members) == set(one_by_one.members)
+
+
+def vote(name: str, revision: int, ready_after: int) -> Event:
+    path = f"/tidewater/job/votes/{name}"
+    return Event(
+        path, Entry(path, vote_to_json(replace(MEMBER, ready_after=ready_after)), revision, revision), revision
+    )
+
+
+def test_a_vote_changes_what_a_member_says_and_counts_less_than_a_newer_record_and_nothing_without_its_member() -> None:
+    view = applied([written("members/a", 1), vote("a", 2, 7), vote("b", 3, 7)], View())
+    assert [(each.id, each.ready_after) for each in view.members] == [("a", 7)]
+    newer = [written("members/a", 3).entry, vote("a", 2, 7).entry]
+    assert replaced(tuple(each for each in newer if each), View()).members[0].ready_after == 3
+    older = [written("members/a", 1).entry, vote("a", 2, 7).entry]
+    assert replaced(tuple(each for each in older if each), View()).members[0].ready_after == 7
+    gone = applied([replace(vote("a", 4, 7), entry=None)], view)
+    assert gone.members == view.members
+    assert applied([replace(written("members/a", 5), entry=None)], view).members == ()
+
+
+def test_what_a_process_says_itself_is_in_its_view_without_the_votes() -> None:
+    view = applied([written("members/a", 1), written("members/b", 2)], View())
+    said = voted(replace(MEMBER, ready_after=9, state_of=4), view)
+    assert [(each.id, each.ready_after, each.state_of) for each in said.members] == [("a", 9, 4), ("b", 2, 0)]
+
+
+@pytest.mark.parametrize("data", [b'{"version": 99}', b'{"version": 1, "ready_after": 3}'])
+def test_a_vote_that_cannot_be_read_is_an_error(data: bytes) -> None:
+    with pytest.raises(RecordError, match="vote record has"):
+        vote_from_json(data, MEMBER)
 
 
 @pytest.mark.parametrize("members", [4, 64])
