@@ -1,8 +1,8 @@
 """Processes with some simulated members each: with many in one, they would wait for Python's lock.
 
 with Hosts(url, processes(2)) as hosts:
-    hosts.start(["m-0", "m-1"])
-    hosts.announce()
+    hosts.prepare(["m-0", "m-1"])
+    hosts.join()
     number, at = hosts.together(2, deadline)        # when the last of them knew of their generation
     hosts.lose(["m-1"])
 """
@@ -41,13 +41,13 @@ class _Host:
     dead: set[str] = field(default_factory=set)
     _waiting: list[Member] = field(default_factory=list)
 
-    def start(self, names: Sequence[str]) -> None:
+    def prepare(self, names: Sequence[str]) -> None:
         self._waiting = [Member(name, self.url, self.dead) for name in names]
-        self.members |= {member.name: member for member in self._waiting}
-        _each(self._waiting, Member.start)
 
-    def announce(self) -> None:
-        _each(self._waiting, Member.announce)
+    def join(self) -> None:
+        self.members |= {member.name: member for member in self._waiting}
+        _each(self._waiting, Member.join)
+        self._waiting = []
 
     def lose(self, names: Sequence[str]) -> None:
         self.dead |= set(names)
@@ -117,18 +117,18 @@ class Hosts:
             process.kill()
             process.join()
 
-    def start(self, names: Sequence[str]) -> None:
-        """Start members; return when all of them follow etcd."""
+    def prepare(self, names: Sequence[str]) -> None:
+        """Make members, which do nothing yet."""
         parts: list[list[str]] = [[] for _ in self._pipes]
         for name, part in zip(names, cycle(parts)):
             part.append(name)
         for pipe, part in zip(self._pipes, parts, strict=True):
-            pipe.send(("start", (part,)))
+            pipe.send(("prepare", (part,)))
         self._replies()
 
-    def announce(self) -> None:
-        """Let all members that have been started last ask for a place at the same time; return when they have."""
-        self._ask("announce")
+    def join(self) -> None:
+        """Let all members that were made last join the job at the same time; return when they ask for a place."""
+        self._ask("join")
 
     def lose(self, names: Sequence[str]) -> None:
         """End members as SIGKILL does, and let the sums of the others fail."""

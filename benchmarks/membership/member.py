@@ -1,7 +1,7 @@
 """A simulated member of a job: the real coordinator, without torch and without steps.
 
     member = Member("m-7", url, dead)
-    member.start(); member.announce()
+    member.join()
     member.lose()                       # like SIGKILL: etcd gets no request, and the record stays until its lease ends
     member.break_off()                  # a sum of this member has failed: it gives the generation up
 
@@ -14,13 +14,14 @@ from __future__ import annotations
 import io
 import threading
 import time
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
 from typing_extensions import override
 
 from tidewater.elastic.errors import StoreError
 from tidewater.elastic.etcd.client import EtcdStore, Watch
+from tidewater.elastic.etcd.ranges import Range
 from tidewater.elastic.membership import rules
 from tidewater.elastic.membership.coordinator import Coordinator
 from tidewater.elastic.membership.hooks import Hooks
@@ -51,9 +52,9 @@ class _Line(EtcdStore):
             watch.close()
 
     @override
-    def watch(self, prefix: str, from_revision: int, *, until: str = "") -> Watch:
+    def watch(self, starts: Mapping[Range, int]) -> Watch:
         self._refuse()
-        self._watches = [super().watch(prefix, from_revision, until=until)]
+        self._watches = [super().watch(starts)]
         return self._watches[0]
 
     @override
@@ -111,16 +112,13 @@ class Member:
         """What this member knows."""
         return self._coordinator.view
 
-    def start(self) -> None:
-        """Follow etcd."""
+    def join(self) -> None:
+        """Follow etcd, and ask for a place."""
         hooks = Hooks(self._changed, lambda member: member.id in self._dead, self._look)
         self._coordinator.start(hooks)
         if not self._coordinator.wait(lambda view: True, time.monotonic() + _FIRST_VIEW_SECONDS):
             raise StoreError("etcd does not answer")
         threading.Thread(target=self._train, daemon=True).start()
-
-    def announce(self) -> None:
-        """Ask for a place."""
         self._coordinator.announce()
 
     def break_off(self) -> None:

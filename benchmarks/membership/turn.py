@@ -50,11 +50,11 @@ class _Job:
     def changes(self) -> Iterator[Found]:
         """Make all changes; yield what each of them costs."""
         names = [f"m-{index}" for index in range(self._members)]
-        self._hosts.start(names)
-        yield from self._change(FORM, len(names), self._hosts.announce)
+        self._hosts.prepare(names)
+        yield from self._change(FORM, len(names), self._hosts.join)
         yield from self._change(LOST, len(names) - 1, lambda: self._hosts.lose([names[0]]))
-        self._hosts.start(["new"])
-        yield from self._change(JOINS, len(names), self._hosts.announce)
+        self._hosts.prepare(["new"])
+        yield from self._change(JOINS, len(names), self._hosts.join)
         if len(names) > MOST_LOST:
             lost = names[1 : MOST_LOST + 1]
             yield from self._change(TEN, len(names) - MOST_LOST, lambda: self._hosts.lose(lost))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from tidewater.elastic.errors import Compacted, StoreError
 from tidewater.elastic.etcd.client import Entry, Event, Snapshot
+from tidewater.elastic.etcd.ranges import Range, under
 
 
 class FakeStore:
@@ -28,11 +29,14 @@ class FakeStore:
         self._ids = itertools.count(1000)
         self._condition = threading.Condition()
 
-    def read(self, prefix: str, *, until: str = "") -> Snapshot:
+    def read(self, prefix: str) -> Snapshot:
+        return self.read_ranges([under(prefix)])
+
+    def read_ranges(self, ranges: Sequence[Range]) -> Snapshot:
         with self._lock():
-            found = [entry for key, (entry, _) in sorted(self._entries.items()) if key.startswith(prefix)]
-            entries = tuple(entry for entry in found if not until or entry.key < until)
-            return Snapshot(self._revision, entries)
+            found = [[entry for key, (entry, _) in sorted(self._entries.items()) if _has(each, key)] for each in ranges]
+            chosen = [_chosen(each, entries) for each, entries in zip(ranges, found, strict=True)]
+            return Snapshot(self._revision, tuple(itertools.chain(*chosen)), tuple(map(len, found)))
 
     def put(self, key: str, value: bytes, lease: int = 0) -> None:
         with self._lock():
@@ -72,23 +76,23 @@ class FakeStore:
         with self._lock():
             self._end(lease)
 
-    def watch(self, prefix: str, from_revision: int, *, until: str = "") -> FakeWatch:
+    def watch(self, starts: Mapping[Range, int]) -> FakeWatch:
         with self._lock():
-            return FakeWatch(self, prefix, from_revision, until)
+            return FakeWatch(self, starts)
 
     def compact(self) -> None:
         """Drop the history, as a compaction of etcd does."""
         with self._condition:
             self._compacted, self._events = self._revision, []
 
-    def next_events(self, prefix: str, revision: int, ended: Callable[[], bool]) -> tuple[Event, ...]:
-        """Return events under ``prefix`` from ``revision`` on; empty after some time without one, or when ``ended``."""
+    def next_events(self, starts: Mapping[Range, int], ended: Callable[[], bool]) -> tuple[Event, ...]:
+        """Return the events of these ranges; empty after some time without one, or when ``ended``."""
         with self._condition:
-            if revision <= self._compacted:
+            if min(starts.values()) <= self._compacted:
                 raise Compacted("compacted")
 
             def found() -> tuple[Event, ...]:
-                return tuple(each for each in self._events if each.key.startswith(prefix) and each.revision >= revision)
+                return tuple(event for event in self._events if _concerns(starts, event))
 
             self._condition.wait_for(lambda: found() or ended(), self.idle_seconds)
             return found()
@@ -132,19 +136,32 @@ class FakeStore:
 class FakeWatch:
     """A watch that ends after a time without events, as the real one does."""
 
-    def __init__(self, store: FakeStore, prefix: str, revision: int, until: str) -> None:
-        self._store, self._prefix, self._revision, self._closed = store, prefix, revision, False
-        self._until = until
+    def __init__(self, store: FakeStore, starts: Mapping[Range, int]) -> None:
+        self._store, self._starts, self._closed = store, starts, False
 
     def __iter__(self) -> Iterator[tuple[Event, ...]]:
         while not self._closed:
-            events = self._store.next_events(self._prefix, self._revision, lambda: self._closed)
+            events = self._store.next_events(self._starts, lambda: self._closed)
             if not events:
                 return
-            self._revision = events[-1].revision + 1
-            if events := tuple(each for each in events if not self._until or each.key < self._until):
-                yield events
+            # As after etcd's progress, events of all ranges up to this revision have been sent.
+            self._starts = {each: max(start, events[-1].revision + 1) for each, start in self._starts.items()}
+            yield events
 
     def close(self) -> None:
         self._closed = True
         self._store.wake()
+
+
+def _has(keys: Range, key: str) -> bool:
+    return keys.first <= key < keys.end
+
+
+def _concerns(starts: Mapping[Range, int], event: Event) -> bool:
+    return any(_has(each, event.key) and event.revision >= start for each, start in starts.items())
+
+
+def _chosen(keys: Range, entries: list[Entry]) -> list[Entry]:
+    if keys.oldest is None:
+        return entries
+    return sorted(entries, key=lambda each: each.create_revision)[: keys.oldest]

@@ -17,6 +17,7 @@ from tidewater.elastic.errors import ConfigError, StoreError
 from tidewater.elastic.etcd.access import Access
 from tidewater.elastic.etcd.client import EtcdStore
 from tidewater.elastic.etcd.probe import first_contact
+from tidewater.elastic.etcd.ranges import under
 
 __all__ = ["secured"]
 
@@ -59,7 +60,7 @@ def test_all_operations_work_with_user_and_password(guarded: str) -> None:
     snapshot = store.read(KEY)
     assert [entry.value for entry in snapshot.entries] == [b"1"]
     assert store.keep_alive(lease)
-    watch = store.watch(KEY, snapshot.revision)
+    watch = store.watch({under(KEY): snapshot.revision})
     assert next(iter(watch))[0].key == KEY
     watch.close()
     store.revoke(lease)

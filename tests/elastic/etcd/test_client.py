@@ -12,6 +12,7 @@ from tests.elastic.workers import free_port
 from tests.processes import eventually
 from tidewater.elastic.errors import ConfigError, StoreError
 from tidewater.elastic.etcd.client import EtcdStore, Event, Store
+from tidewater.elastic.etcd.ranges import Range, only, under
 
 
 @pytest.fixture(params=["etcd", "fake"])
@@ -69,7 +70,7 @@ def test_keys_of_a_lease_are_deleted_with_it(store: Store, prefix: str) -> None:
 def test_a_watch_reports_every_change_from_its_revision_on(patient_store: Store, prefix: str) -> None:
     store = patient_store
     store.put(f"{prefix}a", b"before")
-    watch = store.watch(prefix, store.read(prefix).revision + 1)
+    watch = store.watch({under(prefix): store.read(prefix).revision + 1})
     seen: list[Event] = []
 
     def read() -> None:
@@ -92,7 +93,42 @@ def test_a_watch_reports_every_change_from_its_revision_on(patient_store: Store,
 
 
 def test_a_watch_without_events_ends_after_its_timeout(store: Store, prefix: str) -> None:
-    assert list(store.watch(prefix, store.read(prefix).revision + 1)) == []
+    assert list(store.watch({under(prefix): store.read(prefix).revision + 1})) == []
+
+
+def test_several_ranges_are_read_at_one_revision_with_their_numbers_of_keys(store: Store, prefix: str) -> None:
+    for name in ("m/c", "m/a", "m/b", "z"):
+        store.put(f"{prefix}{name}", b"1")
+    store.put(f"{prefix}m/c", b"2")
+    members = under(f"{prefix}m/")
+    ranges = [
+        only(f"{prefix}z"),
+        Range(members.first, members.end, oldest=2),
+        Range(members.first, members.end, oldest=0),
+    ]
+    snapshot = store.read_ranges(ranges)
+    assert [each.key.removeprefix(prefix) for each in snapshot.entries] == ["z", "m/c", "m/a"]
+    assert snapshot.counts == (1, 3, 3)
+    assert snapshot.revision == store.read(prefix).revision
+
+
+def test_a_watch_of_several_ranges_reports_the_changes_of_each_from_its_own_revision(
+    patient_store: Store, prefix: str
+) -> None:
+    store = patient_store
+    for name in ("a/1", "b/1", "c/1"):
+        store.put(f"{prefix}{name}", b"")
+    first = store.read(prefix).entries[0].mod_revision
+    watch = store.watch({under(f"{prefix}a/"): first + 3, only(f"{prefix}c/1"): first})
+    for name in ("a/2", "b/2", "c/2"):
+        store.put(f"{prefix}{name}", b"")
+    keys: set[str] = set()
+    for events in watch:
+        keys |= {event.key.removeprefix(prefix) for event in events}
+        if len(keys) == 2:
+            break
+    watch.close()
+    assert keys == {"c/1", "a/2"}
 
 
 def test_a_dead_endpoint_is_skipped(etcd: str, prefix: str) -> None:

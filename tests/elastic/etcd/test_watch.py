@@ -12,6 +12,7 @@ import pytest
 from tidewater.elastic.errors import TrainerError
 from tidewater.elastic.etcd.access import Endpoint
 from tidewater.elastic.etcd.client import EtcdStore, Watch
+from tidewater.elastic.etcd.ranges import under
 
 HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 CREATED = b'{"result": {"created": true}}\n'
@@ -52,7 +53,7 @@ def revisions(batches: Iterator[tuple[object, ...]]) -> list[int]:
 def test_changes_that_have_arrived_together_are_one_batch(etcd: tuple[EtcdStore, socket.socket]) -> None:
     store, server = etcd
     server.sendall(HEAD + chunk(CREATED) + change(2) + change(3) + change(4))
-    batches = iter(store.watch("a", 2))
+    batches = iter(store.watch({under("a"): 2}))
     assert revisions(batches) == [2, 3, 4]
     server.sendall(change(5))
     assert revisions(batches) == [5]
@@ -62,14 +63,14 @@ def test_a_hundred_changes_that_have_arrived_together_are_one_batch(etcd: tuple[
     """A member of a large job derives its view once for each batch."""
     store, server = etcd
     server.sendall(HEAD + b"".join(map(change, range(2, 102))))
-    assert revisions(iter(store.watch("a", 2))) == list(range(2, 102))
+    assert revisions(iter(store.watch({under("a"): 2}))) == list(range(2, 102))
 
 
 @pytest.mark.parametrize("more", [0, 1, 9, len(change(3)) - 20, len(change(3)) - 3])
 def test_a_change_does_not_wait_for_the_next_one(etcd: tuple[EtcdStore, socket.socket], more: int) -> None:
     store, server = etcd
     server.sendall(HEAD + change(2) + change(3)[:more])
-    batches = iter(store.watch("a", 2))
+    batches = iter(store.watch({under("a"): 2}))
     assert revisions(batches) == [2]
     server.sendall(change(3)[more:])
     assert revisions(batches) == [3]
@@ -87,7 +88,7 @@ def test_a_change_does_not_wait_if_a_proxy_has_divided_the_answer_in_its_own_way
 ) -> None:
     store, server = etcd
     server.sendall(answer)
-    assert revisions(iter(store.watch("a", 2))) == [2]
+    assert revisions(iter(store.watch({under("a"): 2}))) == [2]
 
 
 @pytest.mark.parametrize(
@@ -105,7 +106,7 @@ def test_the_last_changes_before_the_end_of_a_watch_are_given(
     """etcd may not be reachable again for long."""
     store, server = etcd
     server.sendall(HEAD + change(2) + change(3) + end)
-    batches = iter(store.watch("a", 2))
+    batches = iter(store.watch({under("a"): 2}))
     assert revisions(batches) == [2, 3]
     with pytest.raises((StopIteration, TrainerError)):
         next(batches)
@@ -114,7 +115,7 @@ def test_the_last_changes_before_the_end_of_a_watch_are_given(
 def test_the_events_of_a_long_line_come_whole(etcd: tuple[EtcdStore, socket.socket]) -> None:
     store, server = etcd
     server.sendall(HEAD + change(2) + change(3, "MQ==" * 20_000) + change(4))
-    batches = iter(store.watch("a", 2))
+    batches = iter(store.watch({under("a"): 2}))
     found = revisions(batches)
     while found[-1] < 4:
         found += revisions(batches)

@@ -59,7 +59,8 @@ def test_nothing_happens_while_nothing_changes() -> None:
 
 
 def test_a_newcomer_is_added_after_the_survivors() -> None:
-    action = decide(view(4, "ba", member("a", 1), member("b", 2), member("c", 3, ready_after=4)), inputs("a"), now=100)
+    grown = view(4, "ba", member("a", 1), member("b", 2), member("c", 3, ready_after=4))
+    action = decide(grown, inputs("b"), now=100)
     assert names(action.generation) == "bac"
     assert action.generation is not None
     assert action.generation.cause == "joined"

@@ -21,10 +21,10 @@ from tidewater.elastic.membership.records import (
     member_from_json,
     member_to_json,
     replaced,
+    replaced_in_part,
     saved_to_json,
     vote_from_json,
     vote_to_json,
-    voted,
 )
 from tidewater.elastic.membership.rules import Generation, Member, Saved, Seat, View
 
@@ -56,7 +56,7 @@ def test_the_generation_of_an_earlier_version_is_read_since_it_outlives_its_work
     old = {"version": version, "number": 3, "uuid": 2**47, "members": [whole], "cause": "joined", "lineage": "line"}
     if version == 4:
         whole["fruitful"], old["attempts"], old["left_out"] = 1, 2, ""
-    expected = Generation(3, 2**47, (Seat("a", "w", "10.0.0.1", 1),), "joined", "line", state_of=2)
+    expected = Generation(3, 2**47, (Seat("a", "w", "10.0.0.1", 1),), "joined", "line", state_of=2, signature="s")
     assert generation_from_json(json.dumps(old).encode()) == replace(expected, attempts=2 * (version == 4))
 
 
@@ -158,10 +158,12 @@ def test_a_vote_changes_what_a_member_says_and_counts_less_than_a_newer_record_a
     assert applied([replace(written("members/a", 5), entry=None)], view).members == ()
 
 
-def test_what_a_process_says_itself_is_in_its_view_without_the_votes() -> None:
-    view = applied([written("members/a", 1), written("members/b", 2)], View())
-    said = voted(replace(MEMBER, ready_after=9, state_of=4), view)
-    assert [(each.id, each.ready_after, each.state_of) for each in said.members] == [("a", 9, 4), ("b", 2, 0)]
+def test_a_view_of_what_concerns_one_process_says_that_it_is_not_whole_also_after_changes() -> None:
+    entries = [written("members/a", 1).entry, vote("a", 2, 7).entry]
+    view = replaced_in_part(tuple(each for each in entries if each), 900, View())
+    assert (view.whole, view.count, [each.ready_after for each in view.members]) == (False, 900, [7])
+    later = applied([vote("a", 3, 8)], view)
+    assert (later.whole, later.count, [each.ready_after for each in later.members]) == (False, 900, [8])
 
 
 @pytest.mark.parametrize("data", [b'{"version": 99}', b'{"version": 1, "ready_after": 3}'])

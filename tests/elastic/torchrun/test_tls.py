@@ -10,6 +10,7 @@ from tests.elastic.etcd.secured import secured
 from tidewater.elastic.errors import StoreError
 from tidewater.elastic.etcd.access import Access
 from tidewater.elastic.etcd.client import EtcdStore
+from tidewater.elastic.etcd.ranges import under
 from tidewater.elastic.torchrun.options import Options
 
 __all__ = ["secured"]
@@ -26,7 +27,7 @@ def test_reads_writes_and_watches_work_with_tls_client_certificates(secured: tup
     client.put("/a", b"1")
     snapshot = client.read("/a")
     assert [entry.value for entry in snapshot.entries] == [b"1"]
-    watch = client.watch("/a", snapshot.revision)
+    watch = client.watch({under("/a"): snapshot.revision})
     assert next(iter(watch))[0].key == "/a"
     watch.close()
 

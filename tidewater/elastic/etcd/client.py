@@ -2,7 +2,7 @@
 
     store = EtcdStore(("http://etcd-0:2379", "http://etcd-1:2379"), timeout_seconds=2)
     snapshot = store.read("/tidewater/digits/")
-    for events in store.watch("/tidewater/digits/", snapshot.revision + 1): ...
+    for events in store.watch({under("/tidewater/digits/"): snapshot.revision + 1}): ...
 
 It uses the HTTP client of the standard library. A client package would have to be installed in every GPU image, and
 etcd3gw supports only one endpoint and has no time-out on its streams. Gateway reference:
@@ -18,7 +18,7 @@ import io
 import json
 import socket
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -33,6 +33,7 @@ from tidewater.elastic.etcd.access import (
     rejected,
     token_is_old,
 )
+from tidewater.elastic.etcd.ranges import Range, encoded, request, under
 
 _OPEN = Access()
 _NEWLINES_OF_A_LINE = 3
@@ -63,10 +64,12 @@ class Event:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """All keys under a prefix at one revision."""
+    """Keys at one revision."""
 
     revision: int
     entries: tuple[Entry, ...]
+    counts: tuple[int, ...] = ()
+    """How many keys there are in each range that was read."""
 
 
 class Watch(Protocol):
@@ -81,8 +84,11 @@ class Watch(Protocol):
 class Store(Protocol):
     """The operations that the trainer needs. Every method raises StoreError when no endpoint answers in time."""
 
-    def read(self, prefix: str, *, until: str = "") -> Snapshot:
-        """Return everything under ``prefix``, or its keys before ``until``; the read is linearizable."""
+    def read(self, prefix: str) -> Snapshot:
+        """Return everything under ``prefix``; the read is linearizable."""
+
+    def read_ranges(self, ranges: Sequence[Range]) -> Snapshot:
+        """Return what is in these ranges, one after the other, at one revision; the read is linearizable."""
 
     def put(self, key: str, value: bytes, lease: int = 0) -> None:
         """Write unconditionally, bound to ``lease`` unless that is 0."""
@@ -107,8 +113,8 @@ class Store(Protocol):
     def revoke(self, lease: int) -> None:
         """End the lease and delete the keys bound to it. No error if it has already expired."""
 
-    def watch(self, prefix: str, from_revision: int, *, until: str = "") -> Watch:
-        """Return the changes under ``prefix``, or of its keys before ``until``, from that revision on.
+    def watch(self, starts: Mapping[Range, int]) -> Watch:
+        """Return the changes in each range from the given revision on. Only those of the same range are in order.
 
         The iterator raises Compacted or StoreError. It ends after some seconds without an event, so that a dead
         connection is not used for long.
@@ -134,25 +140,31 @@ class EtcdStore:
         self._preferred = 0
         self._local = threading.local()
 
-    def read(self, prefix: str, *, until: str = "") -> Snapshot:
+    def read(self, prefix: str) -> Snapshot:
         """See ``Store.read``."""
-        answer = self._call("/v3/kv/range", {"key": _b64(prefix), "range_end": _b64(until or _end(prefix))})
-        entries = tuple(_entry(kv) for kv in answer.get("kvs", ()))
-        return Snapshot(int(answer["header"]["revision"]), entries)
+        answer = self._call("/v3/kv/range", request(under(prefix)))
+        return Snapshot(int(answer["header"]["revision"]), _entries(answer), (_count(answer),))
+
+    def read_ranges(self, ranges: Sequence[Range]) -> Snapshot:
+        """See ``Store.read_ranges``."""
+        answer = self._call("/v3/kv/txn", {"success": [{"request_range": request(each)} for each in ranges]})
+        found = [each["response_range"] for each in answer["responses"]]
+        entries = tuple(entry for each in found for entry in _entries(each))
+        return Snapshot(int(answer["header"]["revision"]), entries, tuple(map(_count, found)))
 
     def put(self, key: str, value: bytes, lease: int = 0) -> None:
         """See ``Store.put``."""
-        self._call("/v3/kv/put", {"key": _b64(key), "value": _b64(value), "lease": str(lease)})
+        self._call("/v3/kv/put", {"key": encoded(key), "value": encoded(value), "lease": str(lease)})
 
     def put_if(self, key: str, value: bytes, mod_revision: int, lease: int = 0) -> bool:
         """See ``Store.put_if``."""
-        compare = {"key": _b64(key), "target": "MOD", "result": "EQUAL", "mod_revision": str(mod_revision)}
-        put = {"request_put": {"key": _b64(key), "value": _b64(value), "lease": str(lease)}}
+        compare = {"key": encoded(key), "target": "MOD", "result": "EQUAL", "mod_revision": str(mod_revision)}
+        put = {"request_put": {"key": encoded(key), "value": encoded(value), "lease": str(lease)}}
         return bool(self._call("/v3/kv/txn", {"compare": [compare], "success": [put]}).get("succeeded"))
 
     def delete(self, key: str) -> None:
         """See ``Store.delete``."""
-        self._call("/v3/kv/deleterange", {"key": _b64(key)})
+        self._call("/v3/kv/deleterange", {"key": encoded(key)})
 
     def grant(self, ttl_seconds: int) -> int:
         """See ``Store.grant``."""
@@ -167,16 +179,18 @@ class EtcdStore:
         # etcd answers 404 if the lease has already expired, which is what the caller wanted.
         self._call("/v3/lease/revoke", {"ID": str(lease)}, accept_missing=True)
 
-    def watch(self, prefix: str, from_revision: int, *, until: str = "") -> Watch:
+    def watch(self, starts: Mapping[Range, int]) -> Watch:
         """See ``Store.watch``."""
-        body = {"key": _b64(prefix), "range_end": _b64(until or _end(prefix)), "start_revision": str(from_revision)}
+        requests = [
+            {"create_request": {**request(each), "start_revision": str(revision)}} for each, revision in starts.items()
+        ]
         failures = []
         for index in self._order():
             endpoint = self._endpoints[index]
             try:
                 headers = self._headers(index)
                 connection = endpoint.connect(self._idle_seconds, self._access.context)
-                stream = _WatchStream(connection, {"create_request": body}, headers)
+                stream = _WatchStream(connection, requests, headers)
             except (OSError, http.client.HTTPException, ValueError, _Rejected) as error:
                 failures.append(_failure(endpoint.url, error))
                 continue
@@ -271,15 +285,15 @@ class _Answer(http.client.HTTPResponse):
 
 
 class _WatchStream:
-    """One watch on one connection: a chunked response with a JSON object per line."""
+    """The watches of some ranges on one connection: a chunked response with a JSON object per line."""
 
     def __init__(
-        self, connection: http.client.HTTPConnection, request: Mapping[str, Any], headers: Mapping[str, str]
+        self, connection: http.client.HTTPConnection, requests: Sequence[Mapping[str, Any]], headers: Mapping[str, str]
     ) -> None:
         self._connection = connection
         self._closed = False
         connection.response_class = _Answer
-        connection.request("POST", "/v3/watch", json.dumps(request), headers)
+        connection.request("POST", "/v3/watch", "\n".join(map(json.dumps, requests)), headers)
         self._socket = connection.sock
         self._response = connection.getresponse()
         if self._response.status != http.client.OK:
@@ -342,14 +356,12 @@ class _WatchStream:
                 self._socket.shutdown(socket.SHUT_RDWR)
 
 
-def _b64(data: str | bytes) -> str:
-    return base64.b64encode(data.encode() if isinstance(data, str) else data).decode()
+def _entries(answer: Mapping[str, Any]) -> tuple[Entry, ...]:
+    return tuple(_entry(kv) for kv in answer.get("kvs", ()))
 
 
-def _end(prefix: str) -> bytes:
-    """Return the smallest key that is greater than all keys with this prefix."""
-    data = prefix.encode()
-    return data[:-1] + bytes([data[-1] + 1])
+def _count(answer: Mapping[str, Any]) -> int:
+    return int(answer.get("count", 0))
 
 
 def _entry(kv: Mapping[str, Any]) -> Entry:

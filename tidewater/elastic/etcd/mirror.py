@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from tidewater.elastic.errors import Compacted, StoreError
 from tidewater.elastic.etcd.client import Entry, Event, Store, Watch
+from tidewater.elastic.etcd.ranges import under
 
 Entries = Mapping[str, Entry]
 
@@ -120,7 +121,7 @@ class Mirror:
     def _follow_from(self, revision: int) -> None:
         """Follow the events until the history is compacted. Raise StoreError when the connection breaks."""
         while not self._stopping.is_set():
-            self._watch = self._store.watch(self._prefix, revision)
+            self._watch = self._store.watch({under(self._prefix): revision})
             try:
                 for events in self._watch:
                     revision = max([revision, *(event.revision + 1 for event in events)])

@@ -22,14 +22,13 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from tidewater.contract import keys
 from tidewater.elastic.errors import RecordError, StoreError, TrainerError
 from tidewater.elastic.etcd.client import Store
 from tidewater.elastic.membership import deciders, decision, records, rules
-from tidewater.elastic.membership.deciders import Role
+from tidewater.elastic.membership.deciders import Elders, Role
 from tidewater.elastic.membership.decision import Inputs, Kind
 from tidewater.elastic.membership.following import Follower
 from tidewater.elastic.membership.hooks import Hooks
@@ -41,12 +40,11 @@ from tidewater.elastic.observe.log import Lasting, Log
 _RETRY_SECONDS = 0.3
 _RENEWALS_IN_A_LEASE, _RENEWALS_IN_A_LARGE_JOB = 5, 3
 """The renewals of a thousand members are most of what etcd has to do."""
-_LEAST_GRACE_SECONDS = 1.0
-_LOOK_SECONDS = 0.5
-_LONG_SECONDS = 60.0
+_LEAST_GRACE_SECONDS, _GRACE_SECONDS_OF_EACH = 1.0, 0.01
+"""After an outage of etcd all members write their records again, at the same time."""
+_LOOK_SECONDS, _LONG_SECONDS = 0.5, 60.0
 _MOST_ASKED = 64
-_TOUCH_LEASES = 3
-_TAKEOVER_LEASES = 4
+_TOUCH_LEASES, _TAKEOVER_LEASES = 3, 4
 
 
 class Coordinator:
@@ -64,8 +62,7 @@ class Coordinator:
         self.leases_lost = 0
         """How often this worker lost its lease, so that others may have continued without it."""
         self._role = Role(me.id, limits.patience_seconds)
-        decides = lambda: self._role.decides  # noqa: E731
-        self._follower = Follower(store, job, decides=decides, update=self._update, away=self._away)
+        self._follower = Follower(store, job, self._role, update=self._update, away=self._away)
         self._lease = self._recorded_with = 0
         """This process's lease, and the one with which its record was written."""
         self._announced = False
@@ -77,8 +74,7 @@ class Coordinator:
         self._need = Need()
         self._ready = False
         self._stopping = False
-        self._unpublished = False
-        self._renew = threading.Event()
+        self._unpublished, self._renew = False, threading.Event()
         self._fatal: TrainerError | None = None
         self._condition = threading.Condition()
         self._me_lock = threading.Lock()
@@ -202,25 +198,19 @@ class Coordinator:
             try:
                 self._renew_lease()
                 self._unpublished = False
-                me = self._write()
+                self._write()
             except StoreError as error:
                 self._unpublished = True
                 self._away.say(error=str(error))
-                return
-        known = self._stored.member(self._me.id)
-        if me and known and known.ready_after != me.ready_after:
-            self._update(partial(records.voted, me), False)
 
-    def _write(self) -> Member | None:
-        """Write what this worker says for all, or only for those that decide; return that, which it doesn't read."""
+    def _write(self) -> None:
+        """Write this worker's record, or if it is there, only what has changed."""
         me = self._me
         recorded = self._lease == self._recorded_with and self._stored.member(me.id)
-        if recorded and not self._role.decides and not me.leaving:
-            self._store.put(keys.vote(self._job, me.id), records.vote_to_json(me), self._lease)
-            return me
+        if recorded and not self._stored.whole and not me.leaving:
+            return self._store.put(keys.vote(self._job, me.id), records.vote_to_json(me), self._lease)
         self._store.put(keys.member(self._job, me.id), records.member_to_json(me), self._lease)
         self._recorded_with = self._lease
-        return None
 
     def _renew_lease(self) -> None:
         """Make sure that there is a lease. It is renewed unless that was done just now, and this record is there."""
@@ -283,13 +273,14 @@ class Coordinator:
             for member_id, reason in records.newly_refused(before, stored):
                 self._log.event("member_refused", member=member_id, reason=reason)
             self._stored = stored
-            self._ready = True
             # What others write while this record is on its way doesn't say that it is missing.
             expected = self._announced and (all_read or before.member(self._me.id))
             if expected and self._stored.member(self._me.id) is None:
                 self._unpublished = True
                 self._renew.set()
             view = self._refresh()
+            # The first view of a small job only shows that it is one.
+            self._ready = self._ready or stored.whole or not self._role.decides
             self._condition.notify_all()
         self._hooks.changed(view)
         return len(view.members)
@@ -298,12 +289,12 @@ class Coordinator:
         """Derive the view from the records in etcd. The caller holds the condition's lock."""
         now = time.monotonic()
         self._missing = noted(self._missing, self._stored, self._view, now)
-        view = excused(self._stored, self._missing, self._grace_seconds, now)
+        grace_seconds = self._grace_seconds + _GRACE_SECONDS_OF_EACH * len(self._stored.members)
+        view = excused(self._stored, self._missing, grace_seconds, now)
         if view == self._view:
             return self._view
         self._view = view
-        need = self._need.noted(view, self._me.id, self._limits, decides=self._role.decides, now=now)
-        self._need = need
+        self._need = need = self._need.noted(view, self._me.id, self._limits, now=now)
         self._role.noted(view, 0.0 if need.since is None else now - need.since)
         self._condition.notify_all()
         return view
@@ -311,24 +302,34 @@ class Coordinator:
     def _decide(self) -> None:
         while not self._stopping:
             self._look()
-            complete = self._follower.complete  # before the view, which may only be newer
             with self._condition:
                 view, need = self._view, self._need
-            action = decision.REST
-            if complete:
+            if view.whole:
                 self._record_break(view)
                 action = self._action(view, need)
-            elif need.since and self._role.steps_in(view, self._hooks.is_dead, time.monotonic(), need.since):
-                self._follower.look()
+            else:
+                action = self._wait_for_others(view, need.since)
             self._stuck = action.wake_at == math.inf
             if action.kind is Kind.PROPOSE and action.generation and self._propose(view, action.generation):
                 continue
             with self._condition:
                 if self._view is view and not self._stopping:
                     # Silent and missing members are checked again before any deadline.
-                    busy = action.wake_at or self._missing.since or (need.since and not complete)
-                    poll = need.poll_seconds() if complete else deciders.ask_seconds(view)
-                    self._condition.wait(poll if busy else _LONG_SECONDS)
+                    soon = view.whole and (action.wake_at or self._missing.since)
+                    left = (action.wake_at or math.inf) - time.monotonic()
+                    self._condition.wait(need.poll_seconds() if soon else min(max(left, 0.0), _LONG_SECONDS))
+
+    def _wait_for_others(self, view: View, since: float | None) -> decision.Action:
+        """Wait for those that decide, and step in for them if it is time and they are gone."""
+        if since is None:
+            return decision.REST
+        now, elders = time.monotonic(), Elders(self._hooks.is_dead, self._follower.oldest)
+        with contextlib.suppress(StoreError):
+            if now >= self._role.asks_at(view, since) and self._role.steps_in(view, elders, now, since):
+                with self._condition:
+                    self._role.noted(self._view, now - since)
+                self._follower.look()
+        return decision.Action(Kind.WAIT, wake_at=self._role.asks_at(view, since))
 
     def _look(self) -> None:
         """Ping members that are missing or silent, and remove lost ones from the view."""
@@ -338,7 +339,7 @@ class Coordinator:
             asked = [
                 member
                 for member in (unheard if self._stuck else members_of)(self._stored)
-                if self._follower.complete and member.id != self._me.id and member.id not in missing.ended
+                if member.id != self._me.id and member.id not in missing.ended
             ]
         if not missing.since and not asked:
             return

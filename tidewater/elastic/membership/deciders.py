@@ -2,114 +2,169 @@
 
     role = Role(me.id, patience_seconds=3.0)
     role.noted(view, waited_seconds=0.0)
-    if role.decides: ...                         # read the votes, too
+    if role.decides: ...                         # read everything, and follow it
 
 In a job with few members each of them reads all records, and can propose the next generation. If a thousand did so, a
-loss would be two thousand records for a thousand readers. So in a larger job only the oldest few members of the
-generation read the *votes*: what each member says about itself (``ready_after``, ``state_of``, ``unreachable``,
-``fruitful``). The others know who lives and the generation. A member that decides and finds the generation broken
-records that once, for all. Its own records are for all, too.
+change would be thousands of records for a thousand readers. So in a larger job only the first few members of the
+generation have a view of everything (``View.whole``); before there is one, the oldest members. The others read the
+generation, the job's own records and what they have written themselves: their views don't grow, and change only when
+the generation does. What a member says about itself (``ready_after``, ``state_of``, ``unreachable``, ``fruitful``) is
+its *vote*, a key of its own. A member that decides and finds the generation broken records that once, for all.
 
-If those that decide don't propose, because their processes have ended or hang, the next oldest ones join them: at once
-for those that are known to be dead, and otherwise some more with each ``patience_seconds``. What a member says about
-itself is never taken back within a generation. So one that has not read the last votes may only wait too long.
+The first members of a generation take their part when they find themselves there. If those that decide don't propose,
+because their processes have ended or hang, those that wait for the next generation step in: the next ones at once if
+those before them have ended, and otherwise some more with each ``patience_seconds``. More than needed do no harm: each
+decides in its turn, and compare-and-set accepts one. What a member says about itself is never taken back within a
+generation, so one that has not read the last votes may only wait too long.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from heapq import nsmallest
 
-from tidewater.elastic.membership.rules import Broken, Member, View, first_lost
+from tidewater.elastic.membership.rules import Broken, Member, Seat, View, first_lost, waits
 
 MOST_WITHOUT = 32
 """In a job with at most so many members each of them decides."""
 DECIDERS = 3
-_ASK_SECONDS, _MEMBERS_IN_AN_INTERVAL = 0.5, 256
+_ASK_SECONDS, _RANKS_IN_AN_INTERVAL = 0.5, 32
+"""The next ones of a broken generation look first, so that not all ask the same few at the same time."""
+_LONGEST_ASK_SECONDS, _MEMBERS_IN_A_PATIENCE = 60.0, 256
+
+
+def size(view: View) -> int:
+    """Return how many members live, as far as this view shows it."""
+    inside = len(view.generation.members) if view.generation else 0
+    return len(view.members) if view.whole else max(view.count, inside)
 
 
 def is_large(view: View) -> bool:
     """Return whether only some of the members decide."""
-    return len(view.members) > MOST_WITHOUT
+    return size(view) > MOST_WITHOUT
 
 
-def candidates(view: View) -> list[Member]:
-    """Return the members of the generation that live; if there are none, all that live."""
-    inside = [view.member(member.id) for member in view.generation.members] if view.generation else []
-    return [member for member in inside if member] or list(view.members)
-
-
-def oldest(view: View, dead: frozenset[str], waited_seconds: float, patience_seconds: float) -> list[Member]:
-    """Return the members that decide, oldest first.
+def chosen(view: View, dead: frozenset[str], waited_seconds: float, patience_seconds: float) -> list[Member]:
+    """Return the members that decide: the first of the generation that live, or if none does, the oldest.
 
     Args:
-        view: What this process knows.
+        view: What this process knows: a whole view.
         dead: Ids of members that are known to have ended.
         waited_seconds: For how long this process has waited for the next generation.
         patience_seconds: After which others decide, too.
     """
-    number = DECIDERS * (1 + int(waited_seconds / patience_seconds))
-    living = [member for member in candidates(view) if member.id not in dead]
-    living = living or [member for member in view.members if member.id not in dead]
-    return nsmallest(number, living, key=lambda member: member.age)
+    inside = [view.member(member.id) for member in view.generation.members] if view.generation else []
+    living, number = (
+        [each for each in inside if each and each.id not in dead],
+        _number(waited_seconds, patience_seconds),
+    )
+    others = (each for each in view.members if each.id not in dead)
+    return living[:number] or nsmallest(number, others, key=lambda each: each.age)
 
 
 def unrecorded_break(view: View) -> Broken | None:
     """Return what a member that decides must record for those that don't: the break of a large job's generation."""
-    worker = first_lost(view)
-    if worker is None or not is_large(view) or (view.broken and view.broken.number >= view.number):
-        return None
-    return Broken(view.number, worker)
+    found = first_lost(view) if is_large(view) else None
+    return None if view.broken and view.broken.number >= view.number else found
 
 
-def ask_seconds(view: View) -> float:
-    """Return the time between two looks of a member that doesn't decide at those that do."""
-    return _ASK_SECONDS * max(1.0, len(view.members) / _MEMBERS_IN_AN_INTERVAL)
+def _number(waited_seconds: float, patience_seconds: float) -> int:
+    return DECIDERS * (1 + int(waited_seconds / patience_seconds))
+
+
+@dataclass(frozen=True)
+class Elders:
+    """How a member finds out whether those before it decide. Both take time."""
+
+    is_dead: Callable[[Seat], bool]
+    """Returns whether a process has ended."""
+    living: Callable[[int], Iterable[Seat]]
+    """Returns the oldest so many members that have a record in etcd, oldest first. Raises StoreError."""
 
 
 class Role:
-    """Whether one member decides. Not safe for several threads, but for ``decides``.
+    """Whether one member decides. ``steps_in`` and the other methods may run in two threads.
 
     Args:
         me: Its id.
-        patience_seconds: See ``oldest``.
+        patience_seconds: See ``chosen``.
     """
 
     def __init__(self, me: str, patience_seconds: float) -> None:
-        self._me, self._patience_seconds = me, patience_seconds
-        self._dead: tuple[int, frozenset[str]] = (0, frozenset())
+        self.me, self._patience_seconds = me, patience_seconds
+        self._dead: tuple[int, frozenset[str]] = (-1, frozenset())
         """A generation's number, and ids of members that were found dead in it."""
-        self._asked_at = 0.0
-        self.decides = True
-        """Whether it reads the votes, and may propose."""
+        self._declined = self._stepped_in = -1
+        """Number of the last generation in which others decided, and in which it has stepped in."""
+        self._asks: tuple[int, int, float] = (-1, 0, 0.0)
+        """A generation's number, how often this member has asked for those before it, and when it does so next."""
+        self.decides = False
+        """Whether it must have a whole view, and may propose."""
 
     def noted(self, view: View, waited_seconds: float) -> None:
-        """Take note of a change. See ``oldest``."""
-        self.decides = not is_large(view) or any(
-            each.id == self._me for each in oldest(view, self._known_dead(view), waited_seconds, self._patience_seconds)
+        """Take note of a change. See ``chosen``."""
+        self.decides = not is_large(view) or (
+            self._is_chosen(view, waited_seconds) if view.whole else self._may_be_chosen(view)
         )
 
-    def steps_in(self, view: View, is_dead: Callable[[Member], bool], now: float, changed_at: float) -> bool:
-        """Return whether it decides from now on, because those that do are dead or let it wait.
+    def _is_chosen(self, view: View, waited_seconds: float) -> bool:
+        found = chosen(view, self._known_dead(view), waited_seconds, self._patience_seconds)
+        is_chosen = any(each.id == self.me for each in found)
+        if not is_chosen:
+            self._declined, self._stepped_in = view.number, -1
+        return is_chosen
+
+    def _may_be_chosen(self, view: View) -> bool:
+        inside = view.generation.members if view.generation else ()
+        first = inside if len(inside) <= MOST_WITHOUT else inside[:DECIDERS]
+        is_first = self._declined != view.number and any(each.id == self.me for each in first)
+        return self._stepped_in == view.number or is_first
+
+    def asks_at(self, view: View, since: float) -> float:
+        """Return the monotonic time at which this member must ask for those that decide; infinity if it need not.
 
         Args:
             view: What it knows.
-            is_dead: Returns whether a process has ended. Takes time, so it is called now and then.
-            now: Monotonic time.
-            changed_at: Since when it waits for the next generation.
+            since: Since when it waits for the next generation.
         """
-        me = view.member(self._me)
-        if me is None or me.ready_after < view.number or now < max(self._asked_at, changed_at) + ask_seconds(view):
-            return False
-        self._asked_at, dead = now, set(self._known_dead(view))
-        self.noted(view, now - changed_at)
-        for member in sorted(candidates(view), key=lambda each: each.age):
-            if self.decides or (member.id not in dead and not is_dead(member)):
+        if view.whole or not waits(view, self.me):
+            return math.inf
+        number, _, at = self._asks
+        return at if number == view.number else since + self._pause_seconds(view, 0)
+
+    def steps_in(self, view: View, elders: Elders, now: float, since: float) -> bool:
+        """Return whether it decides from now on, because those that do are dead or let it wait. Raise StoreError."""
+        number, times, _ = self._asks
+        times = times if number == view.number else 0
+        self._asks = (view.number, times + 1, now + self._pause_seconds(view, times + 1))
+        dead, left = set(self._known_dead(view)), _number(now - since, self._patience_seconds)
+        inside = view.generation.members if self._rank(view) is not None and view.generation else ()
+        # The records of members that have been lost for long are gone, so those that live need not all be asked.
+        for each in inside if left == DECIDERS and inside else elders.living(left + len(dead) + 1):
+            if each.id == self.me:
+                self._stepped_in = view.number
                 break
-            dead.add(member.id)
-            self._dead = (view.number, frozenset(dead))
-            self.noted(view, now - changed_at)
-        return self.decides
+            if each.id not in dead:
+                if elders.is_dead(each):
+                    dead.add(each.id)
+                else:
+                    left -= 1
+            if not left:
+                break
+        self._dead = (view.number, frozenset(dead))
+        return self._stepped_in == view.number
+
+    def _pause_seconds(self, view: View, times: int) -> float:
+        rank = self._rank(view)
+        if rank is not None:
+            return _ASK_SECONDS * (1 + rank / _RANKS_IN_AN_INTERVAL)
+        longer = max(1.0, size(view) / _MEMBERS_IN_A_PATIENCE) * 2.0 ** min(times, 10)
+        return min(self._patience_seconds * longer, _LONGEST_ASK_SECONDS)
+
+    def _rank(self, view: View) -> int | None:
+        return view.generation.rank(self.me) if view.generation else None
 
     def _known_dead(self, view: View) -> frozenset[str]:
         number, dead = self._dead

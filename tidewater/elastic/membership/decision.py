@@ -31,8 +31,9 @@ The rules, in full:
   probably break in the same way. After MOST_ATTEMPTS such generations in a row the youngest member is left out for
   good (its process ends), so that the others train. If they would lack the state, the next youngest is left out.
 * All generations have the lineage of the first one. If etcd loses its data, the next generation begins a new lineage.
-* The oldest member that may be in the next generation proposes it. If it does not, the second oldest does so after
-  ``patience_seconds``, and so on. Two proposals do no harm: compare-and-set accepts only one.
+* The first member of the generation that may be in the next one proposes it; if there is none, the oldest newcomer. If
+  it does not, the next one does so after ``patience_seconds``, and so on, newcomers after members. Two proposals do no
+  harm: compare-and-set accepts only one.
 """
 
 from __future__ import annotations
@@ -170,11 +171,11 @@ def _over_at(view: View, inputs: Inputs) -> float:
 
 def _proposers(view: View) -> list[str]:
     """Return the ids of the members that may propose the next generation, in order."""
-    if view.generation is None or is_broken(view):
-        return [member.id for member in asking(view)] or _leavers(view)
-    living = [view.member(member.id) for member in view.generation.members]
-    inside = sorted((member for member in living if member), key=lambda member: member.age)
-    return [member.id for member in inside] + [member.id for member in newcomers_that_fit(view)]
+    inside = ids(view.generation.members) if view.generation else []
+    if view.generation and not is_broken(view):
+        return [each for each in inside if view.member(each)] + ids(newcomers_that_fit(view))
+    able = dict.fromkeys(ids(asking(view)))
+    return list(dict.fromkeys([*(each for each in inside if each in able), *able])) or _leavers(view)
 
 
 def _leavers(view: View) -> list[str]:
@@ -202,7 +203,8 @@ def _successor(view: View, inputs: Inputs) -> Generation:
     number = max([view.number, *(member.ready_after for member in members)]) + 1
     lineage = view.generation.lineage if view.generation else f"{inputs.uuid:012x}"
     state_of = max((member.state_of for member in members), default=0)
-    return Generation(number, inputs.uuid, tuple(members), cause, lineage, attempts, omitted, state_of)
+    signature = members[0].signature if members else ""
+    return Generation(number, inputs.uuid, tuple(members), cause, lineage, attempts, omitted, state_of, signature)
 
 
 def _largest_group(survivors: list[Member]) -> list[Member]:

@@ -1,37 +1,34 @@
-"""Follows a job's records in etcd: reads all of them once, then their changes.
+"""Follows a job's records in etcd: reads them once, then their changes.
 
-    follower = Follower(store, "digits", decides=lambda: True, update=apply, away=lasting)
+    follower = Follower(store, "digits", role, update=apply, away=lasting)
     follower.run(clock)                       # in a thread, until stop()
     follower.again()                          # read everything again
 
-In a large job only those that decide read the votes (see ``deciders``). The others end and begin their watch again when
-many changes come shortly after one another: etcd sends each change on its own to a watch that is open, which costs it
-and each member more than the change itself, and all changes since a revision together to one that begins.
+A process that decides reads everything; another one the records of the job and its own (see ``deciders``), and the
+number of members.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 from tidewater.contract import keys
 from tidewater.elastic.errors import Compacted, StoreError
-from tidewater.elastic.etcd.client import Store, Watch
+from tidewater.elastic.etcd.client import Event, Store, Watch
+from tidewater.elastic.etcd.ranges import Range, only, under
 from tidewater.elastic.membership import records
-from tidewater.elastic.membership.rules import View
+from tidewater.elastic.membership.deciders import Role
+from tidewater.elastic.membership.rules import Member, View
 from tidewater.elastic.observe.log import Lasting
 
 _RETRY_SECONDS = 0.3
 _MEMBERS_WITHOUT_REST, _REST_SECONDS_OF_EACH = 32, 1e-4
-_STORM_SECONDS = 2.0
-"""Changes that come sooner after one another are many."""
-_PAUSE_SECONDS_OF_EACH, _LONGEST_PAUSE_SECONDS = 3e-3, 3.0
-"""Between two watches, for each member above those without a rest."""
 
 Update = Callable[[Callable[[View], View], bool], int]
-"""Applies a change to the view. The flag says that all records have been read. Returns the number of members."""
+"""Applies a change to the view. The flag says that all records have been read. Returns the number of members in it."""
 
 
 class Follower:
@@ -40,19 +37,22 @@ class Follower:
     Args:
         store: etcd.
         job: The job's name.
-        decides: Returns whether this process must read the votes now. Asked after each change, so it must be quick.
+        role: The process's; it changes when a change has been applied.
         update: See ``Update``.
         away: Where to say that etcd doesn't answer.
     """
 
-    def __init__(self, store: Store, job: str, *, decides: Callable[[], bool], update: Update, away: Lasting) -> None:
-        self._store, self._job, self._decides, self._update, self._away = store, job, decides, update, away
+    def __init__(self, store: Store, job: str, role: Role, *, update: Update, away: Lasting) -> None:
+        self._store, self._role, self._update, self._away = store, role, update, away
+        self._all, self._members, votes = under(keys.job(job)), under(keys.members(job)), under(keys.votes(job))
+        self._own = (
+            Range(self._all.first, self._members.first),
+            Range(self._members.end, votes.first),
+            only(keys.member(job, role.me)),
+            only(keys.vote(job, role.me)),
+        )
         self._watch: Watch | None = None
         self._stopping = self._again = False
-        self._number = 0
-        """Of members, after the last change."""
-        self.complete = False
-        """Whether the view has the votes, so that this process may decide."""
         self.read_at = -math.inf
         """When (by the clock of ``run``) everything was read last."""
 
@@ -61,12 +61,11 @@ class Follower:
         while not self._stopping:
             try:
                 self._again = False
-                asked_at, decides = clock(), self._decides()
-                snapshot = self._store.read(keys.job(self._job), until=self._until(decides))
-                self._number = self._update(partial(records.replaced, snapshot.entries), True)
-                self.complete, self.read_at = decides, asked_at
-                self._update(lambda view: view, False)  # what waits for either looks again
-                self._watch_from(snapshot.revision + 1)
+                asked_at, whole = clock(), self._role.decides
+                starts = self._read(whole=whole)
+                self.read_at = asked_at
+                self._update(lambda view: view, False)  # what waits for it looks again
+                self._follow(starts, whole=whole)
             except StoreError as error:
                 self._away.say(error=str(error))
                 time.sleep(_RETRY_SECONDS)
@@ -86,44 +85,46 @@ class Follower:
         self._stopping = True
         self.look()
 
-    def _until(self, decides: bool) -> str:
-        return "" if decides else keys.votes(self._job)
+    def oldest(self, number: int) -> list[Member]:
+        """Return the members whose records were created first, oldest first. Raise StoreError."""
+        keys_of_members = Range(self._members.first, self._members.end, oldest=number)
+        found = records.replaced(self._store.read_ranges([keys_of_members]).entries, View())
+        return list(found.members)
 
-    def _watch_from(self, revision: int) -> None:
-        """Follow the changes until everything must be read again. Raise StoreError when the connection breaks."""
-        changed_at = -math.inf
-        while not (self._stopping or self._again):
-            decides = self._decides()
-            if decides and not self.complete:
-                return
-            self.complete = decides
-            self._watch = self._store.watch(keys.job(self._job), revision, until=self._until(decides))
+    def _read(self, *, whole: bool) -> dict[Range, int]:
+        """Read the records. Return the revisions from which to watch."""
+        if whole:
+            snapshot = self._store.read(self._all.first)
+            self._update(partial(records.replaced, snapshot.entries), True)
+            return {self._all: snapshot.revision + 1}
+        snapshot = self._store.read_ranges([*self._own, Range(self._members.first, self._members.end, oldest=0)])
+        self._update(partial(records.replaced_in_part, snapshot.entries, snapshot.counts[-1]), True)
+        return dict.fromkeys(self._own, snapshot.revision + 1)
+
+    def _follow(self, starts: Mapping[Range, int], *, whole: bool) -> None:
+        """Follow the changes until all must be read again. Raise StoreError when the connection breaks."""
+        after = dict(starts)
+        while not (self._stopping or self._again or self._role.decides != whole):
+            self._watch = self._store.watch(after)
             try:
                 for events in self._watch:
+                    members = 0
                     for group in records.grouped(events):
-                        self._number = self._update(partial(records.applied, group), False)
-                        revision = max([revision, *(event.revision + 1 for event in group)])
-                    many, changed_at = time.monotonic() < changed_at + _STORM_SECONDS, time.monotonic()
-                    if self._again or self._decides() != decides or not self._rest(many=many):
+                        members = self._update(partial(records.applied, group), False)
+                    _note(after, events)
+                    if self._again or self._role.decides != whole:
                         break
+                    # A view of many takes time for each of them: changes that come shortly after one another are one.
+                    time.sleep(max(0, members - _MEMBERS_WITHOUT_REST) * _REST_SECONDS_OF_EACH)
             except Compacted:
                 return
             finally:
                 self._watch.close()
 
-    def _rest(self, *, many: bool) -> bool:
-        """Let changes come together in a large job, for one view of them all: a view takes time for each member.
 
-        A change that comes after a quiet moment is not delayed; others by 3 ms with 64 members, 0.1 s with 1,000, and
-        for one that doesn't decide by as much as a second. Return whether the watch goes on.
-        """
-        over = self._number - _MEMBERS_WITHOUT_REST
-        if over <= 0:
-            return True
-        if self.complete or not many:
-            time.sleep(over * _REST_SECONDS_OF_EACH)
-            return True
-        if self._watch:
-            self._watch.close()
-        time.sleep(min(over * _PAUSE_SECONDS_OF_EACH, _LONGEST_PAUSE_SECONDS))
-        return False
+def _note(after: dict[Range, int], events: Iterable[Event]) -> None:
+    """Note that these events have been seen: only those of the same range come in order."""
+    for event in events:
+        for each, revision in after.items():
+            if each.first <= event.key < each.end:
+                after[each] = max(revision, event.revision + 1)

@@ -1,6 +1,6 @@
 """Since when the current generation needs a successor, as one process sees it.
 
-need = need.noted(view, me.id, limits, decides=True, now=time.monotonic())    # after each change of the view
+need = need.noted(view, me.id, limits, now=time.monotonic())    # after each change of the view
 if need.since is not None: ...
 """
 
@@ -31,10 +31,10 @@ class Need:
     """When that was news."""
     arrivals: Arrivals = field(default_factory=Arrivals)
 
-    def noted(self, view: View, me: str, limits: Limits, *, decides: bool, now: float) -> Need:
-        """Return the need after a change. A member that doesn't decide only notes whether it waits itself."""
-        if not decides:
-            needed = rules.asks(view, me)
+    def noted(self, view: View, me: str, limits: Limits, now: float) -> Need:
+        """Return the need after a change. With a view that isn't whole, a member only notes whether it waits itself."""
+        if not view.whole:
+            needed = rules.waits(view, me)
             return Need(view.number, self._since(view, now) if needed else None, arrivals=self.arrivals)
         arrivals = self.arrivals.noted(view.number, rules.ids(rules.newcomers(view)), now)
         if not rules.needs_change(view, limits):

@@ -52,6 +52,7 @@ def generation_from_json(data: bytes) -> Generation:
         raise RecordError("generation record: members is not a list")
     if members and isinstance(members[0], dict):  # before version 5, with the members' whole records
         content["state_of"] = max(int(each.get("state_of", 0)) for each in members)
+        content["signature"] = members[0].get("signature")
         members = [[each.get(field.name) for field in fields(Seat)] for each in members]
     try:
         content["members"] = tuple(Seat(*each) for each in members)
@@ -93,16 +94,14 @@ def vote_from_json(data: bytes, member: Member) -> Member:
     return replace(member, **{**content, "unreachable": tuple(content["unreachable"])})
 
 
-def voted(me: Member, view: View) -> View:
-    """Return ``view`` with what this process has said in its own vote."""
-    changes = {name: getattr(me, name) for name in _VOTED}
-    members = tuple(replace(each, **changes) if each.id == me.id else each for each in view.members)
-    return replace(view, members=members)
-
-
 def replaced(entries: tuple[Entry, ...], _: View) -> View:
     """Return the view that consists of these records of a job."""
     return _changed(View(), ((entry.key, entry) for entry in entries))
+
+
+def replaced_in_part(entries: tuple[Entry, ...], count: int, _: View) -> View:
+    """Return the view that consists of these records, which concern one process of ``count``."""
+    return replace(_changed(View(), ((entry.key, entry) for entry in entries)), whole=False, count=count)
 
 
 def applied(events: Iterable[Event], view: View) -> View:

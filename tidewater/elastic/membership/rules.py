@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tidewater.elastic.addresses import Address
@@ -66,6 +66,8 @@ class Generation:
     """Id of the member that was left out because of such attempts."""
     state_of: int = 0
     """The greatest ``state_of`` of its members when it was proposed."""
+    signature: str = ""
+    """That of its members."""
 
     def rank(self, member_id: str) -> int | None:
         """Return the rank of a member, or None if it is not in this generation."""
@@ -90,18 +92,20 @@ class Broken:
     """A generation in which no further step is possible."""
 
     number: int
+    id: str
+    """Of one member that is lost, or has given it up."""
     worker: str
-    """One that is lost, or has given it up."""
 
 
 @dataclass(frozen=True)
 class View:
-    """The records of one job in etcd, at one revision."""
+    """The records of one job in etcd, at one revision: all of them, or what concerns one process (see ``deciders``)."""
 
     generation: Generation | None = None
     generation_revision: int = 0
     """Mod revision of the generation record: the fencing token of the next proposal; 0 means there is none."""
     members: tuple[Member, ...] = ()
+    """All that live, if the view is ``whole``, and otherwise this process if it lives."""
     saved: Saved | None = None
     finished: str = ""
     """The record of the job's end, in JSON; empty while the job runs."""
@@ -111,6 +115,9 @@ class View:
     """Mod revision of that record; 0 means there is none."""
     unread: tuple[tuple[str, str], ...] = ()
     """Ids of members with a record of another version, and the sentences that say so."""
+    whole: bool = True
+    count: int = 0
+    """How many members lived when a view that isn't whole was read."""
 
     @property
     def number(self) -> int:
@@ -159,20 +166,23 @@ def is_broken(view: View) -> bool:
     return first_lost(view) is not None
 
 
-def first_lost(view: View) -> str | None:
-    """Return the name of a worker that makes no further step in the current generation; None if it isn't broken."""
+def first_lost(view: View) -> Broken | None:
+    """Return the member that makes no further step in the current generation; None if it isn't broken."""
     if view.generation is None:
         return None
     if view.broken and view.broken.number == view.number:
-        return view.broken.worker
+        return view.broken
+    if not view.whole:
+        return None
     living = ((member, view.member(member.id)) for member in view.generation.members)
-    return next((each.worker for each, now in living if now is None or now.ready_after >= view.number), None)
+    lost = (each for each, now in living if now is None or now.ready_after >= view.number)
+    return next((Broken(view.number, each.id, each.worker) for each in lost), None)
 
 
-def asks(view: View, me: str) -> bool:
-    """Return whether this member asks for a place in the next generation, and waits for it."""
+def waits(view: View, me: str) -> bool:
+    """Return whether this member waits for the next generation: it asks for a place, or leaves."""
     mine = view.member(me)
-    return mine is not None and mine.ready_after >= view.number
+    return mine is not None and (mine.ready_after >= view.number or mine.leaving)
 
 
 def given_up(view: View) -> int:
@@ -190,10 +200,11 @@ def lost_members(view: View, generation: Generation, me: str) -> list[str]:
     expected = [
         member for member in generation.members if member.id != me and not (newer and newer.rank(member.id) is None)
     ]
-    living = [(member, view.member(member.id)) for member in expected]
+    living = [(member, view.member(member.id)) for member in (expected if view.whole else ())]
     lost = [member.worker for member, now in living if now is None or now.ready_after >= generation.number]
-    if not lost and view.broken and view.broken.number == generation.number == view.number:
-        return [view.broken.worker]
+    broken = view.broken
+    if not lost and broken and broken.number == view.number >= generation.number and broken.id != me:
+        return [broken.worker] if generation.rank(broken.id) is not None else []
     return lost
 
 
@@ -204,6 +215,15 @@ def has_heirs(view: View, generation: Generation) -> bool:
         generation.rank(member.id) is not None or (now is not None and now.state_of > generation.number)
         for member, now in living
     )
+
+
+def defining(view: View) -> tuple[str, Sequence[Seat]]:
+    """Return the job's signature, which others must have, and members that have it; nothing if it isn't known."""
+    if not view.whole:
+        return (view.generation.signature, view.generation.members) if view.generation else ("", ())
+    known = reference(view)
+    alike = [member for member in view.members if known and member.signature == known.signature]
+    return (known.signature, sorted(alike, key=lambda each: each.id != known.id)) if known else ("", ())
 
 
 def reference(view: View) -> Member | None:

@@ -52,15 +52,15 @@ class Missing:
 
 
 def members_of(view: View) -> tuple[Seat, ...]:
-    """Return the current generation's members that have no record."""
-    members = view.generation.members if view.generation else ()
+    """Return the current generation's members that have no record, as far as this process knows."""
+    members = view.generation.members if view.generation and view.whole else ()
     return tuple(member for member in members if view.member(member.id) is None)
 
 
 def unheard(view: View) -> tuple[Seat, ...]:
     """Return the members to ping: those without a record, and those that have not given up a broken generation."""
     missing = members_of(view)
-    return (*missing, *silent(view)) if missing or is_broken(view) else ()
+    return (*missing, *silent(view)) if view.whole and (missing or is_broken(view)) else ()
 
 
 def signs_of(members: Sequence[Seat], look: Callable[[Seat], Sign]) -> dict[str, Sign]:

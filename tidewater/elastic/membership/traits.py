@@ -17,16 +17,18 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.resources.abc import Traversable
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from tidewater.contract import env
 from tidewater.elastic.compiled import plain
 from tidewater.elastic.errors import RecordError, Stranger
 from tidewater.elastic.membership.evidence import Evidence, contradiction
-from tidewater.elastic.membership.rules import Member, View, reference
+from tidewater.elastic.membership.rules import Seat, View, defining
 
 if TYPE_CHECKING:
     from torch import nn
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
 Value = str | int | float | bool | None
 
 _VERSION = 4
+_MOST_ASKED = 3
+"""Members of a large job: others that start at the same time ask, too."""
 _REMEDY = "Start all workers of a job with the same code, data and flags, or give this one another --job"
 
 
@@ -109,7 +113,7 @@ def difference(mine: Traits, theirs: Traits, *, peer: str) -> str | None:
     return f"this worker can't train with {peer}: {what}. {remedy}" if what else None
 
 
-def refusal(view: View, me: str, mine: Traits, ask: Callable[[Member], Traits | None]) -> str | None:
+def refusal(view: View, me: str, mine: Traits, ask: Callable[[Seat], Traits | None]) -> str | None:
     """Return one sentence that says why the worker ``me`` will not be admitted; None if it may be.
 
     Only a peer that answers counts: the record of a killed one remains for the time of a lease, and after that this
@@ -121,19 +125,21 @@ def refusal(view: View, me: str, mine: Traits, ask: Callable[[Member], Traits | 
         mine: The traits of this worker.
         ask: Returns the traits of a member, None if it does not answer. Raises Stranger if it has another secret.
     """
-    known = reference(view)
-    if known is None or known.id == me:
+    signature, members = defining(view)
+    if members and members[0].id == me:
         return None
-    for member in sorted(view.members, key=lambda each: each.id != known.id):
+    # Not all newcomers of a large job ask the same member.
+    start = zlib.crc32(me.encode()) % len(members) if not view.whole and members else 0
+    for member in islice(chain(members[start:], members[:start]), None if view.whole else _MOST_ASKED):
         try:
-            theirs = ask(member) if member.id != me and member.signature == known.signature else None
+            theirs = ask(member) if member.id != me else None
         except Stranger:
             return (
                 f"this worker can't train with {member.worker}: it has another secret. "
                 f"Give all workers of a job the same {env.SECRET}, or none"
             )
         # If the digest differs from its record's, this is not the member but a new process at its address.
-        if theirs and theirs.digest() == member.signature:
+        if theirs and theirs.digest() == signature:
             return difference(mine, theirs, peer=member.worker)
     return None
 
