@@ -6,6 +6,7 @@
 /tidewater/<job>/saved                the last checkpoint that was written (SAVED_VERSION)
 /tidewater/<job>/finished             written once, at the end of the job (FINISHED_VERSION)
 /tidewater/<job>/broken               of a large job: the last generation that broke (BROKEN_VERSION)
+/tidewater/<job>/deciding/<member id> of a large job: one, without content, per member that decides, bound to its lease
 /tidewater/<job>/votes/<member id>    of a large job: what only those that decide read (VOTE_VERSION); the last keys,
                                       so that a range ends before them
 
@@ -78,6 +79,11 @@ def finished(name: str) -> str:
 def broken(name: str) -> str:
     """Return the key of the last generation of job ``name`` that broke."""
     return f"{job(name)}broken"
+
+
+def deciding(name: str, member_id: str) -> str:
+    """Return the key that exists while a member of job ``name`` decides for others."""
+    return f"{job(name)}deciding/{member_id}"
 
 
 def votes(name: str) -> str:

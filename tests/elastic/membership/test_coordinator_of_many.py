@@ -78,6 +78,7 @@ def test_in_a_large_job_what_a_member_says_is_read_by_those_that_decide_only(joi
     assert a.wait(lambda view: has(view, "b", state_of=number, unreachable=()), time.monotonic() + PATIENCE_SECONDS)
     assert [each.key for each in store.read(keys.votes("job")).entries] == [keys.vote("job", "b")]
     assert a.view.whole
+    assert all(each.view.deciding == {"a"} for each in (a, b, *others))
     assert all([member.id for member in each.view.members] == [name] for name, each in zip("cde", others, strict=True))
 
 

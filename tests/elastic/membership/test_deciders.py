@@ -17,7 +17,7 @@ from tidewater.elastic.membership.rules import Broken, Generation, Member, Seat,
 PATIENCE = 3.0
 LARGE = tuple(member(f"m{age}", age) for age in range(MOST_WITHOUT + 8))
 GENERATION = Generation(4, 9, LARGE, "start")
-WHOLE = View(GENERATION, 7, LARGE)
+WHOLE = View(GENERATION, 7, LARGE, deciding=frozenset(["m0", "m1", "m2"]))
 SINCE = 100.0
 
 
@@ -161,6 +161,14 @@ def test_a_member_that_trains_asks_nothing_of_those_that_decide() -> None:
 def test_a_leaver_waits_for_those_that_decide_too() -> None:
     leaves = replace(WHOLE, members=tuple(replace(each, leaving=each.id == "m3") for each in LARGE))
     assert Process("m3", "m0 m1 m2").steps_in_at(of("m3", leaves)) <= 0.6
+
+
+def test_without_any_that_decides_a_member_that_trains_steps_in_though_the_first_ones_answer() -> None:
+    """They don't reach etcd, so no member can make a step, and no sum fails."""
+    process, view = Process("m3", living=LARGE[3:]), of("m3", replace(WHOLE, deciding=frozenset()))
+    assert PATIENCE <= process.steps_in_at(view) <= PATIENCE + 1.0
+    process.role.noted(replace(WHOLE, members=LARGE[3:]), PATIENCE)
+    assert process.role.decides
 
 
 def test_those_that_decide_record_a_break_once_and_the_others_know_of_it() -> None:

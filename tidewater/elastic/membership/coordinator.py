@@ -61,7 +61,7 @@ class Coordinator:
         self._confirmed_at = self._lost_at = -math.inf
         self.leases_lost = 0
         """How often this worker lost its lease, so that others may have continued without it."""
-        self._role = Role(me.id, limits.patience_seconds)
+        self._role, self._shown = Role(me.id, limits.patience_seconds), deciders.Shown(store, job, me.id)
         self._follower = Follower(store, job, self._role, update=self._update, away=self._away)
         self._lease = self._recorded_with = 0
         """This process's lease, and the one with which its record was written."""
@@ -304,11 +304,8 @@ class Coordinator:
             self._look()
             with self._condition:
                 view, need = self._view, self._need
-            if view.whole:
-                self._record_break(view)
-                action = self._action(view, need)
-            else:
-                action = self._wait_for_others(view, need.since)
+            self._show(view)
+            action = self._action(view, need) if view.whole else self._wait_for_others(view, need.since)
             self._stuck = action.wake_at == math.inf
             if action.kind is Kind.PROPOSE and action.generation and self._propose(view, action.generation):
                 continue
@@ -354,10 +351,12 @@ class Coordinator:
         if view.members != last.members:
             self._hooks.changed(view)
 
-    def _record_break(self, view: View) -> None:
-        broken = deciders.unrecorded_break(view)
-        if broken:
-            with contextlib.suppress(StoreError):  # it is tried again; one that is behind replaces no newer one
+    def _show(self, view: View) -> None:
+        """Write what those that don't decide must know; it is tried again. No newer break is replaced."""
+        with contextlib.suppress(StoreError):
+            shows = view.whole and deciders.is_large(view) and self._announced and self._role.decides
+            self._shown.set(self._lease if shows else 0)
+            if view.whole and (broken := deciders.unrecorded_break(view)):
                 self._store.put_if(keys.broken(self._job), records.broken_to_json(broken), view.broken_revision)
 
     def _action(self, view: View, need: Need) -> decision.Action:

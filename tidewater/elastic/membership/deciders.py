@@ -9,11 +9,13 @@ change would be thousands of records for a thousand readers. So in a larger job 
 generation have a view of everything (``View.whole``); before there is one, the oldest members. The others read the
 generation, the job's own records and what they have written themselves: their views don't grow, and change only when
 the generation does. What a member says about itself (``ready_after``, ``state_of``, ``unreachable``, ``fruitful``) is
-its *vote*, a key of its own. A member that decides and finds the generation broken records that once, for all.
+its *vote*, a key of its own. A member that decides and finds the generation broken records that once, for all, and a
+key that is bound to its lease shows that it decides.
 
 The first members of a generation take their part when they find themselves there. If those that decide don't propose,
 because their processes have ended or hang, those that wait for the next generation step in: the next ones at once if
-those before them have ended, and otherwise some more with each ``patience_seconds``. More than needed do no harm: each
+those before them have ended, and otherwise some more with each ``patience_seconds``. If the keys of all that decide are
+gone, all members wait. More than needed do no harm: each
 decides in its turn, and compare-and-set accepts one. What a member says about itself is never taken back within a
 generation, so one that has not read the last votes may only wait too long.
 """
@@ -25,6 +27,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from heapq import nsmallest
 
+from tidewater.contract import keys
+from tidewater.elastic.etcd.client import Store
 from tidewater.elastic.membership.rules import Broken, Member, Seat, View, first_lost, waits
 
 MOST_WITHOUT = 32
@@ -82,6 +86,25 @@ class Elders:
     """Returns whether a process has ended."""
     living: Callable[[int], Iterable[Seat]]
     """Returns the oldest so many members that have a record in etcd, oldest first. Raises StoreError."""
+
+
+class Shown:
+    """The key that shows to all members of a large job that this one decides."""
+
+    def __init__(self, store: Store, job: str, me: str) -> None:
+        self._store, self._key = store, keys.deciding(job, me)
+        self._lease = 0
+        """With which the key was written; 0 if it was not."""
+
+    def set(self, lease: int) -> None:
+        """Write the key with that lease, or delete it if that is 0; nothing if that has been done. Raise StoreError."""
+        if lease == self._lease:
+            return
+        if lease:
+            self._store.put(self._key, b"", lease)
+        else:
+            self._store.delete(self._key)
+        self._lease = lease
 
 
 class Role:

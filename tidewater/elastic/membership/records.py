@@ -18,7 +18,7 @@ from tidewater.elastic.etcd import codec
 from tidewater.elastic.etcd.client import Entry, Event
 from tidewater.elastic.membership.rules import Broken, Generation, Member, Saved, Seat, View
 
-_MEMBERS, _VOTES = "members/", "votes/"
+_MEMBERS, _VOTES, _DECIDING = "members/", "votes/", "deciding/"
 _VOTED = ("ready_after", "state_of", "unreachable", "fruitful")
 
 
@@ -140,7 +140,7 @@ def grouped(events: Iterable[Event]) -> list[list[Event]]:
 def _changed(view: View, changes: Iterable[tuple[str, Entry | None]]) -> View:
     """Return ``view`` with these contents of keys; without a key that has none."""
     members = {member.id: member for member in view.members}
-    unread, written = dict(view.unread), dict[str, int]()
+    unread, written, deciding = dict(view.unread), dict[str, int](), set(view.deciding)
     others: dict[str, Any] = {}
     for key, entry in changes:
         name = _name(key)
@@ -159,9 +159,12 @@ def _changed(view: View, changes: Iterable[tuple[str, Entry | None]]) -> View:
             # A vote goes with its member. A newer record of the member has all that a vote has.
             if entry and member_id in members and entry.mod_revision > written.get(member_id, 0):
                 members[member_id] = vote_from_json(entry.value, members[member_id])
+        elif name.startswith(_DECIDING):
+            (deciding.add if entry else deciding.discard)(name.removeprefix(_DECIDING))
         else:
             others |= _fields(name, entry)
-    return replace(view, members=tuple(members.values()), unread=tuple(unread.items()), **others)
+    others |= {"unread": tuple(unread.items()), "deciding": frozenset(deciding)}
+    return replace(view, members=tuple(members.values()), **others)
 
 
 def _fields(name: str, entry: Entry | None) -> dict[str, Any]:

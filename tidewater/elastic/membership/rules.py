@@ -118,6 +118,8 @@ class View:
     whole: bool = True
     count: int = 0
     """How many members lived when a view that isn't whole was read."""
+    deciding: frozenset[str] = frozenset()
+    """Ids of the members of a large job that decide for the others."""
 
     @property
     def number(self) -> int:
@@ -180,9 +182,12 @@ def first_lost(view: View) -> Broken | None:
 
 
 def waits(view: View, me: str) -> bool:
-    """Return whether this member waits for the next generation: it asks for a place, or leaves."""
+    """Return whether this member waits for those that decide: it asks for a place, or leaves, or none of them is there.
+
+    If those that decide reach all members but not etcd, no member can make a step, and no sum fails.
+    """
     mine = view.member(me)
-    return mine is not None and (mine.ready_after >= view.number or mine.leaving)
+    return mine is not None and (mine.ready_after >= view.number or mine.leaving or not view.deciding)
 
 
 def given_up(view: View) -> int:
