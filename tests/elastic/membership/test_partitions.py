@@ -19,7 +19,7 @@ from tidewater.elastic.observe.log import Log
 
 MEMBERS = 64
 CHANGES = 6
-KINDS = ("sides", "first", "first-without-etcd", "without-etcd", "no-etcd", "kill", "kill-first", "join")
+KINDS = ("sides", "first", "first-without-etcd", "without-etcd", "replaced", "no-etcd", "kill", "kill-first", "join")
 CALM_SECONDS = 120.0
 SEEDS = range(*map(int, os.environ.get("TIDEWATER_PARTITIONS", "0:2").split(":")))
 
@@ -47,6 +47,9 @@ def happens(world: World, chance: random.Random) -> str:
         world.cut({}, away=first)
     elif kind == "without-etcd":
         world.cut({}, away=some)
+    elif kind == "replaced":
+        world.cut({}, away=names)
+        world.start(f"m{world.started}")
     elif kind == "no-etcd":
         world.cut({}, etcd=-1)
     elif kind == "join":
@@ -84,6 +87,21 @@ def test_through_random_partitions_and_losses_there_is_one_history_and_training_
     before = len(world.steps)
     assert world.run(seconds=CALM_SECONDS, until=lambda: len(world.steps) > before and world.all_train()), story
     assert_one_history(world.steps, story)
+
+
+def test_newcomers_make_no_step_while_those_before_them_may_still_train_without_etcd(world: World) -> None:
+    assert world.run(seconds=CALM_SECONDS, until=world.all_train)
+    number = world.steps[-1][0]
+    world.cut({}, away=list(world.living))
+    for _ in range(3):
+        world.start(f"m{world.started}")
+    assert world.run(seconds=CALM_SECONDS, until=lambda: len(world.seats) == 3)
+    world.run(seconds=1.0)
+    assert_one_history(world.steps, [])
+    assert world.steps[-1][0] > number
+    world.cut({})
+    assert world.run(seconds=CALM_SECONDS, until=world.all_train)
+    assert_one_history(world.steps, [])
 
 
 def test_a_member_that_waits_replaces_the_first_ones_that_were_killed_together(world: World) -> None:
