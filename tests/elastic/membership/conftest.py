@@ -13,7 +13,7 @@ from tests.elastic.membership.coordinators import PATIENCE_SECONDS, Clock, Join,
 from tidewater.elastic.membership import coordinator as coordinator_module
 from tidewater.elastic.membership.coordinator import Coordinator
 from tidewater.elastic.membership.hooks import Hooks
-from tidewater.elastic.membership.rules import Limits, Member, View
+from tidewater.elastic.membership.rules import Limits, Member, Seat, View
 from tidewater.elastic.membership.suspects import Sign
 from tidewater.elastic.observe.log import Log
 
@@ -34,7 +34,7 @@ def join(store: FakeStore, quiet: Log) -> Iterator[Join]:
 
     def join(
         name: str,
-        dead: Callable[[Member], bool] = lambda member: False,
+        dead: Callable[[Seat], bool] = lambda member: False,
         sign: Sign = Sign.SILENT,
         lease_seconds: int = 2,
         most: int = 3,

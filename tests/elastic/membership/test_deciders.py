@@ -96,14 +96,12 @@ def test_a_member_that_finds_itself_first_in_a_generation_reads_everything(name:
 def test_a_member_that_has_read_everything_and_found_others_to_decide_does_not_read_it_again() -> None:
     few = replace(GENERATION, members=LARGE[30:])
     view, role = replace(WHOLE, generation=few), Role("m39", PATIENCE)
-    role.noted(of("m39", view), 0.0)
-    assert role.decides
-    role.noted(view, 0.0)
-    assert not role.decides
-    role.noted(of("m39", view), 0.0)
-    assert not role.decides
-    role.noted(of("m39", replace(view, generation=replace(few, number=5))), 0.0)
-    assert role.decides
+    later = replace(view, generation=replace(few, number=5))
+    decides = []
+    for each in (of("m39", view), view, of("m39", view), of("m39", later)):
+        role.noted(each, 0.0)
+        decides.append(role.decides)
+    assert decides == [True, False, False, True]
 
 
 def test_a_job_that_has_become_small_is_decided_by_all_that_see_it() -> None:

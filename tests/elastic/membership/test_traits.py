@@ -11,7 +11,7 @@ from torch import nn
 from tests.elastic.workers import SECRET
 from tidewater.elastic.errors import RecordError, Stranger
 from tidewater.elastic.membership.evidence import Evidence
-from tidewater.elastic.membership.rules import Generation, Member, View
+from tidewater.elastic.membership.rules import Generation, Member, Seat, View
 from tidewater.elastic.membership.traits import Traits, code_digest, difference, refusal
 
 
@@ -158,7 +158,7 @@ def test_equal_values_of_different_flags_have_different_digests() -> None:
 
 
 def test_a_worker_with_another_secret_is_refused_by_name() -> None:
-    def ask(_: Member) -> Traits | None:
+    def ask(_: Seat) -> Traits | None:
         raise Stranger
 
     view = View(Generation(4, 9, (member("a", 1),), "start"), 7, (member("a", 1),))

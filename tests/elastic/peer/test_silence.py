@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from tidewater.elastic.membership.rules import Generation, Member, View
+from tidewater.elastic.membership.rules import Generation, Member, Seat, View
 from tidewater.elastic.observe.log import Log, parse
 from tidewater.elastic.observe.metrics import Metrics
 from tidewater.elastic.peer.silence import Asks, Place, Silence
@@ -48,7 +48,7 @@ class World:
             clock=lambda: self.now,
         )
 
-    def ask(self, member: Member) -> bool | None:
+    def ask(self, member: Seat) -> bool | None:
         self.asked.append(member.worker)
         self.during()
         return self.does[member.worker]

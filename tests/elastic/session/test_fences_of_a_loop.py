@@ -25,7 +25,8 @@ from tidewater.elastic.training import Report
 
 ME, NEW = (Member(name, name, "127.0.0.1", 1, "signature", 0) for name in "an")
 MINE = Generation(4, 9, (ME,), "lost", LINE)
-THEIRS = Generation(5, 10, (replace(NEW, state_of=5),), "lost", LINE)
+SUCCESSOR = replace(NEW, state_of=5)
+THEIRS = Generation(5, 10, (SUCCESSOR,), "lost", LINE)
 LAST = Report(28, 1, 4, 1, 0, 0.5, 0.1, (1, 2), 4, 0.01, 0.01)
 
 
@@ -51,7 +52,7 @@ class Etcd:
 
     def freeze(self) -> None:
         """Let the worker be frozen until others have continued, and thaw."""
-        self.leases_lost, self.view = 1, View(THEIRS, 8, THEIRS.members)
+        self.leases_lost, self.view = 1, View(THEIRS, 8, (SUCCESSOR,))
 
 
 @dataclass

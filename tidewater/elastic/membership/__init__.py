@@ -1,9 +1,13 @@
 """Who trains together, decided in etcd by compare-and-set.
 
-rules        frozen records and one pure function that decides the next generation
+rules        frozen records, and what they say: who is lost, who asks for a place
+decision     one pure function that decides the next generation
+deciders     which members of a large job read everything, and decide for the others
+need         since when the current generation needs a successor
 arrivals     how long newcomers wait for more, so that one generation admits them together
 reach        which members reach each other
 records      members and generations as etcd keeps them
+following    reads the records in etcd, then their changes
 coordinator  applies the decisions to etcd, in its own threads, while training runs
 hooks        what a coordinator asks of the process in which it runs
 suspects     members without a record: dead, or only unreachable for etcd

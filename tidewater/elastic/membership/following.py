@@ -86,7 +86,7 @@ class Follower:
         self.look()
 
     def oldest(self, number: int) -> list[Member]:
-        """Return the members whose records were created first, oldest first. Raise StoreError."""
+        """Return so many members, those with the oldest records, oldest first. Raise StoreError."""
         keys_of_members = Range(self._members.first, self._members.end, oldest=number)
         found = records.replaced(self._store.read_ranges([keys_of_members]).entries, View())
         return list(found.members)

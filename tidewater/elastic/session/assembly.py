@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from tidewater.elastic.group.group import Group
     from tidewater.elastic.membership.coordinator import Coordinator
     from tidewater.elastic.membership.evidence import Evidence, Probe
-    from tidewater.elastic.membership.rules import Member, View
+    from tidewater.elastic.membership.rules import Seat, View
     from tidewater.elastic.membership.traits import Traits
     from tidewater.elastic.peer.heartbeat import Heartbeat
     from tidewater.elastic.peer.silence import Silence
@@ -347,7 +347,7 @@ class _Assembly:
         from tidewater.elastic.membership.traits import refusal
         from tidewater.elastic.peer.server import ask_traits
 
-        def ask(member: Member) -> Traits | None:
+        def ask(member: Seat) -> Traits | None:
             found = self._asked.get(member.id) or ask_traits(self._identity, member.address)
             if found:
                 self._asked[member.id] = found
