@@ -53,6 +53,8 @@ class _Host:
         self.dead |= set(names)
         gone = [self.members.pop(name) for name in names if name in self.members]
         _each(gone, Member.lose)
+
+    def break_off(self) -> None:
         _each(list(self.members.values()), Member.break_off)
 
     def together(self, size: int, deadline: float) -> tuple[int, float] | None:
@@ -133,6 +135,8 @@ class Hosts:
     def lose(self, names: Sequence[str]) -> None:
         """End members as SIGKILL does, and let the sums of the others fail."""
         self._ask("lose", names)
+        # Only then: a member that is to be lost would give the generation up too, and be in the next one.
+        self._ask("break_off")
 
     def together(self, size: int, seconds: float) -> tuple[int, float]:
         """Wait until all members know of one generation of `size`. Return its number, and when (monotonic) they did.
