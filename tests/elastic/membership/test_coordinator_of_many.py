@@ -12,7 +12,7 @@ from tests.elastic.etcd.fake_client import FakeStore
 from tests.elastic.membership.coordinators import PATIENCE_SECONDS, Join, has, names, reaches, seen, within
 from tidewater.contract import keys
 from tidewater.elastic.etcd.client import Event
-from tidewater.elastic.membership import deciders, following
+from tidewater.elastic.membership import deciders, follower
 from tidewater.elastic.membership.coordinator import Coordinator
 from tidewater.elastic.membership.records import member_to_json
 from tidewater.elastic.membership.rules import Member, View, lost_members
@@ -116,7 +116,7 @@ def test_in_a_large_job_changes_that_come_shortly_after_one_another_are_one_view
     join: Join, store: FakeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A view takes time for each member, so a view for each of their changes would take the square of it."""
-    monkeypatch.setattr(following, "_REST_SECONDS_OF_EACH", 0.02)
+    monkeypatch.setattr(follower, "_REST_SECONDS_OF_EACH", 0.02)
     lease = store.grant(1000)
     others = [Member(f"m{index}", "m", "127.0.0.1", 1, "", ready_after=0, leaving=True) for index in range(72)]
 

@@ -7,7 +7,7 @@ need         since when the current generation needs a successor
 arrivals     how long newcomers wait for more, so that one generation admits them together
 reach        which members reach each other
 records      members and generations as etcd keeps them
-following    reads the records in etcd, then their changes
+follower     reads the records in etcd, then their changes
 coordinator  applies the decisions to etcd, in its own threads, while training runs
 hooks        what a coordinator asks of the process in which it runs
 suspects     members without a record: dead, or only unreachable for etcd

@@ -30,7 +30,7 @@ from tidewater.elastic.etcd.client import Store
 from tidewater.elastic.membership import deciders, decision, records, rules
 from tidewater.elastic.membership.deciders import Elders, Role
 from tidewater.elastic.membership.decision import Inputs, Kind
-from tidewater.elastic.membership.following import Follower
+from tidewater.elastic.membership.follower import Follower
 from tidewater.elastic.membership.hooks import Hooks
 from tidewater.elastic.membership.need import Need
 from tidewater.elastic.membership.rules import Generation, Limits, Member, Saved, View
