@@ -83,7 +83,8 @@ def test_each_person_runs_a_job_with_her_own_identity(people: dict[str, Person],
 
 def test_she_is_refused_elsewhere_with_a_sentence(people: dict[str, Person]) -> None:
     for space in ("speech", "training", "default"):
-        refused = people["vision"].fails(f"tidewater job submit other -n {space} --image {PYTORCH} -- {SLEEP}").text
+        submit = f"tidewater job submit other -n {space} --image {PYTORCH} --launcher none -- {SLEEP}"
+        refused = people["vision"].fails(submit).text
         assert 'cannot create resource "elasticjobs"' in refused
         assert f'in the namespace "{space}"' in refused
     for kind in ("elasticjobs", "pods", "secrets", "configmaps"):
