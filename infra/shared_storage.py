@@ -76,7 +76,7 @@ class SharedStorage(pulumi.ComponentResource):
         )
         access_point = _access_point(f"{name}-data", file_system.id, ROOT, self._child)
         teams = {
-            team: _access_point(f"{name}-{team}", file_system.id, f"{TEAMS_ROOT}/{team}", self._child)
+            team: _access_point(f"{name}-team-{team}", file_system.id, f"{TEAMS_ROOT}/{team}", self._child)
             for team in args.teams
         }
         points = [each.arn for each in (access_point, *teams.values())]

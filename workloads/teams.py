@@ -55,7 +55,7 @@ def quota_manifests(
 ) -> list[Manifest]:
     """Return the quotas: as much as the team's workers need, and pods of a high priority as far as they are its own.
 
-    A load balancer or a port of every node would be open to who reaches the network, so there is none.
+    A load balancer, an Ingress or a port of every node would be open to who reaches the network, so there is none.
     """
     count = team.maximum
     whole = {
@@ -64,6 +64,7 @@ def quota_manifests(
         "requests.memory": f"{count * (memory_mib(workers) // 2) + OTHER_MEMORY_MIB}Mi",
         "services.loadbalancers": "0",
         "services.nodeports": "0",
+        "count/ingresses.networking.k8s.io": "0",
     }
     if workers.gpus:
         whole[f"requests.{devices.GPU}"] = str(count * workers.gpus)

@@ -57,10 +57,8 @@ def test_a_quota_is_enough_for_the_teams_workers_and_for_no_more_gpus(
     stack = graph.parsed(**{**graph.stack_config("Pulumi.aws.yaml.example"), **TEAMS})
     quotas = {name: each["spec"] for name, each in within(made, QUOTA, team).items()}
     assert quotas["team"]["hard"]["requests.nvidia.com/gpu"] == str(most * stack.workers.gpus)
-    assert (quotas["team"]["hard"]["services.loadbalancers"], quotas["team"]["hard"]["services.nodeports"]) == (
-        "0",
-        "0",
-    )
+    doors = ("services.loadbalancers", "services.nodeports", "count/ingresses.networking.k8s.io")
+    assert {quotas["team"]["hard"][each] for each in doors} == {"0"}
     share = within(made, "kubernetes:core/v1:LimitRange", team)["workers"]["spec"]["limits"][0]["defaultRequest"]
     for key, unit in (("cpu", "m"), ("memory", "Mi")):
         hard, one = (int(text.removesuffix(unit)) for text in (quotas["team"]["hard"][f"requests.{key}"], share[key]))
@@ -93,7 +91,7 @@ def test_a_team_has_an_etcd_and_a_volume_of_its_own(made: graph.Graph, team: str
         for each in made.all("kubernetes:core/v1:PersistentVolume")
         if each.inputs["spec"]["claimRef"]["namespace"] == team
     ]
-    assert volume["csi"]["volumeHandle"].endswith(f"::tidewater-production-{team}-id")
+    assert volume["csi"]["volumeHandle"].endswith(f"::tidewater-production-team-{team}-id")
     assert volume["mountOptions"] == ["iam"]
 
 

@@ -30,7 +30,10 @@ TEAMS: dict[str, Any] = {
 NAME = "tidewater-production"
 BUCKET = f"arn:aws:mock:::{NAME}"
 FILES = f"arn:aws:mock:::{NAME}-data"
-POINTS = {team: f"arn:aws:mock:::{NAME}-{team}" for team in ("data", "vision", "speech")}
+POINTS = {
+    "data": f"arn:aws:mock:::{NAME}-data",
+    **{team: f"arn:aws:mock:::{NAME}-team-{team}" for team in ("vision", "speech")},
+}
 TLS = {"aws:securetransport": ("true",), "elasticfilesystem:accessedviamounttarget": ("true",)}
 ANONYMOUS = ("*",)
 
@@ -147,7 +150,8 @@ def test_without_iam_every_client_in_the_vpc_mounts_as_before() -> None:
 
 def test_each_team_has_a_folder_of_its_own_on_the_file_system(made: graph.Graph) -> None:
     roots = {each.name: each.inputs["rootDirectory"]["path"] for each in made.all("aws:efs/accessPoint:AccessPoint")}
-    assert roots == {f"{NAME}-data": "/tidewater", f"{NAME}-vision": "/teams/vision", f"{NAME}-speech": "/teams/speech"}
+    teams = {f"{NAME}-team-{team}": f"/teams/{team}" for team in ("vision", "speech")}
+    assert roots == {f"{NAME}-data": "/tidewater", **teams}
 
 
 def test_a_person_has_one_entry_with_a_group_for_each_team_and_no_policy_of_eks(made: graph.Graph) -> None:
@@ -183,3 +187,9 @@ def test_that_is_refused_before_anything_is_registered() -> None:
     with pytest.raises(settings.ConfigurationError, match=r"teams\.vision\.userArns = .*: deploys this stack now"):
         graph.run(graph.program, config, "production", graph=found)
     assert not found.all("aws:iam/role:Role")
+
+
+def test_a_team_may_have_the_name_of_something_of_the_stacks() -> None:
+    """Pulumi refuses two resources of one type, parent and name."""
+    made = graph.production(fileAccess="iam", teams=[{"name": "data", "userArns": [ADA], "maxWorkers": 1}])
+    assert {each.name for each in made.all("aws:efs/accessPoint:AccessPoint")} == {f"{NAME}-data", f"{NAME}-team-data"}
