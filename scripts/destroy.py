@@ -75,7 +75,9 @@ def without_cluster(session: Session, resources: Resources) -> dict[str, str]:
     if not any(str(each.get("type")).startswith("kubernetes:") for each in resources):
         return {}
     cluster = next((each for each in resources if each.get("type") == CLUSTER), None)
-    if cluster is None and (group := _on_a_cluster_of_others(resources)):
+    # All objects are deleted before the nodes, so a state that has objects has a node group too.
+    group = next((each for each in resources if each.get("type") == NODE_GROUP), None)
+    if cluster is None and group:  # the cluster is of others, or a refresh has dropped it from the state
         name, where = str(group["inputs"]["clusterName"]), aws_options(group, resources)
         if endpoint(session, name, where):
             return {}
@@ -87,20 +89,6 @@ def without_cluster(session: Session, resources: Resources) -> dict[str, str]:
         refuse_lonely_nodes(session, str(cluster["id"]), vpcs_of(resources), where)
     print("EKS doesn't have the stack's cluster: its Kubernetes objects are dropped from the state", flush=True)
     return {VARIABLE: "true"}
-
-
-def _on_a_cluster_of_others(resources: Resources) -> Mapping[str, Any] | None:
-    """Return a node group on a cluster that isn't named as the stack; None if there is none.
-
-    All objects are deleted before the nodes, so a state that has objects has a node group too.
-    """
-    for each in resources:
-        if each.get("type") == NODE_GROUP:
-            logical = str(each["urn"]).rpartition("::")[2]
-            own = logical.rpartition("-")[0]
-            if (each.get("inputs") or {}).get("clusterName") not in (own, None):
-                return each
-    return None
 
 
 def warn_of_strangers(session: Session, resources: Resources) -> None:

@@ -86,9 +86,10 @@ def test_the_objects_on_a_cluster_of_others_are_deleted_while_that_exists() -> N
     assert without_cluster(FakeSession(error=GONE), (PROVIDER, GROUP, OBJECT)) == {VARIABLE: "true"}
 
 
-def test_nodes_of_the_stacks_own_cluster_do_not_stand_for_it() -> None:
-    own = {**GROUP, "inputs": {"clusterName": "tidewater-dev"}}
-    assert without_cluster(FakeSession(endpoint="https://one.example"), (PROVIDER, own, OBJECT)) == {VARIABLE: "true"}
+def test_so_are_those_on_one_that_has_the_name_of_the_stack() -> None:
+    group = {**GROUP, "inputs": {"clusterName": "tidewater-dev"}}
+    assert without_cluster(FakeSession(endpoint="https://one.example"), (PROVIDER, group, OBJECT)) == {}
+    assert without_cluster(FakeSession(error=GONE), (PROVIDER, group, OBJECT)) == {VARIABLE: "true"}
 
 
 def test_a_cluster_about_which_eks_says_nothing_is_an_error() -> None:
