@@ -60,9 +60,11 @@ def people(checkout: Checkout) -> Iterator[dict[str, Person]]:
         found[team] = Person(checkout, team, key["AccessKeyId"], key["SecretAccessKey"])
         for entry, value in {"name": team, "userArns[0]": arn, "maxWorkers": "1"}.items():
             checkout.run(f"pulumi config set --path 'tidewater:teams[{number}].{entry}' {value}")
-    checkout.run(UP)
-    yield found
-    checkout.run("pulumi config rm tidewater:teams && pulumi config rm tidewater:fileAccess && " + UP)
+    try:
+        checkout.run(UP)
+        yield found
+    finally:  # the modules after this one have the stack without teams
+        checkout.run("pulumi config rm tidewater:teams && pulumi config rm tidewater:fileAccess && " + UP)
     for team, person in found.items():
         name = TEAMS[team]
         checkout.run(f"aws iam delete-access-key --user-name {name} --access-key-id {person.key}")
