@@ -79,6 +79,20 @@ def claim_manifest(namespace: str, volume: Text, name: str = CLAIM, mode: str = 
     }
 
 
+def claim_of(
+    volume: pulumi.CustomResource, namespace: str, name: str, opts: pulumi.ResourceOptions
+) -> pulumi.CustomResource:
+    """Make the claim for the volume of this name."""
+    own = pulumi.ResourceOptions(depends_on=[volume], replace_on_changes=["spec"])
+    manifest = claim_manifest(namespace, volume.id.apply(lambda _: name))
+    return objects.register(manifest, opts=pulumi.ResourceOptions.merge(opts, own))
+
+
+def mounts_of(volume: pulumi.CustomResource, claim: pulumi.CustomResource) -> pulumi.ResourceOptions:
+    """Return the options of what makes pods that mount it, see `Storage`."""
+    return pulumi.ResourceOptions(depends_on=[claim], replace_with=[volume])
+
+
 @dataclass(frozen=True)
 class StorageArgs:
     """Name of the volume, the file system as the CSI driver names it, and whether it is mounted with a role."""
@@ -107,9 +121,5 @@ class Storage(pulumi.ComponentResource):
             volume_manifest(args.volume, name, args.volume_handle, iam=args.iam),
             opts=pulumi.ResourceOptions(parent=self),
         )
-        claim = objects.register(
-            claim_manifest(name, volume.id.apply(lambda _: args.volume)),
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[volume], replace_on_changes=["spec"]),
-        )
-        self.mounts = pulumi.ResourceOptions(depends_on=[claim], replace_with=[volume])
+        self.mounts = mounts_of(volume, claim_of(volume, name, args.volume, pulumi.ResourceOptions(parent=self)))
         self.register_outputs({})

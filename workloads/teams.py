@@ -22,7 +22,7 @@ from workloads.exports import StackFacts, StackFactsArgs
 from workloads.manifests import Manifest, Text, metadata
 from workloads.namespace import PriorityClasses, namespace_manifest
 from workloads.network_policies import NetworkPolicies, NetworkPoliciesArgs
-from workloads.storage import Storage, StorageArgs
+from workloads.storage import claim_of, mounts_of, volume_manifest
 from workloads.training import cpu_millis, memory_mib
 
 RIGHTS = "edit"
@@ -126,21 +126,29 @@ class TeamSpace(pulumi.ComponentResource):
         super().__init__(f"tidewater:teams:{name}", name, None, opts)
         stack, team = args.stack, args.team
         training = replace(stack.training, namespace=name)
-        space = objects.register(namespace_manifest(name), opts=pulumi.ResourceOptions(parent=self))
+        volume_name = f"{stack.name}-{name}"
+        volume = objects.register(
+            volume_manifest(volume_name, name, args.volume_handle, iam=True),
+            opts=pulumi.ResourceOptions(parent=self, deleted_with=args.mounts.deleted_with),
+        )
+        # Jobs of the team's people mount the claim, and only the namespace takes them with it: then the volume is free.
+        space = objects.register(
+            namespace_manifest(name), opts=pulumi.ResourceOptions(parent=self, depends_on=[volume])
+        )
 
         def after(*resources: pulumi.Resource) -> pulumi.ResourceOptions:
             return pulumi.ResourceOptions(parent=self, depends_on=[space, *resources])
 
+        # What limits pods stays as long as there are some.
+        within = pulumi.ResourceOptions.merge(after(), pulumi.ResourceOptions(deleted_with=space))
         objects.register(people_manifest(name), opts=after())
         quotas = quota_manifests(team, stack.workers, training.etcd_members, args.priorities)
-        limits = [objects.register(each, opts=after()) for each in (*quotas, limits_manifest(name, stack.workers))]
+        limits = [objects.register(each, opts=within) for each in (*quotas, limits_manifest(name, stack.workers))]
         TrainerAccess(name, TrainerAccessArgs(stack.cluster_name, args.role_arn), after())
-        storage = Storage(
-            name,
-            StorageArgs(f"{stack.name}-{name}", args.volume_handle, iam=True),
-            pulumi.ResourceOptions.merge(args.mounts, after()),
-        )
-        isolation = NetworkPolicies(name, NetworkPoliciesArgs(stack.network.cidrs), after())
+        claim = claim_of(volume, name, volume_name, within)
+        isolation = NetworkPolicies(name, NetworkPoliciesArgs(stack.network.cidrs), within)
         StackFacts(name, StackFactsArgs(training, ""), after())
-        Etcd("etcd", EtcdArgs(training, args.priorities.etcd, storage.mounts), after(storage, isolation, *limits))
+        Etcd(
+            "etcd", EtcdArgs(training, args.priorities.etcd, mounts_of(volume, claim)), after(claim, isolation, *limits)
+        )
         self.register_outputs({})

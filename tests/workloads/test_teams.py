@@ -95,6 +95,22 @@ def test_a_team_has_an_etcd_and_a_volume_of_its_own(made: graph.Graph, team: str
     assert volume["mountOptions"] == ["iam"]
 
 
+def test_a_team_that_is_removed_goes_with_its_peoples_jobs(made: graph.Graph) -> None:
+    """Their pods mount the claim. Only with the namespace they go; then Kubernetes deletes the volume."""
+    (space,) = [each for each in made.all("kubernetes:core/v1:Namespace") if each.name == "namespace-vision"]
+    (claim,) = [
+        each
+        for each in made.all("kubernetes:core/v1:PersistentVolumeClaim")
+        if each.inputs["metadata"]["namespace"] == "vision"
+    ]
+    assert claim.deleted_with == space.urn
+    volume = made.one("kubernetes:core/v1:PersistentVolume", "vision")
+    assert made.needs(space, volume)
+    assert volume.deleted_with == made.one("kubernetes:core/v1:PersistentVolume", "training").deleted_with
+    identity = made.one("aws:eks/podIdentityAssociation:PodIdentityAssociation", "-vision-")
+    assert identity.deleted_with == "", "AWS has it, not the namespace"
+
+
 @pytest.mark.parametrize("source", SPACES)
 @pytest.mark.parametrize("destination", SPACES)
 def test_pods_reach_those_of_their_own_team_only(made: graph.Graph, source: str, destination: str) -> None:

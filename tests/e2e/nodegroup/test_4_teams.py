@@ -64,11 +64,18 @@ def people(checkout: Checkout) -> Iterator[dict[str, Person]]:
         checkout.run(UP)
         yield found
     finally:  # the modules after this one have the stack without teams
-        checkout.run("pulumi config rm tidewater:teams && pulumi config rm tidewater:fileAccess && " + UP)
+        without_teams(checkout)
     for team, person in found.items():
         name = TEAMS[team]
         checkout.run(f"aws iam delete-access-key --user-name {name} --access-key-id {person.key}")
         checkout.run(f"aws iam delete-user --user-name {name}")
+
+
+def without_teams(checkout: Checkout) -> None:
+    """Take the teams off the stack."""
+    for key in ("teams", "fileAccess"):
+        checkout.run(f"pulumi config rm tidewater:{key}", expect=None)
+    checkout.run(UP)
 
 
 def test_each_person_runs_a_job_with_her_own_identity(people: dict[str, Person], checkout: Checkout) -> None:
@@ -129,3 +136,10 @@ def test_a_teams_quota_and_binding_stay_as_the_stack_has_made_them(people: dict[
     change = json.dumps({"spec": {"hard": {"pods": "1000"}}})
     assert "forbidden" in person.fails(f"kubectl patch resourcequota team -n vision -p '{change}'").text
     assert "forbidden" in person.fails("kubectl delete rolebinding people -n vision").text
+
+
+def test_teams_that_are_removed_go_with_their_peoples_jobs(people: dict[str, Person], checkout: Checkout) -> None:
+    assert people
+    without_teams(checkout)
+    left = checkout.run("kubectl get namespaces,persistentvolumes -o name").text
+    assert not [each for each in left.split() if each.endswith(tuple(TEAMS))], left
