@@ -11,7 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.elastic.membership.test_decision import member
-from tidewater.elastic.membership.deciders import DECIDERS, MOST_WITHOUT, Elders, Role, chosen, unrecorded_break
+from tidewater.elastic.membership.deciders import (
+    DECIDERS,
+    MOST_WITHOUT,
+    Elders,
+    Role,
+    chosen,
+    is_large,
+    unrecorded_break,
+)
 from tidewater.elastic.membership.rules import Broken, Generation, Member, Seat, View, first_lost, lost_members
 
 PATIENCE = 3.0
@@ -57,7 +65,8 @@ class Process:
 
 
 def test_in_a_small_job_each_member_decides() -> None:
-    few = replace(WHOLE, members=LARGE[:MOST_WITHOUT])
+    fewest = LARGE[:MOST_WITHOUT]
+    few = replace(WHOLE, members=fewest, generation=replace(GENERATION, members=fewest))
     roles = [Role(each.id, PATIENCE) for each in few.members]
     for role in roles:
         role.noted(few, 0.0)
@@ -194,7 +203,16 @@ def test_a_break_of_the_next_generation_ends_this_one_only_if_its_own_member_is_
 
 
 def test_a_small_job_records_no_break() -> None:
-    assert unrecorded_break(gives_up(replace(WHOLE, members=LARGE[:8]), "m2")) is None
+    small = replace(WHOLE, members=LARGE[:8], generation=replace(GENERATION, members=LARGE[:8]))
+    assert unrecorded_break(gives_up(small, "m2")) is None
+
+
+def test_a_loss_after_which_a_large_job_is_small_is_recorded_for_those_that_still_follow() -> None:
+    left = replace(WHOLE, members=LARGE[: MOST_WITHOUT // 2])
+    assert unrecorded_break(left) == first_lost(left)
+    assert first_lost(left) is not None
+    assert is_large(left)
+    assert is_large(of("m9"))
 
 
 @given(st.sets(st.integers(0, len(LARGE) - 1)), st.sets(st.integers(0, len(LARGE) - 1)), st.floats(0, 60))

@@ -40,9 +40,9 @@ _LONGEST_ASK_SECONDS, _MEMBERS_IN_A_PATIENCE = 60.0, 256
 
 
 def size(view: View) -> int:
-    """Return how many members live, as far as this view shows it."""
+    """Return how many members live or are in the generation: after a loss all views must agree whether it is large."""
     inside = len(view.generation.members) if view.generation else 0
-    return len(view.members) if view.whole else max(view.count, inside)
+    return max(len(view.members) if view.whole else view.count, inside)
 
 
 def is_large(view: View) -> bool:
