@@ -100,7 +100,7 @@ def test_if_the_member_that_decides_is_lost_another_one_decides(join: Join, dead
     number = members[0].view.number
     if dead:
         gone.add("a")
-        members[0]._follower.stop()
+        members[0].follower.stop()
         members[0]._announced = False
     gives_up(*members[1:])
 

@@ -166,3 +166,19 @@ def test_a_worker_with_another_secret_is_refused_by_name() -> None:
     assert sentence is not None
     assert "can't train with a: it has another secret" in sentence
     assert "TIDEWATER_SECRET" in sentence
+
+
+@pytest.mark.parametrize(("strangers", "refused"), [("ab", False), ("abc", True)])
+def test_in_a_large_job_one_process_at_the_address_of_a_lost_member_refuses_nobody(
+    strangers: str, refused: bool
+) -> None:
+    """Its generation's record outlives the members, so addresses in it may be those of other jobs by now."""
+
+    def ask(seat: Seat) -> Traits | None:
+        if seat.id in strangers:
+            raise Stranger
+        return None
+
+    generation = Generation(4, 9, tuple(member(name, 1) for name in "abc"), "start")
+    sentence = refusal(View(generation, 7, whole=False), "new", traits(), ask)
+    assert ("another secret" in (sentence or "")) is refused

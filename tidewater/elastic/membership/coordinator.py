@@ -62,7 +62,7 @@ class Coordinator:
         self.leases_lost = 0
         """How often this worker lost its lease, so that others may have continued without it."""
         self._role, self._shown = Role(me.id, limits.patience_seconds), deciders.Shown(store, job, me.id)
-        self._follower = Follower(store, job, self._role, update=self._update, away=self._away)
+        self.follower = Follower(store, job, self._role, update=self._update, away=self._away)
         self._lease = self._recorded_with = 0
         """This process's lease, and the one with which its record was written."""
         self._announced = False
@@ -103,7 +103,7 @@ class Coordinator:
         with self._condition:
             self._stopping = True
             self._condition.notify_all()
-        self._follower.stop()
+        self.follower.stop()
         with contextlib.suppress(StoreError):
             if self._lease:
                 # The other workers must not treat this record as missing only for a moment.
@@ -162,7 +162,7 @@ class Coordinator:
         wrong by a quarter.
         """
         # After the loss of a lease: read first what the others did meanwhile.
-        fresh = self._follower.read_at > self._lost_at
+        fresh = self.follower.read_at > self._lost_at
         return fresh and _clock() < self._confirmed_at + (1 + _TOUCH_LEASES) * self._lease_seconds
 
     def wait(self, condition: Callable[[View], bool], deadline: float) -> bool:
@@ -222,7 +222,7 @@ class Coordinator:
             self.leases_lost += 1  # first, so that `in_touch` is never true before this counts
             self._lost_at, self._lease, self._unpublished = _clock(), 0, True
             self._log.event("lease_lost", member=self._me.id)
-            self._follower.again()
+            self.follower.again()
         if not self._lease:
             if self.leases_lost:
                 self._hooks.returning()
@@ -258,7 +258,7 @@ class Coordinator:
 
     def _follow(self) -> None:
         try:
-            self._follower.run(lambda: _clock())  # looked up for each call
+            self.follower.run(lambda: _clock())  # looked up for each call
         except RecordError as error:
             self._fail(error)
 
@@ -320,12 +320,12 @@ class Coordinator:
         """Wait for those that decide, and step in for them if it is time and they are gone."""
         if since is None:
             return decision.REST
-        now, elders = time.monotonic(), Elders(self._hooks.is_dead, self._follower.oldest)
+        now, elders = time.monotonic(), Elders(self._hooks.is_dead, self.follower.oldest)
         with contextlib.suppress(StoreError):
             if now >= self._role.asks_at(view, since) and self._role.steps_in(view, elders, now, since):
                 with self._condition:
                     self._role.noted(self._view, now - since)
-                self._follower.look()
+                self.follower.look()
         return decision.Action(Kind.WAIT, wake_at=self._role.asks_at(view, since))
 
     def _look(self) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from tidewater.contract import keys
@@ -90,6 +90,10 @@ class Follower:
         keys_of_members = Range(self._members.first, self._members.end, oldest=number)
         found = records.replaced(self._store.read_ranges([keys_of_members]).entries, View())
         return list(found.members)
+
+    def everyone(self) -> Sequence[Member]:
+        """Return all members, as etcd has them now. Raise StoreError."""
+        return records.replaced(self._store.read(self._members.first).entries, View()).members
 
     def _read(self, *, whole: bool) -> dict[Range, int]:
         """Read the records. Return the revisions from which to watch."""

@@ -130,10 +130,16 @@ def refusal(view: View, me: str, mine: Traits, ask: Callable[[Seat], Traits | No
         return None
     # Not all newcomers of a large job ask the same member.
     start = zlib.crc32(me.encode()) % len(members) if not view.whole and members else 0
-    for member in islice(chain(members[start:], members[:start]), None if view.whole else _MOST_ASKED):
+    asked = list(islice(chain(members[start:], members[:start]), None if view.whole else _MOST_ASKED))
+    strangers = 0
+    for member in asked:
         try:
             theirs = ask(member) if member.id != me else None
         except Stranger:
+            strangers += 1
+            # A generation outlives its members, so a process of another job may have the address of one.
+            if not view.whole and strangers < len(asked):
+                continue
             return (
                 f"this worker can't train with {member.worker}: it has another secret. "
                 f"Give all workers of a job the same {env.SECRET}, or none"

@@ -16,6 +16,7 @@ exchange checksums first. Those that differ from the majority lose their state, 
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -25,11 +26,11 @@ import torch
 
 from tidewater.elastic.checkpoint import Found
 from tidewater.elastic.checkpoint.lineage import ranked
-from tidewater.elastic.errors import ConfigError, Damaged, Drifted, GroupBroken, RecordError
+from tidewater.elastic.errors import ConfigError, Damaged, Drifted, GroupBroken, RecordError, StoreError
 from tidewater.elastic.group import broadcast
 from tidewater.elastic.group.group import await_all
 from tidewater.elastic.machine_errors import device_failure
-from tidewater.elastic.membership.rules import Generation, View
+from tidewater.elastic.membership.rules import Generation, Member
 from tidewater.elastic.observe.log import Log
 from tidewater.elastic.peer import drift, server
 from tidewater.elastic.peer.outline import Outline
@@ -339,9 +340,18 @@ def _await_leavers(worker: Worker, generation: Generation, wanted: Callable[[], 
     A leaving member that is still in this generation waits here too, or for this worker.
     """
 
-    def are_gone(view: View) -> bool:
-        return not any(member.leaving and generation.rank(member.id) is None for member in view.members)
+    def are_gone(members: Sequence[Member]) -> bool:
+        return not any(member.leaving and generation.rank(member.id) is None for member in members)
 
-    deadline = time.monotonic() + _HANDOVER_SECONDS
-    while not worker.coordinator.wait(are_gone, time.monotonic() + _LOOK_SECONDS) and time.monotonic() < deadline:
+    coordinator, deadline = worker.coordinator, time.monotonic() + _HANDOVER_SECONDS
+    while time.monotonic() < deadline:
+        looks_at = time.monotonic() + _LOOK_SECONDS
+        if coordinator.view.whole:
+            if coordinator.wait(lambda view: are_gone(view.members), looks_at):
+                return
+        else:  # of a large job, in which this worker doesn't decide: it follows no other's record
+            with contextlib.suppress(StoreError):
+                if are_gone(coordinator.follower.everyone()):
+                    return
+            coordinator.wait(lambda view: view.whole, looks_at)
         wanted()

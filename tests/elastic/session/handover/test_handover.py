@@ -16,7 +16,7 @@ from torch import nn
 from tests.elastic.checkpoint.conftest import LINE, Told
 from tests.elastic.schedules.script import Numbers
 from tidewater.elastic.checkpoint import Checkpoints, places
-from tidewater.elastic.errors import ConfigError, Drifted, GroupBroken, RecordError
+from tidewater.elastic.errors import ConfigError, Drifted, GroupBroken, RecordError, StoreError
 from tidewater.elastic.membership.rules import Generation, Member, Saved, View
 from tidewater.elastic.observe.log import Log
 from tidewater.elastic.session.handover import Exchange, _await_leavers, _restore, plan, synchronise
@@ -82,6 +82,7 @@ class Etcd:
 
     def __init__(self, *members: Member, saved: Saved | None = None) -> None:
         self.view = View(ALONE, 7, members, saved)
+        self.follower = SimpleNamespace()
 
     def saved(self, step: int, where: str) -> None:
         self.view = replace(self.view, saved=Saved(step, where))
@@ -105,6 +106,23 @@ def test_a_leaving_worker_is_waited_for_because_it_may_be_saving_the_latest_stat
 
     await_leavers(etcd, wanted)
     assert len(asked) == 1
+
+
+def test_in_a_large_job_a_worker_that_follows_no_other_asks_etcd_who_leaves() -> None:
+    etcd = Etcd(A)
+    etcd.view = replace(etcd.view, whole=False)
+    answers: list[Any] = [[A, replace(B, leaving=True)], StoreError("no leader"), [A]]
+
+    def everyone() -> list[Member]:
+        answer = answers.pop(0)
+        if isinstance(answer, StoreError):
+            raise answer
+        found: list[Member] = answer
+        return found
+
+    etcd.follower = SimpleNamespace(everyone=everyone)
+    await_leavers(etcd, lambda: None)
+    assert answers == []
 
 
 def test_a_member_that_also_leaves_does_not_wait_for_itself() -> None:
