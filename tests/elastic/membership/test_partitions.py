@@ -20,7 +20,7 @@ from tidewater.elastic.observe.log import Log
 MEMBERS = 64
 CHANGES = 6
 KINDS = ("sides", "first", "first-without-etcd", "without-etcd", "replaced", "no-etcd", "kill", "kill-first", "join")
-CALM_SECONDS = 120.0
+CALM_SECONDS = 300.0
 SEEDS = range(*map(int, os.environ.get("TIDEWATER_PARTITIONS", "0:2").split(":")))
 
 
