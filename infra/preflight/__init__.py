@@ -8,6 +8,7 @@ sizes of their instance types. There is no table of them here, so a type works o
 place     refuses another region, network, name or namespace for a stack that exists
 region    what AWS says of the region and of the account, as plain data
 lookup    asks for it: a few calls at the same time, by the provider's data sources
+asking    what takes the plug-in's error about a thing that doesn't exist for an answer
 fit       whether zones and instance types fit the settings; pure
 cluster   whether an existing cluster is as the stack needs it; pure, but for its `lookup` and `objects`
 vpc       whether an existing VPC, and a file system in it, are as the stack needs them; pure, but for what asks

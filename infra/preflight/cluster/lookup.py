@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import pulumi_aws as aws
 
 import settings
+from infra.preflight.asking import Ask, or_none
 from infra.preflight.cluster.checks import ADDONS, USEFUL_ADDONS, Cluster
 from infra.preflight.cluster.kubeconfig import kubeconfig
 from infra.preflight.cluster.objects import Look, NoAnswer
@@ -26,19 +26,17 @@ ENTRY = "aws:eks/getAccessEntry:getAccessEntry"
 _ABSENT = re.compile(r"couldn't find resource|ResourceNotFoundException|empty result")
 """The words of the plug-in and of EKS for what doesn't exist."""
 
-Ask = Callable[[str, Mapping[str, Any], type], Awaitable[Any]]
-
 
 async def look_up(stack: settings.Settings, existing: settings.ExistingCluster, ask: Ask, look: Look) -> Cluster:
     """Return what AWS says of the cluster and what is on it; `look` asks its API server."""
-    found = await _or_none(ask(CLUSTER, {"name": existing.name}, aws.eks.GetClusterResult))
+    found = await or_none(ask(CLUSTER, {"name": existing.name}, aws.eks.GetClusterResult), _ABSENT)
     if found is None:
         return Cluster(found=False)
     names = [*ADDONS, *USEFUL_ADDONS]
     groups, *addons = await asyncio.gather(
         ask(GROUPS, {"clusterName": existing.name}, aws.eks.GetNodeGroupsResult),
         *(
-            _or_none(ask(ADDON, {"clusterName": existing.name, "addonName": each}, aws.eks.GetAddonResult))
+            or_none(ask(ADDON, {"clusterName": existing.name, "addonName": each}, aws.eks.GetAddonResult), _ABSENT)
             for each in names
         ),
     )
@@ -85,7 +83,9 @@ async def _entered(stack: settings.Settings, cluster: str, ask: Ask) -> frozense
     """Return the people of teams who have an access entry that isn't the stack's."""
     people = sorted({arn for team in stack.teams for arn in team.user_arns})
     asked = [{"clusterName": cluster, "principalArn": arn} for arn in people]
-    entries = await asyncio.gather(*(_or_none(ask(ENTRY, each, aws.eks.GetAccessEntryResult)) for each in asked))
+    entries = await asyncio.gather(
+        *(or_none(ask(ENTRY, each, aws.eks.GetAccessEntryResult), _ABSENT) for each in asked)
+    )
     found = dict(zip(people, entries, strict=True))
     return frozenset(
         arn for arn, each in found.items() if each and not stack.own_tags.items() <= (each.tags or {}).items()
@@ -98,13 +98,3 @@ def _taken(text: str, look: Look) -> tuple[frozenset[tuple[str, str]], str]:
         return look(text), ""
     except NoAnswer as error:
         return frozenset(), str(error)
-
-
-async def _or_none(question: Awaitable[Any]) -> Any:
-    """Return the answer; None if there is no such thing."""
-    try:
-        return await question
-    except Exception as error:  # the SDK has no other type for it
-        if _ABSENT.search(str(error)):
-            return None
-        raise

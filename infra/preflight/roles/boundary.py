@@ -10,7 +10,7 @@ from __future__ import annotations
 import fnmatch
 import json
 import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +19,7 @@ import pulumi_aws as aws
 import settings
 from infra import policies
 from infra.policies import karpenter
+from infra.preflight.asking import Ask
 
 POLICY = "aws:iam/getPolicy:getPolicy"
 
@@ -40,8 +41,6 @@ MOST_NAMES = 4
 
 _ABSENT = re.compile(r"couldn't find resource|no IAM policy found|NoSuchEntity|NotFound")
 """The words of the plug-in and of IAM for what doesn't exist."""
-
-Ask = Callable[[str, Mapping[str, Any], type], Awaitable[Any]]
 
 
 @dataclass(frozen=True)

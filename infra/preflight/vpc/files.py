@@ -11,21 +11,18 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import pulumi_aws as aws
 
 import settings
+from infra.preflight.asking import Ask, or_none
 
 FILE_SYSTEM = "aws:efs/getFileSystem:getFileSystem"
 INTERFACES = "aws:ec2/getNetworkInterfaces:getNetworkInterfaces"
 INTERFACE = "aws:ec2/getNetworkInterface:getNetworkInterface"
 
 _ABSENT = re.compile(r"couldn't find resource|FileSystemNotFound|empty result|no matching")
-
-Ask = Callable[[str, Mapping[str, Any], type], Awaitable[Any]]
 
 
 @dataclass(frozen=True)
@@ -41,12 +38,9 @@ class Files:
 
 async def look_up(id_: str, ask: Ask) -> Files:
     """Return what AWS says of a file system."""
-    try:
-        found = await ask(FILE_SYSTEM, {"fileSystemId": id_}, aws.efs.GetFileSystemResult)
-    except Exception as error:  # the SDK has no other type for it
-        if _ABSENT.search(str(error)):
-            return Files(found=False)
-        raise
+    found = await or_none(ask(FILE_SYSTEM, {"fileSystemId": id_}, aws.efs.GetFileSystemResult), _ABSENT)
+    if found is None:
+        return Files(found=False)
     theirs = [{"name": "description", "values": [f"EFS mount target for {id_} (*"]}]
     listed = await ask(INTERFACES, {"filters": theirs}, aws.ec2.GetNetworkInterfacesResult)
     each = [ask(INTERFACE, {"id": interface}, aws.ec2.GetNetworkInterfaceResult) for interface in listed.ids]

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
 
 import pulumi_aws as aws
 
 import settings
+from infra.preflight.asking import Ask, or_none
 from infra.preflight.vpc.checks import S3, SERVICES, Endpoint, Subnet, Table, Vpc
 
 VPC = "aws:ec2/getVpc:getVpc"
@@ -41,14 +40,12 @@ _WAYS = (
 ANYWHERE = "0.0.0.0/0"
 PROPAGATED = "a propagated route"
 
-Ask = Callable[[str, Mapping[str, Any], type], Awaitable[Any]]
-
 
 async def look_up(existing: settings.ExistingVpc, region: str, ask: Ask) -> Vpc:
     """Return what AWS says of the VPC, its subnets, their routes, and the endpoints of what nodes call."""
     services = list(SERVICES)
     vpc, subnets, endpoints = await asyncio.gather(
-        _or_none(ask(VPC, {"id": existing.id}, aws.ec2.GetVpcResult)),
+        or_none(ask(VPC, {"id": existing.id}, aws.ec2.GetVpcResult), _ABSENT),
         asyncio.gather(*(_subnet(id_, ask) for id_ in existing.subnet_ids)),
         asyncio.gather(*(_endpoint(existing.id, region, each, ask) for each in services), return_exceptions=True),
     )
@@ -75,7 +72,7 @@ async def cluster_exists(name: str, ask: Ask) -> bool:
 
 async def _subnet(id_: str, ask: Ask) -> tuple[Subnet | None, str]:
     """Return the subnet, if there is one, and why its routes could not be read."""
-    found = await _or_none(ask(SUBNET, {"id": id_}, aws.ec2.GetSubnetResult))
+    found = await or_none(ask(SUBNET, {"id": id_}, aws.ec2.GetSubnetResult), _ABSENT)
     if found is None:
         return None, ""
     table, error = None, ""
@@ -90,8 +87,8 @@ async def _subnet(id_: str, ask: Ask) -> tuple[Subnet | None, str]:
 async def _table(subnet: str, vpc: str, ask: Ask) -> Table | None:
     """Return the subnet's route table; one without a table of its own has the VPC's main table."""
     main = {"vpcId": vpc, "filters": [{"name": "association.main", "values": ["true"]}]}
-    found = await _or_none(ask(TABLE, {"subnetId": subnet}, aws.ec2.GetRouteTableResult)) or await _or_none(
-        ask(TABLE, main, aws.ec2.GetRouteTableResult)
+    found = await or_none(ask(TABLE, {"subnetId": subnet}, aws.ec2.GetRouteTableResult), _ABSENT) or await or_none(
+        ask(TABLE, main, aws.ec2.GetRouteTableResult), _ABSENT
     )
     if found is None:
         return None
@@ -119,7 +116,7 @@ async def _has(table: aws.ec2.GetRouteTableResult, filter_: str, value: str, ask
     https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DescribeRouteTables.html
     """
     asked = {"routeTableId": table.route_table_id, "filters": [{"name": filter_, "values": [value]}]}
-    return await _or_none(ask(TABLE, asked, aws.ec2.GetRouteTableResult)) is not None
+    return await or_none(ask(TABLE, asked, aws.ec2.GetRouteTableResult), _ABSENT) is not None
 
 
 def service_names(region: str, service: str) -> list[str]:
@@ -141,18 +138,8 @@ async def _endpoint_of(vpc: str, name: str, service: str, ask: Ask) -> Endpoint 
     gateway = {**asked, "filters": [{"name": "vpc-endpoint-type", "values": ["Gateway"]}]}
     kind = aws.ec2.GetVpcEndpointResult
     # S3 may have one of each kind, and the function answers with one only.
-    found = await _or_none(ask(ENDPOINT, gateway, kind)) if service == S3 else None
-    found = found or await _or_none(ask(ENDPOINT, asked, kind))
+    found = await or_none(ask(ENDPOINT, gateway, kind), _ABSENT) if service == S3 else None
+    found = found or await or_none(ask(ENDPOINT, asked, kind), _ABSENT)
     if found is None:
         return None
     return Endpoint(tables=tuple(found.route_table_ids or ()), names=bool(found.private_dns_enabled))
-
-
-async def _or_none(question: Awaitable[Any]) -> Any:
-    """Return the answer; None if there is no such thing."""
-    try:
-        return await question
-    except Exception as error:  # the SDK has no other type for it
-        if _ABSENT.search(str(error)):
-            return None
-        raise
