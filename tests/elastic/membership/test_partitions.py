@@ -35,9 +35,7 @@ def happens(world: World, chance: random.Random) -> str:
     """Let something happen. Return what."""
     names = sorted(world.living, key=lambda name: int(name[1:]))
     first = [seat.id for seat in world.seats if seat.id in world.living][:DECIDERS]
-    kind = chance.choice(
-        ["sides", "first", "first-without-etcd", "without-etcd", "no-etcd", "kill", "kill-first", "join"]
-    )
+    kind = chance.choice(KINDS)
     some = chance.sample(names, chance.randint(1, len(names) // 2))
     if kind == "sides":
         world.cut({name: chance.randint(0, 2) for name in names}, etcd=chance.randint(0, 2))
