@@ -23,7 +23,7 @@ from tidewater.kube.errors import Forbidden, NoAccess, NotFound
 from tidewater.kube.kinds import CONFIG_MAPS
 
 DATA = {"name": "data", "mountPath": "/data"}
-NOBODY = {"HOME": "/tmp", "USER": "tidewater"}
+UNKNOWN_USER = {"HOME": "/tmp", "USER": "tidewater"}
 """Variables of pods that run as a user that the image doesn't know: libraries ask for both."""
 
 
@@ -78,7 +78,7 @@ def _confined(container: Object) -> Object:
     rights = {key: value for key, value in confined().items() if key != "readOnlyRootFilesystem"}
     return {
         **container,
-        "env": [{"name": name, "value": value} for name, value in {**NOBODY, **given}.items()],
+        "env": [{"name": name, "value": value} for name, value in {**UNKNOWN_USER, **given}.items()],
         "securityContext": rights,
         "volumeMounts": [*container.get("volumeMounts", ()), dict(DATA)],
     }

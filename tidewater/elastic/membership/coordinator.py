@@ -1,4 +1,4 @@
-"""Applies the decisions of ``rules`` to etcd, in its own threads, while training runs.
+"""Applies the decisions of ``decision`` to etcd, in its own threads, while training runs.
 
     coordinator = Coordinator(store, "digits", member, limits, log)
     coordinator.start()
@@ -6,7 +6,7 @@
     coordinator.wait_for_news(view, deadline); generation = coordinator.view.generation
 
 When etcd has been unavailable for longer than a lease, all records are missing for a moment, although no worker is
-lost. So a record that disappears stays in the view while its process answers pings, for one round of renewals (see
+lost. So a record that disappears stays in the view while its process answers pings, for a fifth of a lease or more (see
 ``missing``). Each worker writes its own record again at once.
 
 There are three threads: one renews the lease, one keeps the view of etcd current, one decides. The training thread only

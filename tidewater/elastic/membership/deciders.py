@@ -15,9 +15,9 @@ key that is bound to its lease shows that it decides.
 The first members of a generation take their part when they find themselves there. If those that decide don't propose,
 because their processes have ended or hang, those that wait for the next generation step in: the next ones at once if
 those before them have ended, and otherwise some more with each ``patience_seconds``. If the keys of all that decide are
-gone, all members wait. More than needed do no harm: each
-decides in its turn, and compare-and-set accepts one. What a member says about itself is never taken back within a
-generation, so one that has not read the last votes may only wait too long.
+gone, all members wait. More than needed do no harm: each decides in its turn, and compare-and-set accepts one. What a
+member says about itself is never taken back within a generation, so one that has not read the last votes may only wait
+too long.
 """
 
 from __future__ import annotations
@@ -60,10 +60,8 @@ def chosen(view: View, dead: frozenset[str], waited_seconds: float, patience_sec
         patience_seconds: After which others decide, too.
     """
     inside = [view.member(member.id) for member in view.generation.members] if view.generation else []
-    living, number = (
-        [each for each in inside if each and each.id not in dead],
-        _number(waited_seconds, patience_seconds),
-    )
+    living = [each for each in inside if each and each.id not in dead]
+    number = _number(waited_seconds, patience_seconds)
     others = (each for each in view.members if each.id not in dead)
     return living[:number] or nsmallest(number, others, key=lambda each: each.age)
 

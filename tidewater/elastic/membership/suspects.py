@@ -5,9 +5,9 @@
     view = excused(view, missing, grace_seconds, now)
 
 When etcd has been unavailable for longer than a lease, all records are missing for a moment although no worker is lost.
-So a record that disappears stays in the view while its process answers pings, for one round of renewals. In this time
-each worker writes its record again. This is safe: it only delays the next generation, and no step is final without the
-gradients of all members.
+So a record that disappears stays in the view while its process answers pings, for a fifth of a lease or more. In this
+time each worker writes its record again. This is safe: it only delays the next generation, and no step is final without
+the gradients of all members.
 """
 
 from __future__ import annotations
