@@ -25,6 +25,7 @@ import settings
 from infra.account import Account, words
 from infra.identity import AUTO_SCALING_ROLE
 from infra.preflight import counts, disks, login, quotas
+from infra.preflight.asking import Ask
 from infra.preflight.cluster import Cluster, Look
 from infra.preflight.cluster.lookup import look_up as look_up_cluster
 from infra.preflight.dataset import Found, head, place
@@ -35,7 +36,7 @@ from infra.preflight.support import Support
 from infra.preflight.vpc import Vpc
 from infra.preflight.vpc.files import Files
 from infra.preflight.vpc.files import look_up as look_up_files
-from infra.preflight.vpc.lookup import Ask, cluster_exists
+from infra.preflight.vpc.lookup import cluster_exists
 from infra.preflight.vpc.lookup import look_up as look_up_vpc
 from settings import hardware
 from settings.hardware import InstanceType
