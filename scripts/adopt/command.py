@@ -17,7 +17,7 @@ from scripts.adopt.kinds import KINDS, Kind, Place, Resource
 from scripts.session import Session, UpError, aws_options
 
 FAILED = ("FAILED", "CREATE_FAILED")
-GONE = ("ResourceNotFoundException", "NotFound")
+GONE = ("NotFound", "NoSuch", "InvalidPlacementGroup.Unknown")
 """What the codes of AWS's errors have in them that say that a thing, or what it would be in, doesn't exist."""
 AUTONAMED = "pulumi.com/autonamed"
 """The Kubernetes plug-in's annotation of an object that has no name in the program."""
@@ -107,7 +107,7 @@ def _take_over(session: Session, stack: Sequence[str], *, unanswered: bool, obje
     pending: list[Resource] = [
         each["resource"] for each in deployment.get("pending_operations") or [] if each["type"] == "creating"
     ]
-    others = _foreseen(session, stack) if unanswered else []
+    others = [each for each in _foreseen(session, stack) if not _drawn(each)] if unanswered else []
     if unanswered:
         others += [each for each in resources if each["type"] == GROUP]
     lacking = _one_each([*pending, *others])
@@ -180,6 +180,12 @@ def _one_each(resources: Sequence[Resource]) -> list[Resource]:
     for each in resources:
         first.setdefault(str(each["urn"]), each)
     return list(first.values())
+
+
+def _drawn(resource: Resource) -> bool:
+    """Return whether its name is one that Pulumi has just drawn, so that nothing can have it."""
+    kind = KINDS.get(str(resource["type"]))
+    return kind is not None and kind.pending
 
 
 def _place(resource: Resource) -> Place | None:

@@ -5,9 +5,10 @@
     place.listing                     # the command of the AWS CLI that lists what is in the place
     place.id("fsmt-1")                # the ID with which the plug-in takes it over
 
-Here are the kinds for which AWS refuses a second resource, and those for which a second one keeps the cluster or the
-VPC from being deleted. Each place is in something that only this stack has, such as its VPC, or has the stack's tags:
-two people may give their stacks the same name, and neither takes over what the other one has made.
+Here are the kinds for which AWS refuses a second resource, those for which a second one keeps the cluster or the VPC
+from being deleted, and those with a name that Pulumi had drawn before it was killed. Each place is in something that
+only this stack has, such as its VPC, or has the stack's tags or a drawn name: two people may give their stacks the same
+name, and neither takes over what the other one has made.
 """
 
 from __future__ import annotations
@@ -66,6 +67,7 @@ class Kind:
         options: with `{found}`; only of kinds that EKS makes in a while, or fails to.
         automatic: whether Pulumi chooses the name anew in each `up`: the name in Pulumi and seven hexadecimal digits.
             https://www.pulumi.com/docs/iac/concepts/resources/names/#autonaming
+        pending: whether the place is known of what a killed `up` was making only: it is that very name, not a pattern.
     """
 
     noun: str
@@ -74,6 +76,7 @@ class Kind:
     import_id: str = "{found}"
     options: str = ""
     automatic: bool = False
+    pending: bool = False
 
     def place(self, resource: Resource) -> Place | None:
         """Return where the resource is; None if an input that says so is missing or not known yet."""
@@ -104,6 +107,23 @@ _TABLE = "ec2 describe-route-tables --route-table-ids {routeTableId}"
 _IN_VPC = "--filters Name=vpc-id,Values={vpcId}"
 
 KINDS: Mapping[str, Kind] = {
+    "aws:iam/role:Role": Kind("role", "iam get-role --role-name {name}", "[Role.RoleName]", pending=True),
+    "aws:cloudwatch/eventRule:EventRule": Kind(
+        "event rule", "events describe-rule --name {name}", "[Name]", pending=True
+    ),
+    "aws:s3/bucket:Bucket": Kind("bucket", "s3api get-bucket-location --bucket {bucket}", "['{bucket}']", pending=True),
+    "aws:ec2/launchTemplate:LaunchTemplate": Kind(
+        "launch template",
+        "ec2 describe-launch-templates --launch-template-names {name}",
+        "LaunchTemplates[].LaunchTemplateId",
+        pending=True,
+    ),
+    "aws:ec2/placementGroup:PlacementGroup": Kind(
+        "placement group",
+        "ec2 describe-placement-groups --group-names {name}",
+        "PlacementGroups[?State!='deleted'].GroupName",
+        pending=True,
+    ),
     "aws:ec2/subnet:Subnet": Kind(
         "subnet", f"ec2 describe-subnets {_IN_VPC} Name=cidr-block,Values={{cidrBlock}}", "Subnets[].SubnetId"
     ),

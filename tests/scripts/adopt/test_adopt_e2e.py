@@ -63,7 +63,17 @@ log = aws.cloudwatch.LogGroup("log", name="/aws/eks/c/cluster", tags=tags("log")
 aws.ec2.FlowLog("flows", vpc_id=vpc.id, traffic_type="ALL", log_destination=log.arn, tags=tags("flows"),
     iam_role_arn=role("flows", "vpc-flow-logs.amazonaws.com").arn)
 """
+DRAWN = """
+trust = {"Version": "2012-10-17", "Statement": [
+    {"Effect": "Allow", "Action": "sts:AssumeRole", "Principal": {"Service": ["ec2.amazonaws.com"]}}]}
+aws.iam.Role("drawn", assume_role_policy=json.dumps(trust), path="/stack/")
+aws.cloudwatch.EventRule("drawn", event_pattern=json.dumps({"source": ["aws.ec2"]}))
+aws.s3.Bucket("drawn", force_destroy=True)
+aws.ec2.LaunchTemplate("drawn", description="of nodes")
+aws.ec2.PlacementGroup("drawn", strategy="cluster")
+"""
 GROUP = "aws:eks/nodeGroup:NodeGroup"
+PENDING = {type for type, kind in KINDS.items() if kind.pending}
 
 
 @pytest.fixture(scope="module")
@@ -111,21 +121,20 @@ def recorded_group(stack: EngineStack) -> Any:
     return group
 
 
-def interrupt_the_creation(stack: EngineStack) -> str:
-    """Put the state back to when the node group was being created; return the group's name."""
+def interrupt_the_creation(stack: EngineStack, name: str = "workers") -> list[str]:
+    """Put the state back to when the resources of this name were being created; return their IDs."""
     # In the file, since `pulumi stack import` drops pending operations.
     file = stack.folder / ".pulumi/stacks/t/dev.json"
     state = json.loads(file.read_text())
     latest = state["checkpoint"]["latest"]
-    resources = latest["resources"]
-    group = next(each for each in resources if each["type"] == GROUP)
-    resources.remove(group)
-    name: str = group["outputs"]["nodeGroupName"]
-    assert group["inputs"]["nodeGroupName"] == name  # Pulumi chooses it before it asks the provider
-    del group["id"], group["outputs"]
-    latest["pending_operations"] = [{"resource": group, "type": "creating"}]
+    pending = [each for each in latest["resources"] if each["urn"].endswith(f"::{name}")]
+    latest["resources"] = [each for each in latest["resources"] if each not in pending]
+    ids = [each.pop("id") for each in pending]
+    for each in pending:
+        del each["outputs"]
+    latest["pending_operations"] = [{"resource": each, "type": "creating"} for each in pending]
     file.write_text(json.dumps(state))
-    return name
+    return ids
 
 
 def forget(stack: EngineStack, *types: str) -> list[str]:
@@ -141,7 +150,8 @@ def forget(stack: EngineStack, *types: str) -> list[str]:
 
 
 def test_it_is_taken_over_and_the_next_up_makes_no_other(stack: EngineStack, session: Session, eks: Any) -> None:
-    name = interrupt_the_creation(stack)
+    (name,) = group_names(eks)
+    assert interrupt_the_creation(stack) == [f"c:{name}"]
     adopt(session, ["--stack", "dev"])
     assert not exported(stack)["deployment"].get("pending_operations")
     said = stack.up()
@@ -152,7 +162,8 @@ def test_it_is_taken_over_and_the_next_up_makes_no_other(stack: EngineStack, ses
 
 
 def test_it_is_removed_if_an_up_has_made_another_meanwhile(stack: EngineStack, session: Session, eks: Any) -> None:
-    name = interrupt_the_creation(stack)
+    (name,) = group_names(eks)
+    interrupt_the_creation(stack)
     assert "+ 1 created" in stack.up()
     assert len(group_names(eks)) == 2
     adopt(session, ["--stack", "dev"])
@@ -181,13 +192,27 @@ def test_a_node_group_that_a_person_has_made_stays(stack: EngineStack, session: 
     eks.delete_nodegroup(**own)
 
 
+def test_what_a_killed_up_was_making_is_taken_over_under_the_name_that_pulumi_had_drawn(
+    stack: EngineStack, session: Session
+) -> None:
+    stack.program(PROGRAM + DRAWN)
+    stack.up()
+    ids = interrupt_the_creation(stack, "drawn")
+    adopt(session, ["--stack", "dev"])
+    found = {each["id"]: each["type"] for each in stack.resources() if each["urn"].endswith("::drawn")}
+    assert set(found) == set(ids)
+    assert set(found.values()) == PENDING, "not every kind is in the program"
+    stack.pulumi("preview", "--expect-no-changes")
+
+
 def test_what_was_made_without_an_answer_is_taken_over_and_the_next_up_changes_nothing(
     stack: EngineStack, session: Session, eks: Any
 ) -> None:
     stack.program(PROGRAM + MORE)
     stack.up()
-    names, gone = group_names(eks), forget(stack, *KINDS)
-    assert {urn.split("::")[2].split("$")[-1] for urn in gone} == set(KINDS), "not every kind is in the program"
+    kinds = set(KINDS) - PENDING
+    names, gone = group_names(eks), forget(stack, *kinds)
+    assert {urn.split("::")[2].split("$")[-1] for urn in gone} == kinds, "not every kind is in the program"
     adopt(session, ["--stack", "dev"], unanswered=True)
     assert set(gone) <= {each["urn"] for each in stack.resources()}
     stack.pulumi("preview", "--expect-no-changes")

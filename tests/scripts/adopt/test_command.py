@@ -220,6 +220,22 @@ def test_nothing_is_changed_without_an_interrupted_creation(pending: tuple[Mappi
     assert session.asked == ["pulumi stack export"]
 
 
+ROLE = resource("aws:iam/role:Role", "nodes", name="nodes-1234567")
+
+
+def test_what_has_the_name_that_pulumi_had_drawn_is_taken_over() -> None:
+    session = FakeSession(pending=(ROLE,), listed=("nodes-1234567",))
+    adopt(session, [])
+    assert commands(session, "aws iam get-role --role-name nodes-1234567")
+    assert session.taken == ["nodes-1234567"]
+
+
+def test_nothing_is_looked_for_under_a_name_that_pulumi_has_only_just_drawn() -> None:
+    session = FakeSession(pending=(), foreseen=(ROLE,), listed=("nodes-1234567",))
+    adopt(session, [], unanswered=True)
+    assert (session.taken, commands(session, "aws ")) == ([], [])
+
+
 def test_what_the_next_up_would_make_and_aws_has_is_taken_over() -> None:
     session = FakeSession(pending=(), foreseen=(VPC, TARGET), listed=("fsmt-1",))
     adopt(session, [], unanswered=True)

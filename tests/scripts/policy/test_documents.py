@@ -172,8 +172,8 @@ def test_a_stack_with_mistakes_is_refused(tmp_path: Path) -> None:
 
 
 def test_what_adopt_lists_is_allowed() -> None:
-    services = {"efs": "elasticfilesystem"}
-    allowed = [each for policy in printed(surgeNodes="karpenter", vpcFlowLogs=14) for each in policy["Statement"]]
+    services = {"efs": "elasticfilesystem", "s3api": "s3"}
+    allowed = [each for policy in printed(**CONFIGS["with everything"]) for each in policy["Statement"]]
     for kind in kinds.KINDS.values():
         service, command = kind.command.split()[:2]
         action = f"{services.get(service, service)}:{''.join(word.capitalize() for word in command.split('-'))}"
