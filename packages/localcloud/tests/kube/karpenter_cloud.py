@@ -83,12 +83,19 @@ class Cloud:
         return [each for reservation in reservations for each in reservation["Instances"]]
 
     def wait(self, what: str, condition: Callable[[], Any], seconds: float = WAIT_SECONDS) -> None:
-        """Wait for a condition; the end of Karpenter's log says why it didn't come."""
+        """Wait for a condition; what there is and the end of Karpenter's log say why it didn't come."""
         deadline = time.monotonic() + seconds
         while not condition():
             assert self.controller is None or self.controller.poll() is None, f"Karpenter has ended: {self.log()}"
-            assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {what}\n{self.log()}"
+            assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {what}\n{self.left()}\n{self.log()}"
             time.sleep(0.25)
+
+    def left(self) -> str:
+        """Return what there is of what Karpenter makes."""
+        names = {kind: [each["metadata"]["name"] for each in self.items(kind)] for kind in ("nodes", "nodeclaims")}
+        instances = {each["InstanceId"]: each["State"]["Name"] for each in self.instances()}
+        templates = self.client("ec2").describe_launch_templates()["LaunchTemplates"]
+        return f"{names}, instances {instances}, templates {[each['LaunchTemplateName'] for each in templates]}"
 
     def log(self) -> str:
         """Return the end of Karpenter's log."""
