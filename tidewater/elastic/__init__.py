@@ -18,7 +18,7 @@ only what is in the lines below it:
     etcd/        the only way to etcd                           observe/     log, metrics, report
     storage/     files on a volume or in S3
 
-and `training`, `tree`, `compiled`, `addresses`, `errors` and `machine_errors`, which all of these share.
+and `training`, `tree`, `sharding`, `compiled`, `addresses`, `errors` and `machine_errors`, which all of these share.
 
 Importing any of these modules has no effect. torch is imported only where it is used, so that the first log line of a
 worker does not wait for it.

@@ -87,6 +87,8 @@ class Place:
     """Maximum number of samples in one forward pass; 0: a rank's whole part of a step."""
     inner: int = 0
     """Number of samples in an inner step: see ``Step``."""
+    shards: int = 1
+    """Number of ranks, one after another, that divide a model: they must make the same number of passes."""
 
 
 @dataclass(frozen=True)
@@ -364,12 +366,20 @@ def split(samples: Samples, most: int) -> list[Samples]:
 
 
 def requests_of(step: Step, epoch: int, place: Place, tag: int) -> tuple[Request, ...]:
-    """Return the requests of one rank for a step. A rank without samples takes part with one request of weight 0."""
-    shares = [each for each in step.shares(place.rank, place.size) if each]
-    if not shares:
-        return (Request(tag, epoch, step.samples[:1], 0.0),)
-    parts = [part for each in shares for part in split(each, place.micro_batch)]
-    return tuple(Request(tag, epoch, part, len(part) / len(step.samples)) for part in parts)
+    """Return the requests of one rank for a step. A rank without samples takes part with one request of weight 0.
+
+    So does one that has fewer micro-batches than another rank with which it divides a model.
+    """
+    parts = _parts(step, place, place.rank)
+    made = [Request(tag, epoch, part, len(part) / len(step.samples)) for part in parts]
+    first = place.rank - place.rank % place.shards  # has the most samples of these ranks
+    most = parts if place.shards == 1 else _parts(step, place, first)
+    return (*made, *[Request(tag, epoch, step.samples[:1], 0.0)] * (max(1, len(most)) - len(made)))
+
+
+def _parts(step: Step, place: Place, rank: int) -> list[tuple[int, ...]]:
+    """Return the samples of each micro-batch of a rank."""
+    return [part for each in step.shares(rank, place.size) if each for part in split(each, place.micro_batch)]
 
 
 def _raise_file_limit() -> None:

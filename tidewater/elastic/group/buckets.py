@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from tidewater.elastic.errors import ConfigError
+from tidewater.elastic.sharding import is_sharded, like, local
 
 FIRST_BYTES, BYTES = 1 << 20, 25 << 20
 """Sizes of the first bucket and of the others. They are those of DistributedDataParallel: the first sum begins early.
@@ -36,7 +37,7 @@ def assign(
     for named in reversed(parameters):
         members = open_.setdefault(named[1].dtype, [])
         members.append(named)
-        size = sum(parameter.numel() * parameter.element_size() for _, parameter in members)
+        size = sum(local(each).numel() * each.element_size() for _, each in members)
         if size >= (most_bytes if closed else first_bytes):
             closed.append(open_.pop(named[1].dtype))
     all_ = [Bucket(members, device, sum_dtype) for members in [*closed, *open_.values()]]
@@ -60,17 +61,25 @@ class Memory:
         dtype = parameters[0].dtype if parameters else torch.float32
         self._wide = sum_dtype or torch.promote_types(dtype.to_real(), torch.float32)
         self.in_place = dtype is self._wide
-        sizes, self._lengths = [parameter.numel() for parameter in parameters], list(tail)
+        own: list[torch.Tensor] = list(map(local, parameters))
+        sizes, self._lengths = [each.numel() for each in own], list(tail)
         if self.in_place:
             sizes += self._lengths
         self._values = torch.empty(sum(sizes), dtype=dtype, device=device)
         parts = self._values.split_with_sizes(sizes)
         self.gradients = [
-            part.as_strided(parameter.size(), torch.empty_like(parameter, device="meta").stride()).data
-            for part, parameter in zip(parts, parameters, strict=False)
+            part.as_strided(each.size(), torch.empty_like(each, device="meta").stride()).data
+            for part, each in zip(parts, own, strict=False)
         ]
-        """A view for each parameter. It has the parameter's strides, or dense ones if the parameter is not dense, and
-        (by ``data``) a version of its own, which says whether anything was added to it."""
+        """A view for each parameter, or for this process's part of it. It has the parameter's strides, or dense ones if
+        the parameter is not dense, and (by ``data``) a version of its own, which says whether anything was added to
+        it."""
+        self.given = list(self.gradients)
+        """What the parameters get as gradients."""
+        for index, parameter in enumerate(parameters):
+            if is_sharded(parameter):
+                self.given[index] = like(self.gradients[index], parameter)
+                self.gradients[index] = local(self.given[index])
         self._tail: Sequence[torch.Tensor] = parts[len(parameters) :]
         self._sums = self._values
 
@@ -149,12 +158,12 @@ class Bucket:
         if gradients:
             torch._foreach_zero_(gradients)
         self._versions = [gradient._version for gradient in gradients]
-        for parameter, gradient in zip(self.parameters, gradients, strict=True):
+        for parameter, gradient in zip(self.parameters, self._memory.given, strict=True):
             parameter.grad = gradient
 
     def take(self) -> list[torch.Tensor | None]:
         """Remove the gradients from the parameters and return them."""
-        gradients = [parameter.grad for parameter in self.parameters]
+        gradients = [local(parameter.grad) for parameter in self.parameters]
         if self._memory is not None:  # a parameter that no pass has used still has the zeros
             for place, (own, version) in enumerate(zip(self._memory.gradients, self._versions, strict=False)):
                 if gradients[place] is own and own._version == version:

@@ -138,7 +138,7 @@ class Reducer:
         known = iter(counts)
         for bucket, memory in self._finished:
             bucket.keep(memory)
-            for parameter, gradient in zip(bucket.parameters, memory.gradients, strict=True):
+            for parameter, gradient in zip(bucket.parameters, memory.given, strict=True):
                 parameter.grad = gradient if next(known) else None
         return load
 

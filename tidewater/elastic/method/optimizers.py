@@ -19,7 +19,7 @@ import copy
 import inspect
 import warnings
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -29,6 +29,7 @@ from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from tidewater.elastic.compiled import plain
 from tidewater.elastic.errors import ConfigError, RecordError
+from tidewater.elastic.sharding import divided, formed, is_divided, joined, local, refuse_state
 from tidewater.elastic.training import AnyTraining, Training, constant
 
 Tree = dict[str, Any]
@@ -52,6 +53,7 @@ class Optimizers:
         _check_schedulers(training, self._optimizers, self._schedulers)
         for each in self.averaging:
             each.train()  # else it refuses its first step
+        self._divided = is_divided(training.model.parameters())
         self._names = {id(parameter): plain(name) for name, parameter in training.model.named_parameters()}
         self._initial = copy.deepcopy(
             (
@@ -148,10 +150,13 @@ class Optimizers:
         for plateau in self._plateaus:
             plateau.step(score)
 
-    def tree(self) -> Tree:
-        """Return the state; it refers to the live tensors."""
+    def tree(self, form: Callable[[Any], Any] = local) -> Tree:
+        """Return the state; it refers to the live tensors. ``form`` is what is kept of tensors that are divided.
+
+        Raise ConfigError if an optimizer keeps what can't be divided.
+        """
         return {
-            "optimizers": [self._tree_of(optimizer) for optimizer in self._optimizers],
+            "optimizers": [self._tree_of(optimizer, form) for optimizer in self._optimizers],
             "schedulers": [scheduler.state_dict() for scheduler in self._schedulers],
             "script_lr": self._script_lr,
         }
@@ -191,7 +196,7 @@ class Optimizers:
             stored = {"state": {}} if difference else tree["optimizers"][index]
             if not difference:
                 self._keep(optimizer, groups[index], stored["param_groups"], tree["script_lr"][index])
-            _load(optimizer, {"state": stored["state"], "param_groups": groups[index]})
+            _load(optimizer, {"state": divided(optimizer, stored["state"]), "param_groups": groups[index]})
         for scheduler, state in zip(self._schedulers, schedulers, strict=True):
             scheduler.load_state_dict(state)
         counted = [] if difference else [state for state in tree["schedulers"] if "num_bad_epochs" in state]
@@ -237,8 +242,11 @@ class Optimizers:
             except ValueError as error:  # OneCycleLR after its total_steps
                 raise ConfigError(f"the training's scheduler, {type(scheduler).__name__}: {error}") from error
 
-    def _tree_of(self, optimizer: Optimizer) -> Tree:
+    def _tree_of(self, optimizer: Optimizer, form: Callable[[Any], Any]) -> Tree:
         state = optimizer.state_dict()
+        if self._divided:
+            refuse_state(self._names, optimizer)
+            state["state"] = {key: formed(value, form) for key, value in state["state"].items()}
         return {
             "class": type(optimizer).__name__,
             "parameters": self._parameters(optimizer),
@@ -298,7 +306,7 @@ def _load(optimizer: Optimizer, stored: Tree) -> None:
     for key, value in values.items():
         parameter, old = parameters.get(key), before.get(key)
         if parameter is not None:
-            optimizer.state[parameter] = _exact(value, optimizer.state[parameter], parameter.device)
+            optimizer.state[parameter] = joined(_exact(value, optimizer.state[parameter], parameter.device), parameter)
         else:
             device = old.device if isinstance(old, torch.Tensor) else torch.device("cpu")
             optimizer.state[key] = _exact(value, None, device)

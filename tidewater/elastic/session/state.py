@@ -36,6 +36,7 @@ from tidewater.elastic.machine_errors import is_of_the_machine
 from tidewater.elastic.method import outer as outer_optimizer
 from tidewater.elastic.method.modules import Attributes, evaluating
 from tidewater.elastic.method.optimizers import Optimizers
+from tidewater.elastic.sharding import local, part_of, placed, whole
 from tidewater.elastic.training import AnyTraining, Report, Training
 from tidewater.elastic.tree import leaves, split
 
@@ -178,9 +179,10 @@ class State:
         """Return ``tree`` with all buffers, also those that every process builds alike, such as masks."""
         return {**self.tree(), "buffers": slots.unsaved(self.model)}
 
-    def tree(self) -> dict[str, Any]:
+    def tree(self, form: Callable[[Any], Any] = local) -> dict[str, Any]:
         """Return the state as a tree. Raise ConfigError if an object of the script can't give its state.
 
+        Of a tensor that the processes of a worker divide, it has what ``form`` returns: this process's part.
         Of the buffers that aren't persistent it has those that have changed since the script built the model. So a
         changed script gets its own constants when it continues from a checkpoint.
         """
@@ -197,10 +199,10 @@ class State:
             "evaluated": self.evaluated,
             "accuracy": self.accuracy,
             "stopped": self.stopped,
-            "model": {plain(name): value for name, value in _asked("model", self.model.state_dict).items()},
+            "model": {plain(name): form(each) for name, each in _asked("model", self.model.state_dict).items()},
             "buffers": self._built.changed(),
             "attributes": self.attributes.changed(),
-            **self.optimizers.tree(),
+            **self.optimizers.tree(form),
             "outer": self.outer.tree() if self.outer else {},
             "extra_steps": self.extra_steps,
             "scaler": self.scaler.state_dict(),
@@ -216,8 +218,11 @@ class State:
             yield
 
     def saved_tree(self) -> dict[str, Any]:
-        """Return the tree for a checkpoint: its model has the parameters to evaluate, and those of training follow."""
-        tree = self.tree()
+        """Return the tree for a checkpoint: its model has the parameters to evaluate, and those of training follow.
+
+        A collective call of the processes of a worker if they divide the model.
+        """
+        tree = self.tree(whole)
         if self.optimizers.averaging:
             tree["training_parameters"] = {plain(name): each for name, each in self.model.named_parameters()}
             with self.optimizers.evaluating():
@@ -238,7 +243,7 @@ class State:
         self._check(tree)
         steps = tree["step"] + tree.get("extra_steps", 0)
         moments = self.optimizers.resume(tree, step=steps, fresh=self._fresh_optimizer)
-        self._load(tree)
+        self._load(tree, part_of)
         if moments and "training_parameters" in tree:
             with torch.no_grad():
                 for name, parameter in self.model.named_parameters():
@@ -256,11 +261,11 @@ class State:
                 "model, dataset or seed differ; give the job a new name"
             )
 
-    def _load(self, tree: dict[str, Any]) -> None:
-        """Load everything but the optimizers."""
+    def _load(self, tree: dict[str, Any], part: Callable[[Any, Any], Any] = lambda value, _: value) -> None:
+        """Load everything but the optimizers. ``part`` returns the part of a tensor that is divided."""
         slots.load(self.model, tree["model"], tree["buffers"])
         model = {name: tree["model"][plain(name)] for name in self.model.state_dict()}
-        _asked("model", self.model.load_state_dict, model)
+        _asked("model", self.model.load_state_dict, placed(model, self.model, part))
         self.attributes.load(tree["attributes"])
         if self.outer:
             self.outer.load(tree.get("outer", {}))  # none if the checkpoint was written without --sync-every
@@ -288,7 +293,7 @@ class State:
         They are the parameters, and what the optimizers have. Not buffers: what has changed in these is noted.
         """
         parameters = {plain(name) for name, _ in self.model.named_parameters(remove_duplicate=False)}
-        model = {plain(name): value for name, value in _asked("model", self.model.state_dict).items()}
+        model = {plain(name): local(value) for name, value in _asked("model", self.model.state_dict).items()}
         tree = {
             "model": {name: value for name, value in model.items() if name in parameters},
             "optimizers": self.optimizers.tree()["optimizers"],
@@ -356,7 +361,7 @@ def refuse_divergence(state: State) -> None:
 
 def _finite(parameters: Mapping[str, torch.Tensor]) -> frozenset[str]:
     """Return the names of those that are finite; those of one byte are, since torch can't say. A GPU is asked once."""
-    wide = {name: value.detach() for name, value in parameters.items() if value.element_size() > 1}
+    wide = {name: local(value.detach()) for name, value in parameters.items() if value.element_size() > 1}
     checks = [torch.isfinite(each).all() for each in wide.values()]
     found = torch.stack([each.to(checks[0].device) for each in checks]).tolist() if checks else []
     return frozenset(parameters.keys() - {name for name, finite in zip(wide, found, strict=True) if not finite})
