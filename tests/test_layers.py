@@ -98,6 +98,7 @@ MAY_IMPORT = {
         "tidewater.elastic.session.assembly",
         "tidewater.elastic.session.session",
         "tidewater.elastic.session.step.Outcome",
+        "tidewater.elastic.session.worker",
         "tidewater.elastic.storage",
         "tidewater.elastic.training",
     },

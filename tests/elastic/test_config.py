@@ -11,6 +11,7 @@ from tidewater.contract import env, rehearsal
 from tidewater.elastic.config import Config, no_flags
 from tidewater.elastic.errors import ConfigError
 from tidewater.elastic.flags import parser
+from tidewater.elastic.launch import launcher
 
 ENVIRON = {
     env.JOB: "digits", env.ETCD: "http://e1:2379, http://e2:2379", env.WORKER: "w-0", env.HOST: "10.0.0.7",
@@ -136,3 +137,47 @@ def test_the_outer_optimizer_has_the_constants_of_the_paper_unless_others_are_gi
 def test_an_inner_step_has_the_learning_rate_of_one_workers_batch() -> None:
     config = Config.parse(["--batch-size", "64", "--batch-policy", "scale", "--sync-every", "8"], ENVIRON)
     assert (config.step_size(3), config.lr_factor(3)) == (192, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (("--sync-every", "4"), "--sync-every is given with --shard 2, which doesn't support it yet: leave it out"),
+        (("--amp", "fp16"), "--amp fp16 is given with --shard 2, which doesn't support it yet: use --amp bf16"),
+        (("--sum-dtype", "bf16"), "--sum-dtype bf16 is given with --shard 2, which doesn't support it yet"),
+        (("--bad-samples", "skip"), "--bad-samples skip is given with --shard 2, which doesn't support it yet"),
+        (("--shard", "0"), "--shard is 0, the least is 1"),
+    ],
+)
+def test_what_is_not_supported_with_a_divided_model_is_refused_by_name(flags: tuple[str, ...], words: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Config.parse(["--shard", "2", *flags], ENVIRON)
+    assert words in str(caught.value)
+
+
+def test_the_processes_that_divide_a_model_are_one_member_with_one_name() -> None:
+    local = {env.LOCAL_SIZE: "4", env.LOCAL_MEETING: "/here/1"}
+    found = [
+        launcher.share(Config.parse(["--shard", "2"], {**ENVIRON, **local, env.LOCAL_RANK: str(rank)}))
+        for rank in range(4)
+    ]
+    assert [(each.worker, each.index, each.process) for each in found] == [
+        ("w-0/0", 0, "w-0/0"),
+        ("w-0/0", 1, "w-0/0.1"),
+        ("w-0/1", 0, "w-0/1"),
+        ("w-0/1", 1, "w-0/1.1"),
+    ]
+    assert {(each.least_members, each.most_members) for each in found} == {(3, 10)}
+    alone = {**local, env.LOCAL_SIZE: "2", env.LOCAL_RANK: "1"}
+    assert launcher.share(Config.parse(["--shard", "2"], {**ENVIRON, **alone})).process == "w-0.1"
+
+
+def test_a_number_of_processes_that_the_shards_do_not_divide_is_refused() -> None:
+    assert [launcher.plan(each, {}, 2).processes for each in ("1", "2", "4", "auto")] == [2, 2, 4, 2]
+    with pytest.raises(ConfigError, match=r"--shard is 2, which doesn't divide the 3 processes of this worker"):
+        launcher.plan("3", {}, 2)
+
+
+def test_a_process_of_a_divided_model_without_its_launcher_is_refused() -> None:
+    with pytest.raises(ConfigError, match="they are the launcher's; unset them"):
+        Config.parse(["--shard", "2"], {**ENVIRON, env.LOCAL_RANK: "0", env.LOCAL_SIZE: "2"})

@@ -1,7 +1,8 @@
 """Environment variables that the manifests set and the trainer reads.
 
 For each of them the trainer has a command-line flag, which overrides it. There is none for ETCD_PASSWORD, SECRET and
-PACKAGES, and none for LOCAL_RANK and LOCAL_SIZE, which only the launcher sets, for the processes that it starts.
+PACKAGES, and none for the names that begin with LOCAL: only the launcher sets these, for the processes that it
+starts.
 """
 
 from __future__ import annotations
@@ -65,7 +66,13 @@ LOCAL_RANK = "TIDEWATER_LOCAL_RANK"
 """Index of this process among its worker's processes, from 0."""
 
 LOCAL_SIZE = "TIDEWATER_LOCAL_SIZE"
-"""Number of its worker's processes."""
+"""Number of the processes of its launcher."""
+
+SHARD = "TIDEWATER_SHARD"
+"""Number of processes that divide one model among them, and are one worker. Default 1: each has the whole model."""
+
+LOCAL_MEETING = "TIDEWATER_LOCAL_MEETING"
+"""File at which the processes of such a worker meet. Another one each time that they are started."""
 
 FIXED_HASHES = {"PYTHONHASHSEED": "0"}
 """Python's own: the order of a set of strings is the same in all workers, and so is a split of the data by it."""

@@ -7,6 +7,7 @@ only what is in the lines below it:
     runtime      command line -> session -> loop; `main` has the other commands
     rehearsal/   what a worker records for `tidewater rehearse`
     packages/    people's packages, which a job installs once
+    sharded/     what differs in a worker of several processes that divide a model
     session/     the training of one worker, from joining the others to the exit code
     buffers/     what passes change besides gradients
     torchrun/    etcd v3 as a rendezvous for plain torchrun     method/      how the model learns
@@ -14,7 +15,7 @@ only what is in the lines below it:
     peer/        state and signs of life from worker to worker
     membership/  who trains together                            data/        which samples, in which order
     launch/      one process for each GPU                       checkpoint/  for when all workers are gone
-    config       the settings of a worker; `flags` are those of its command line
+    config       the settings of a worker; `flags` are those of its command line, `mesh` has its processes
     etcd/        the only way to etcd                           observe/     log, metrics, report
     storage/     files on a volume or in S3
 

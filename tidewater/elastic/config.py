@@ -12,12 +12,17 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tidewater.contract import env, rehearsal
 from tidewater.elastic import flags as common
 from tidewater.elastic.addresses import bare
 from tidewater.elastic.errors import ConfigError
 from tidewater.elastic.etcd.access import Access
+from tidewater.elastic.mesh import mesh_of
+
+if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
 
 _LAST_PORT = 65535
 _LEAST_SECRET = 32
@@ -43,6 +48,8 @@ class Config:
     min_workers: int
     max_workers: int
     processes: str
+    shard: int
+    """Number of processes that divide one model among them, and are one worker."""
     data: Path
     checkpoints: str
     """Places, comma-separated; see ``checkpoints.places``."""
@@ -87,7 +94,9 @@ class Config:
     local_rank: int | None = None
     """Index of this process among the processes of its worker; None for a single process and for the launcher."""
     local_size: int = 1
-    """Number of processes of its worker."""
+    """Number of processes of its launcher."""
+    meeting: Path | None = None
+    """File at which the processes that divide one model meet; None if this process is no such one."""
     etcd_access: Access = _OPEN
     """How to authenticate to etcd."""
     rehearsal: Path | None = None
@@ -109,6 +118,7 @@ class Config:
         known = {each.name for each in fields(cls)}
         own = {name: given.pop(name) for name in list(given) if name not in known}
         given |= _local(environ)
+        given["meeting"] = Path(environ[env.LOCAL_MEETING]) if environ.get(env.LOCAL_MEETING) else None
         config = cls(**given, user=argparse.Namespace(**own))
         problems = config.problems()
         if problems:
@@ -117,17 +127,35 @@ class Config:
 
     @property
     def least_members(self) -> int:
-        """The number of processes below which training waits: the least that `min_workers` workers can be.
+        """The number of members below which training waits: the least that `min_workers` workers can be.
 
-        It does not require all processes of these workers; otherwise the loss of one process would stop all others of a
-        job that is at its minimum.
+        A member is a process, or the processes that divide one model. This does not require all members of these
+        workers; otherwise the loss of one would stop all others of a job that is at its minimum.
         """
-        return (self.min_workers - 1) * self.local_size + 1
+        return (self.min_workers - 1) * (self.local_size // self.shard) + 1
 
     @property
     def most_members(self) -> int:
-        """The number of processes beyond which further processes wait in line."""
-        return self.max_workers * self.local_size
+        """The number of members beyond which further members wait in line."""
+        return self.max_workers * (self.local_size // self.shard)
+
+    @property
+    def index(self) -> int:
+        """The number of this process among those that divide one model, from 0."""
+        return (self.local_rank or 0) % self.shard
+
+    @property
+    def mesh(self) -> DeviceMesh:
+        """The mesh for ``fully_shard(model, mesh=config.mesh)``: the processes that divide one model.
+
+        The first use waits for the others. Raise ConfigError if the script has a default group of its own.
+        """
+        return mesh_of(self.meeting, self.index, self.shard)
+
+    @property
+    def process(self) -> str:
+        """The name of this process in the log: that of the worker, and the index of a further process of it."""
+        return f"{self.worker}.{self.index}" if self.index else self.worker
 
     def step_size(self, world_size: int) -> int:
         """Return the number of samples in one step of the optimizers, over all processes."""
@@ -203,6 +231,7 @@ class Config:
             "--compare-every": (self.compare_every, 0),
             "--threads": (self.threads, 1),
             "--metrics-port": (self.metrics_port, 0),
+            "--shard": (self.shard, 1),
         }
         problems = [f"{name} is required" for name, value in required.items() if not value]
         problems += [
@@ -211,6 +240,7 @@ class Config:
         if self.max_workers < self.min_workers:
             problems.append(f"--max-workers is {self.max_workers}, less than --min-workers, {self.min_workers}")
         problems += self._problems_of_sync_every()
+        problems += self._problems_of_shard()
         if self.metrics_port > _LAST_PORT:
             problems.append(f"--metrics-port is {self.metrics_port}, the last port is {_LAST_PORT}")
         if 0 < len(self.secret) < _LEAST_SECRET:
@@ -250,6 +280,24 @@ class Config:
             problems.append(
                 "--sync-every is given in a rehearsal, which compares the workers' optimizers, and these differ then: "
                 "rehearse the script without it"
+            )
+        return problems
+
+    def _problems_of_shard(self) -> list[str]:
+        if self.shard <= 1:
+            return []
+        refused = {
+            "--sync-every": (self.sync_every is not None, "leave it out"),
+            "--amp fp16": (self.amp == "fp16", "use --amp bf16, or MixedPrecisionPolicy of fully_shard"),
+            f"--sum-dtype {self.sum_dtype}": (self.sum_dtype != "fp32", "leave it out"),
+            "--bad-samples skip": (self.bad_samples == "skip", "use --bad-samples stop"),
+        }
+        given = f"is given with --shard {self.shard}, which doesn't support it yet"
+        problems = [f"{name} {given}: {remedy}" for name, (is_given, remedy) in refused.items() if is_given]
+        if self.local_rank is not None and (self.local_size % self.shard or self.meeting is None):
+            problems.append(
+                f"--shard is {self.shard}, and this process has {env.LOCAL_SIZE}={self.local_size} and "
+                f"{env.LOCAL_MEETING}={self.meeting}: they are the launcher's; unset them and {env.LOCAL_RANK}"
             )
         return problems
 

@@ -50,9 +50,10 @@ def _add_place(group: argparse._ArgumentGroup, environ: Mapping[str, str]) -> No
         ("--min-workers", env.MIN_WORKERS, "1", "training waits below this number"),
         ("--max-workers", env.MAX_WORKERS, "8", "workers beyond this number wait in line"),
         ("--processes", env.PROCESSES, "1", "processes of this worker, one for each GPU; auto counts the GPUs"),
+        ("--shard", env.SHARD, "1", "processes that divide one model among them with fully_shard, and are one worker"),
         ("--metrics-port", env.METRICS_PORT, "0", "port on which Prometheus finds this worker's metrics; 0: none"),
     ):
-        kind = int if flag.endswith(("workers", "port")) else str
+        kind = int if flag.endswith(("workers", "port", "shard")) else str
         group.add_argument(flag, type=kind, default=environ.get(name, fallback), help=f"{text} [{name}]")
 
 

@@ -33,9 +33,10 @@ SEAT = Seat("a", "a", "127.0.0.1", 1)
 
 
 def test_records_are_read_from_etcd_as_they_were_written() -> None:
-    one = replace(MEMBER, ready_after=2, state_of=1, unreachable=("b", "c"))
+    one = replace(MEMBER, ready_after=2, state_of=1, unreachable=("b", "c"), shard_ports=(4, 5))
     assert member_from_json(member_to_json(one), age=3) == one
-    generation = Generation(3, 2**47, (SEAT, replace(SEAT, id="b")), "joined", "line", 2, "c", 1)
+    seats = (SEAT, replace(SEAT, id="b"), replace(SEAT, id="c", shard_ports=(4, 5)))
+    generation = Generation(3, 2**47, seats, "joined", "line", 2, "c", 1)
     assert generation_from_json(generation_to_json(generation)) == generation
 
 

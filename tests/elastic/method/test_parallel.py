@@ -24,6 +24,7 @@ from tidewater.contract import env
 from tidewater.elastic.config import Config
 from tidewater.elastic.errors import ConfigError
 from tidewater.elastic.method.checks import check
+from tidewater.elastic.method.parallel import refuse_parallel
 from tidewater.elastic.training import Training
 
 
@@ -57,19 +58,29 @@ def refused(model: nn.Module, optimizer: Any = None) -> str:
     return str(caught.value)
 
 
-def test_a_model_with_fully_shard_is_refused_by_name() -> None:
-    model = net()
-    fully_shard(model)
-    message = refused(model)
-    assert message.startswith("the training's model is divided among processes with fully_shard")
-    assert "each worker has the whole model" in message
-    assert "Leave fully_shard out" in message
-
-
-def test_a_single_layer_with_fully_shard_is_refused_with_its_name() -> None:
+def test_a_model_that_fully_shard_divides_as_a_whole_is_accepted() -> None:
     model = net()
     fully_shard(model[1])
-    assert refused(model).startswith("the layer 1 of the training's model is divided among processes with fully_shard")
+    fully_shard(model)
+    checked(model)
+
+
+def test_a_single_layer_with_fully_shard_is_refused_with_the_name_of_another_parameter() -> None:
+    model = net()
+    fully_shard(model[1])
+    assert refused(model).startswith("0.weight of the training's model isn't divided, and other parameters are")
+
+
+def test_a_model_that_is_divided_among_other_processes_is_refused() -> None:
+    model = net()
+    fully_shard(model)
+    with pytest.raises(ConfigError, match=r"0\.weight of .* is divided among 1 processes, and --shard is 2"):
+        refuse_parallel(model, (), 2)
+
+
+def test_a_model_without_fully_shard_is_refused_with_shard() -> None:
+    with pytest.raises(ConfigError, match="--shard is 2, and no layer of the training's model is divided"):
+        refuse_parallel(net(), (), 2)
 
 
 def test_a_model_in_fully_sharded_data_parallel_is_refused_by_name() -> None:
@@ -91,7 +102,13 @@ def test_a_tensor_parallel_model_is_refused_with_the_name_of_a_parameter() -> No
     parallelize_module(model, init_device_mesh("cpu", (1,)), {"1": ColwiseParallel()})
     message = refused(model)
     assert message.startswith("1.weight of the training's model is a DTensor")
-    assert "Leave parallelize_module and distribute_tensor out" in message
+    assert message.endswith("leave parallelize_module and distribute_tensor out")
+
+
+def test_a_mesh_of_two_dimensions_is_refused_with_the_name_of_a_parameter() -> None:
+    model = net()
+    fully_shard(model, mesh=init_device_mesh("cpu", (1, 1), mesh_dim_names=("replicate", "shard")))
+    assert refused(model).startswith("0.weight of the training's model is a DTensor, as tensor parallelism makes it")
 
 
 def test_a_layer_in_distributed_data_parallel_is_refused_with_its_name() -> None:

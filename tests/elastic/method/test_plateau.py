@@ -60,6 +60,7 @@ class Worker:
         material: Any = SimpleNamespace(training=self.training, stepper=nothing, loader=loader)
         never, session = (lambda: False), SimpleNamespace(worker=worker, log=Log("a"), check=lambda: None)
         session.knows = session.is_overdue = never
+        session.together, session.decided = lambda call: call(), lambda value: value
         self.evaluation = Evaluation(cast("Session", session), material)
         unused: Any = None
         self.reports = Reports(unused, worker, Log("a"))

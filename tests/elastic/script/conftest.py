@@ -22,9 +22,9 @@ from tidewater.elastic.checkpoint import Checkpoints, places
 from tidewater.elastic.config import Config
 from tidewater.elastic.data.seeds import generators_kept
 from tidewater.elastic.session.assembly import Content, Opened
-from tidewater.elastic.session.session import Meeting, Session
+from tidewater.elastic.session.session import Session
 from tidewater.elastic.session.state import State, kind_of
-from tidewater.elastic.session.worker import Worker
+from tidewater.elastic.session.worker import Meeting, Worker
 
 SAMPLES, BATCH_SIZE, MICRO_BATCH, EPOCHS = 9, 6, 3, 2
 STEPS = 4

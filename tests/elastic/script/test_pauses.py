@@ -18,7 +18,7 @@ from tidewater.contract import exit_codes
 from tidewater.elastic.config import UNTIL_FINISHED, Config
 from tidewater.elastic.data.sampler import Cursor
 from tidewater.elastic.session.loop import Pause
-from tidewater.elastic.session.session import Meeting
+from tidewater.elastic.session.worker import Meeting
 
 Settings = Callable[..., Config]
 

@@ -76,7 +76,9 @@ class World:
             finite=frozenset({"weight", "bias"}),
         )
         group = SimpleNamespace(check=self._check)
-        worker: Any = SimpleNamespace(coordinator=self.etcd, group=group, state=state, checkpoints=self.checkpoints)
+        worker: Any = SimpleNamespace(
+            coordinator=self.etcd, group=group, state=state, checkpoints=self.checkpoints, writes=True
+        )
         fence = Fence(worker, overdue=lambda: False, waits=lambda generation: None)
         self._ending = Ending(worker, told.log, fence, overdue=lambda: False)
 

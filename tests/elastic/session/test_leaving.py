@@ -75,6 +75,7 @@ class Leaver:
             coordinator=coordinator,
             state=state,
             checkpoints=self.checkpoints,
+            writes=True,
             metrics=SimpleNamespace(committed=lambda report: None),
             training=SimpleNamespace(on_step=lambda report: self.reported.append(report.step)),
         )

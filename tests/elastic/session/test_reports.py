@@ -63,6 +63,7 @@ class Worker:
         worker: Any = SimpleNamespace(
             state=self.state,
             training=training,
+            writes=True,
             metrics=SimpleNamespace(committed=lambda report: self.counted.append(report.step)),
             checkpoints=SimpleNamespace(
                 save=lambda step, tree, **_: self.saved.append(copy.deepcopy(tree)),
@@ -70,8 +71,7 @@ class Worker:
             ),
         )
         config: Any = SimpleNamespace(report_every=1)
-        self._config = config
-        self.often(every=2)
+        self._config, config.checkpoint_every, config.checkpoint_minutes = config, 2, 0
         self.reports = Reports(config, worker, log)
 
     def often(self, *, every: int = 0, minutes: float = 0) -> None:

@@ -15,9 +15,8 @@ from tidewater.elastic.data.sampler import Cursor, Step
 from tidewater.elastic.errors import BadSamples, ConfigError, Diverged, GroupBroken
 from tidewater.elastic.session import loop as loop_module
 from tidewater.elastic.session.loop import Loop
-from tidewater.elastic.session.session import Meeting, Share
 from tidewater.elastic.session.step import Outcome
-from tidewater.elastic.session.worker import Requests
+from tidewater.elastic.session.worker import Meeting, Requests, Share
 
 TOTAL = 4
 """Steps of the job, which have one sample each."""
@@ -78,6 +77,12 @@ class Session:
     def applied(self, share: Share, outcome: Outcome, lr: float) -> None:
         self.told.append(f"step {share.samples[0]}")
         self.state.step, self.state.cursor = self.state.step + 1, share.after
+
+    def together(self, call: Callable[[], Any]) -> Any:
+        return call()
+
+    def any_of(self, flag: bool) -> bool:
+        return flag
 
     def exchange(self, row: Sequence[float]) -> list[list[float]]:
         """Return the rows of this rank and of another one, with another state at the first time if the test asks."""

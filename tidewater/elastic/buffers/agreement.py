@@ -72,6 +72,11 @@ class Buffers:
         """Copy what passes have changed since ``begin``."""
         self._taken, self._taking = self._slots.changed(), True
 
+    @property
+    def taken(self) -> tuple[str, ...]:
+        """The names of what was taken."""
+        return tuple(sorted(self._taken or {}))
+
     def restore(self) -> None:
         """Put the agreed state back."""
         undone = self._slots.restore()

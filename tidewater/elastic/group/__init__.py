@@ -7,6 +7,7 @@ nccl         the same on GPUs
 attempts     calls that can't be interrupted, in threads that can be abandoned
 nccl_environment  the variables with which NCCL lets a process survive the death of a peer
 siblings     the processes of one pod give a generation up together
+replica      the processes of one worker that divide a model vote, so that none acts alone
 rendezvous   the store at which the ranks of one generation meet
 ballot       a seal that shows whether a result is a sum over the ranks of this generation
 reducer      sums the gradients of a step over the ranks, during the backward pass

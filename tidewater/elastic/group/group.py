@@ -254,7 +254,13 @@ def await_all(group: Group) -> None:
         group.confirm()
 
 
-def open_group(host: str, device: torch.device, timeout_seconds: float, peers: PeerServer | None = None) -> Group:
+def open_group(
+    host: str,
+    device: torch.device,
+    timeout_seconds: float,
+    peers: PeerServer | None = None,
+    siblings: Siblings | None = None,
+) -> Group:
     """Return the best kind of group that this torch supports, not formed yet.
 
     Args:
@@ -262,10 +268,11 @@ def open_group(host: str, device: torch.device, timeout_seconds: float, peers: P
         device: Where the tensors are.
         timeout_seconds: Longest wait for a peer within a collective.
         peers: Server at which the others meet this process when it has rank 0. None: it is always alone in its group.
+        siblings: The processes that give a generation up together with this one. None: those of its GPUs, if any.
     """
     rendezvous.use_interface_of(host)
     on_gpu = device.type == "cuda"
-    siblings = Siblings.of(os.environ) if on_gpu else None
+    siblings = siblings or (Siblings.of(os.environ) if on_gpu else None)
     if on_gpu:
         os.environ.update(nccl_environment.needed(os.environ, timeout_seconds))
     library = nccl if on_gpu else gloo

@@ -1,4 +1,4 @@
-"""The processes of one pod, one for each of its GPUs, give up a generation together.
+"""The processes of one pod, one for each of its GPUs, or those that divide a model, give up a generation together.
 
     siblings = Siblings.of(os.environ)                  # None if this process is the only one
     siblings.listen(lambda uuid: group.interrupt(…))    # called in another thread

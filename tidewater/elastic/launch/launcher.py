@@ -3,9 +3,10 @@
     python -m trainer.train --processes auto …      # in the pod digits-0 with 4 GPUs: digits-0/0 to digits-0/3
 
 Each process is a member of the job by itself. A failure of one does not affect the others: only the lost process is
-started again. If its GPU fails again and again, it is left out, and the others go on. The processes run the launcher's
-own command line. TIDEWATER_LOCAL_RANK tells them that they are not the launcher. Each sees one GPU (as `cuda:0`), and
-all write to the same output.
+started again. If its GPU fails again and again, it is left out, and the others go on. With ``--shard P``, each P
+processes are one member, which divide a model among them: the loss of one is that of all P, which are started again
+(see ``units``). The processes run the launcher's own command line. TIDEWATER_LOCAL_RANK tells them that they are not
+the launcher. Each sees one GPU (as `cuda:0`), and all write to the same output.
 
 On SIGTERM, SIGHUP or the first Ctrl-C all processes leave at the next step boundary; a second Ctrl-C kills them. They
 are also killed when the launcher ends in any way. The launcher does not import torch, so it uses no GPU memory and
@@ -16,19 +17,20 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from tidewater.contract import env, exit_codes, leaving
 from tidewater.elastic.config import Config
 from tidewater.elastic.errors import ConfigError
-from tidewater.elastic.launch.gpus import Gpu, Visible, visible_gpus
-from tidewater.elastic.launch.lifeline import bound_to
+from tidewater.elastic.launch.gpus import Visible, visible_gpus
 from tidewater.elastic.launch.program import own_command
-from tidewater.elastic.launch.rules import Row, Then, as_a_shell_does, decide, outcome, too_few_left
+from tidewater.elastic.launch.rules import Then, decide, outcome, too_few_left
 from tidewater.elastic.launch.signals import signals
+from tidewater.elastic.launch.units import Child, Unit
 from tidewater.elastic.observe.log import Log
 from tidewater.elastic.observe.metrics import serve_left_out
 
@@ -37,6 +39,8 @@ STOP_SECONDS = float(leaving.GRACE_SECONDS)
 
 _LAST_PORT = 65535
 _INIT = 1
+_ONE = "1"
+"""The default of ``--processes``."""
 
 
 def share(config: Config) -> Config:
@@ -52,7 +56,9 @@ def share(config: Config) -> Config:
             f"--metrics-port is {config.metrics_port}, which makes {port} for process {config.local_rank}; "
             f"the last port is {_LAST_PORT}"
         )
-    return replace(config, worker=f"{config.worker}/{config.local_rank}", metrics_port=port)
+    unit, units = config.local_rank // config.shard, config.local_size // config.shard
+    name = config.worker if config.shard > 1 and units == 1 else f"{config.worker}/{unit}"
+    return replace(config, worker=name, metrics_port=port)
 
 
 @dataclass(frozen=True)
@@ -63,12 +69,23 @@ class Plan:
     gpus: Visible
 
 
-def plan(processes: str, environ: Mapping[str, str]) -> Plan:
-    """Return the plan for `--processes`: a number, or `auto` for one per GPU (one process if there is no GPU)."""
+def plan(processes: str, environ: Mapping[str, str], shard: int = 1) -> Plan:
+    """Return the plan for `--processes`: a number, or `auto` for one per GPU (one process if there is no GPU).
+
+    With `--shard P` they are at least P. Raise ConfigError if P doesn't divide their number.
+    """
     if processes == "auto":
         found = visible_gpus(environ)
-        return Plan(max(1, len(found.gpus)), found)
-    return Plan(int(processes), visible_gpus(environ) if int(processes) > 1 else Visible((), "not determined"))
+        planned = Plan(max(shard, len(found.gpus)), found)
+    else:
+        number = shard if processes == _ONE else int(processes)
+        planned = Plan(number, visible_gpus(environ) if number > 1 else Visible((), "not determined"))
+    if planned.processes % shard:
+        raise ConfigError(
+            f"--shard is {shard}, which doesn't divide the {planned.processes} processes of this worker (--processes "
+            f"{processes}): give --processes a multiple of it"
+        )
+    return planned
 
 
 def launch(config: Config, planned: Plan) -> int:
@@ -80,11 +97,11 @@ def launch(config: Config, planned: Plan) -> int:
     log.event("launched", processes=planned.processes, gpus=len(planned.gpus.gpus), said_by=planned.gpus.source)
     size = {env.LOCAL_SIZE: str(planned.processes)}
     children = [
-        _Child(rank, {env.LOCAL_RANK: str(rank), **size, **planned.gpus.only(rank)}, planned.gpus.of(rank))
+        Child(rank, {env.LOCAL_RANK: str(rank), **size, **planned.gpus.only(rank)}, planned.gpus.of(rank))
         for rank in range(planned.processes)
     ]
 
-    def stand_in(child: _Child, code: int) -> None:
+    def stand_in(child: Child, code: int) -> None:
         """Serve metrics where those of the process were."""
         own = share(replace(config, local_rank=child.rank))
         gpu = child.gpu.uuid or child.gpu.name if child.gpu else ""
@@ -93,21 +110,10 @@ def launch(config: Config, planned: Plan) -> int:
         except ConfigError as error:
             log.event("metrics_not_served", process=child.rank, reason=str(error))
 
-    return _Launcher(own_command(), children, log, stand_in).run()
-
-
-@dataclass
-class _Child:
-    """One process, across its restarts."""
-
-    rank: int
-    environment: Mapping[str, str]
-    gpu: Gpu | None
-    process: subprocess.Popen[bytes] | None = None
-    started: float = 0.0
-    row: Row = field(default_factory=Row)
-    due: float | None = 0.0
-    """Monotonic time at which to start it; None if it is not to be started."""
+    with tempfile.TemporaryDirectory(prefix="tidewater-") as folder:
+        place = Path(folder) if config.shard > 1 else None
+        units = [Unit(children[at : at + config.shard], place) for at in range(0, len(children), config.shard)]
+        return _Launcher(own_command(), units, log, stand_in).run()
 
 
 @dataclass
@@ -115,15 +121,15 @@ class _Launcher:
     """Starts, watches and stops the processes. `rules` makes all decisions."""
 
     command: Sequence[str]
-    children: Sequence[_Child]
+    units: Sequence[Unit]
     log: Log
-    stand_in: Callable[[_Child, int], None]
+    stand_in: Callable[[Child, int], None]
     """Called with each process that is left out, and its exit code."""
     leaving: bool = False
     interrupts: int = 0
     kill_at: float | None = None
     codes: list[int] = field(default_factory=list)
-    """Exit codes of the processes that are not started again, without those that were left out."""
+    """Exit codes of the units that are not started again, without those that were left out."""
     left_out: list[int] = field(default_factory=list)
     given_up: int | None = None
     """The exit code that made the launcher stop all processes."""
@@ -133,35 +139,27 @@ class _Launcher:
         with signals(signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD) as wait:
             while True:
                 self._start_those_due()
-                if not any(child.process or child.due is not None for child in self.children):
+                if not any(unit.runs or unit.due is not None for unit in self.units):
                     return outcome(self.codes) if self.given_up is None else self.given_up
                 numbers, _ = wait(self._next_wake(), ())
                 for number in numbers:
                     self._obey(number)
                 self._look_at_each()
-                _reap_strangers({child.process.pid for child in self.children if child.process})
+                _reap_strangers({each.process.pid for unit in self.units for each in unit.children if each.process})
                 if self.kill_at is not None and time.monotonic() >= self.kill_at:
                     self.kill_at = None
                     self._send(signal.SIGKILL)
 
     def _next_wake(self) -> float | None:
         """Return the next monotonic time at which something is due."""
-        return min(
-            (at for at in (self.kill_at, *(child.due for child in self.children)) if at is not None), default=None
-        )
+        times = [self.kill_at, *(at for unit in self.units for at in (unit.due, unit.kill_at))]
+        return min((at for at in times if at is not None), default=None)
 
     def _start_those_due(self) -> None:
         now = time.monotonic()
-        for child in self.children:
-            if child.due is not None and child.due <= now:
-                child.due, child.started = None, now
-                child.process = subprocess.Popen(
-                    self.command,
-                    env={**env.FIXED_HASHES, **os.environ, **child.environment},
-                    # In its own process group: a terminal's Ctrl-C goes only to the launcher, which forwards it once.
-                    process_group=0,
-                    preexec_fn=bound_to(os.getpid()),
-                )
+        for unit in self.units:
+            if unit.due is not None and unit.due <= now:
+                unit.start(self.command, now)
 
     def _obey(self, number: int) -> None:
         """Forward SIGINT and SIGHUP as SIGTERM: on SIGINT, Python would stop within a step, with a traceback."""
@@ -171,49 +169,49 @@ class _Launcher:
             self._stop(signal.SIGKILL if self.interrupts > 1 else signal.SIGTERM)
 
     def _look_at_each(self) -> None:
-        for child in self.children:
-            status = child.process.poll() if child.process else None
-            if status is not None:
-                child.process = None
-                self._ended(child, as_a_shell_does(status))
+        for unit in self.units:
+            code = unit.look(time.monotonic())
+            if code is not None:
+                self._ended(unit, code)
 
-    def _ended(self, child: _Child, code: int) -> None:
-        ran = time.monotonic() - child.started
-        verdict = decide(code, ran_seconds=ran, row=child.row, leaving=self.leaving)
-        child.row = verdict.row
+    def _ended(self, unit: Unit, code: int) -> None:
+        ran = time.monotonic() - unit.started
+        verdict = decide(code, ran_seconds=ran, row=unit.row, leaving=self.leaving)
+        unit.row = verdict.row
         if verdict.then is Then.RESTART:
-            child.due = time.monotonic() + verdict.wait_seconds
+            unit.due = time.monotonic() + verdict.wait_seconds
             self.log.event(
-                "process_lost", process=child.rank, code=code, seconds=ran, again_in=float(verdict.wait_seconds)
+                "process_lost", process=unit.first, code=code, seconds=ran, again_in=float(verdict.wait_seconds)
             )
         elif verdict.then is Then.LEAVE_OUT:
-            self._leave_out(child, code)
+            self._leave_out(unit, code)
         else:
             self.codes.append(code)
         if verdict.then is Then.GIVE_UP:
-            self.log.event("process_given_up", process=child.rank, code=code, failures=verdict.row.quick)
+            self.log.event("process_given_up", process=unit.first, code=code, failures=verdict.row.quick)
             self._give_up(code)
 
-    def _leave_out(self, child: _Child, code: int) -> None:
-        """Go on without a process, if enough are left."""
+    def _leave_out(self, unit: Unit, code: int) -> None:
+        """Go on without a unit, if enough are left."""
         self.left_out.append(code)
-        processes, gpu = len(self.children), child.gpu
+        units, gpu = len(self.units), next(each.gpu for each in unit.children if each.rank == unit.first)
         self.log.event(
             "process_left_out",
-            process=child.rank,
+            process=unit.first,
             code=code,
-            failures=child.row.machine,
+            failures=unit.row.machine,
             gpu=gpu.name if gpu else None,
             uuid=gpu.uuid if gpu else None,
             bus_id=gpu.bus_id if gpu else None,
-            left=processes - len(self.left_out),
-            of=processes,
+            left=units - len(self.left_out),
+            of=units,
         )
-        ends_with = too_few_left(self.left_out, processes)
+        ends_with = too_few_left(self.left_out, units)
         if ends_with is None:
-            self.stand_in(child, code)
+            for child in unit.children:
+                self.stand_in(child, code)
             return
-        reason = f"{processes - len(self.left_out)} of {processes} processes are left, fewer than half"
+        reason = f"{units - len(self.left_out)} of {units} processes are left, fewer than half"
         self.log.event("worker_given_up", code=ends_with, reason=reason)
         self._give_up(ends_with)
 
@@ -225,16 +223,15 @@ class _Launcher:
     def _stop(self, how: signal.Signals) -> None:
         """Start nothing any more. Processes that waited to be started count as left."""
         self.leaving = True
-        for child in self.children:
-            if child.due is not None:
-                child.due = None
+        for unit in self.units:
+            if unit.due is not None:
+                unit.due = None
                 self.codes.append(exit_codes.LEFT)
         self._send(how)
 
     def _send(self, how: signal.Signals) -> None:
-        for child in self.children:
-            if child.process:
-                child.process.send_signal(how)
+        for unit in self.units:
+            unit.send(how)
 
 
 def _reap_strangers(ours: set[int]) -> None:

@@ -9,7 +9,7 @@ An unknown version or shape raises RecordError: another version of the code take
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from tidewater.contract import keys
@@ -19,6 +19,7 @@ from tidewater.elastic.etcd.client import Entry, Event
 from tidewater.elastic.membership.rules import Broken, Generation, Member, Saved, Seat, View
 
 _MEMBERS, _VOTES, _DECIDING = "members/", "votes/", "deciding/"
+_SEAT = ("id", "worker", "host", "peer_port")
 _VOTED = ("ready_after", "state_of", "unreachable", "fruitful")
 
 
@@ -38,7 +39,7 @@ def member_from_json(data: bytes, *, age: int) -> Member:
 def generation_to_json(generation: Generation) -> bytes:
     """Return the record under ``keys.generation``."""
     # The members' whole records are under their own keys: this one is sent to all of them for each change.
-    rows = [[getattr(each, field.name) for field in fields(Seat)] for each in generation.members]
+    rows = [_row(each) for each in generation.members]
     content = asdict(replace(generation, members=()))
     return codec.encode({**content, "members": rows}, version=keys.GENERATION_VERSION)
 
@@ -53,12 +54,21 @@ def generation_from_json(data: bytes) -> Generation:
     if members and isinstance(members[0], dict):  # before version 5, with the members' whole records
         content["state_of"] = max(int(each.get("state_of", 0)) for each in members)
         content["signature"] = members[0].get("signature")
-        members = [[each.get(field.name) for field in fields(Seat)] for each in members]
+        members = [[each.get(name) for name in _SEAT] for each in members]
     try:
-        content["members"] = tuple(Seat(*each) for each in members)
+        content["members"] = tuple(_seat(*each) for each in members)
     except TypeError as error:
         raise RecordError(f"generation record: {error}") from error
     return codec.build(Generation, content, "generation")
+
+
+def _row(member: Seat) -> list[Any]:
+    """Return what others need to reach a member; ports of further processes only if it has any."""
+    return [*(getattr(member, name) for name in _SEAT), *([member.shard_ports] if member.shard_ports else [])]
+
+
+def _seat(name: str, worker: str, host: str, port: int, shard_ports: Iterable[int] = ()) -> Seat:
+    return Seat(name, worker, host, port, shard_ports=tuple(shard_ports))
 
 
 def saved_to_json(saved: Saved) -> bytes:
@@ -194,4 +204,5 @@ def _content(data: bytes, what: str, version: int, *, older: Collection[int] = (
 
 def _member(content: dict[str, Any], what: str) -> Member:
     # JSON has no tuples.
-    return codec.build(Member, {**content, "unreachable": tuple(content.get("unreachable", ()))}, what)
+    tuples = {name: tuple(content.get(name, ())) for name in ("unreachable", "shard_ports")}
+    return codec.build(Member, {**content, **tuples}, what)

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tidewater.elastic.addresses import Address
 from tidewater.elastic.membership.reach import Group
@@ -23,6 +23,8 @@ class Seat:
     host: str
     peer_port: int
     """TCP port of its peer server, for pings, state, and the rendezvous of generations in which it has rank 0."""
+    shard_ports: tuple[int, ...] = field(default=(), kw_only=True)
+    """Those of the peer servers of its further processes, if several divide a model."""
 
     @property
     def address(self) -> Address:

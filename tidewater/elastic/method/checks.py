@@ -28,7 +28,7 @@ def check(training: Training, config: Config, *, own_loop: bool = False) -> None
 
     With ``own_loop``, the script may validate by itself.
     """
-    refuse_parallel(training.model, several(training.optimizer))
+    refuse_parallel(training.model, several(training.optimizer), config.shard)
     _check_model(training.model)
     dataset = training.dataset
     for part in ("dataset", "validation"):

@@ -11,6 +11,7 @@ finally:
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import inspect
 import os
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from tidewater.elastic.data.loader import Loader
     from tidewater.elastic.data.reading import Watch
+    from tidewater.elastic.group.replica import Replica
     from tidewater.elastic.rehearsal.observer import Observer
     from tidewater.elastic.session.session import Session
     from tidewater.elastic.session.worker import Material, Requests
@@ -66,6 +68,7 @@ class Script:
         self._loader: Loader | None = None
         self._watch: Watch | None = None
         self._observer: Observer | None = None
+        self._replica: Replica | None = None
 
     def prepare(self, config: Config) -> Content:
         """Import torch, load the data and build the model."""
@@ -77,15 +80,19 @@ class Script:
         from tidewater.elastic.data.stream import length, open_loader
         from tidewater.elastic.launch.device import own_device, start_device
         from tidewater.elastic.method.checks import check
+        from tidewater.elastic.sharded.membership import Secondary
+        from tidewater.elastic.sharded.prepare import divided
+        from tidewater.elastic.sharded.session import ShardedSession
 
         device = own_device(os.environ)
         training = self._training = self.hooked(config, device)
         check(training, config, own_loop=self._own_loop)
+        replica = self._replica = divided(config, training, device)
         most = config.max_bad_samples if config.bad_samples == "skip" else 0
         settings = LoaderSettings(config.seed, config.data_workers, config.prefetch, most)
         # Before all threads and sockets, because it forks the processes that prepare data.
         self._loader = open_loader(training, settings, device)
-        self._watch = Watch(self._loader.readings, Log(config.worker), config.data_timeout_seconds)
+        self._watch = Watch(self._loader.readings, Log(config.process), config.data_timeout_seconds)
         self._watch.start()
         start_device(device)
         training.model.to(device)
@@ -103,6 +110,9 @@ class Script:
             alike=alike(config, training),
             samples=probes(training, self._loader, config.seed),
             about=about,
+            replica=replica,
+            session=functools.partial(ShardedSession, replica=replica) if replica else None,
+            coordinator=Secondary if config.index else None,
         )
 
     def _observed(self, training: Training, config: Config) -> Training:
@@ -119,13 +129,17 @@ class Script:
         from tidewater.elastic.data.stream import length
         from tidewater.elastic.session.step import SUM_TYPES, Stepper
         from tidewater.elastic.session.worker import Material
+        from tidewater.elastic.sharded.stepper import ShardedStepper
 
         config, worker, training = session.config, session.worker, self._training
         assert self._loader is not None
         assert self._watch is not None
         self._watch.serve(session.log, session.is_overdue)
-        sum_dtype = SUM_TYPES[config.sum_dtype]
-        stepper = Stepper(training, worker.state, worker.group, amp=config.amp, sum_dtype=sum_dtype, seed=config.seed)
+        given, amp, seed = (training, worker.state, worker.group), config.amp, config.seed
+        if self._replica:
+            stepper: Stepper = ShardedStepper(*given, replica=self._replica, amp=amp, seed=seed)
+        else:
+            stepper = Stepper(*given, amp=amp, sum_dtype=SUM_TYPES[config.sum_dtype], seed=seed)
         if self._observer is not None:
             self._observer.watch(session)
         samples = length(training.dataset)
@@ -180,6 +194,7 @@ def alike(config: Config, training: Training) -> Mapping[str, Value]:
     names = (
         *("epochs", "max_steps", "batch_size", "batch_policy", "micro_batch", "seed", "amp", "sum_dtype"),
         *("sync_every", "outer_lr", "outer_momentum"),
+        "shard",
         *("fresh_optimizer", "evaluate_every", "compare_every", "on_drift", "bad_samples", "max_bad_samples"),
     )
     common = {name: getattr(config, name) for name in names}

@@ -13,6 +13,7 @@ disturbs no other worker (imports, data, warm-up). Only then is this worker anno
 
 from __future__ import annotations
 
+import hashlib
 import os
 import queue
 import secrets
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     import torch
 
     from tidewater.elastic.group.group import Group
+    from tidewater.elastic.group.replica import Replica
     from tidewater.elastic.membership.coordinator import Coordinator
     from tidewater.elastic.membership.evidence import Evidence, Probe
     from tidewater.elastic.membership.rules import Seat, View
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
     from tidewater.elastic.peer.silence import Silence
     from tidewater.elastic.session.session import Session
     from tidewater.elastic.session.state import State
+    from tidewater.elastic.session.worker import Worker
 
 _FIRST_VIEW_SECONDS = 5.0
 _RETRY_SECONDS = 0.3
@@ -83,6 +86,11 @@ class Content:
     """A few samples, which must be like those of the other workers, by names for a person."""
     about: Mapping[str, Value] = field(default_factory=dict)
     """Further fields of the event ``prepared``."""
+    replica: Replica | None = None
+    """The processes that divide the model; None if this one has it alone."""
+    session: Callable[[Config, Worker, Log], Session] | None = None
+    """What opens the session of such a process."""
+    coordinator: Callable[..., Coordinator] | None = None  # what makes that of one that isn't the first
 
 
 @dataclass(frozen=True)
@@ -116,7 +124,7 @@ def open_session(config: Config, prepare: Callable[[Config], Content]) -> Iterat
         RecordError: A record in etcd or a checkpoint is of another version of the code.
     """
     metrics = open_metrics(config.metrics_port, job=config.job, worker=config.worker)
-    log = Log(config.worker, debug=config.debug, listener=metrics.event)
+    log = Log(config.process, debug=config.debug, listener=metrics.event)
     # Not an Event: a second SIGTERM that interrupts `set` would wait for the lock that the first one holds.
     asked_to_leave: queue.SimpleQueue[None] = queue.SimpleQueue()
     with asked_by_signals(asked_to_leave) as ask_again:
@@ -198,7 +206,7 @@ class _Assembly:
         self._host = config.host or route_to(config.etcd[0])
         self._store = EtcdStore(config.etcd, access=config.etcd_access)
         self._checkpoints = Checkpoints(places(config.checkpoints), keep=config.keep_checkpoints, log=log)
-        self._member_id = f"{config.worker}-{secrets.token_hex(4)}"
+        self._member_id = f"{config.worker}-{_token(config)}"
         self._content: Content
         self._identity: Identity
         self._traits: Traits
@@ -250,6 +258,7 @@ class _Assembly:
 
     def _assemble(self, content: Content) -> Session:
         from tidewater.elastic.group.group import open_group
+        from tidewater.elastic.group.siblings import Siblings
         from tidewater.elastic.membership.coordinator import Coordinator
         from tidewater.elastic.membership.rules import Limits, Member
         from tidewater.elastic.membership.traits import Traits, code_digest
@@ -265,12 +274,16 @@ class _Assembly:
         self._traits = Traits.of(training.model, self._identity.secret, **content.alike, code=code)
         server = PeerServer(self._identity, self._traits)
         server.start()
-        self._group = open_group(self._host, content.device, config.group_timeout_seconds, server)
+        # Where one process of a worker gives a generation up, the others must not wait in its sums.
+        siblings = Siblings(_token(config), config.index, config.shard) if content.replica else None
+        self._group = open_group(self._host, content.device, config.group_timeout_seconds, server, siblings)
         form_alone(self._group)
         signature = self._traits.digest()
-        me = Member(self._member_id, config.worker, self._host, server.port, signature, ready_after=0)
+        replica = content.replica
+        port, *others = [int(each) for (each,) in replica.gathered([server.port])] if replica else [server.port]
+        me = Member(self._member_id, config.worker, self._host, port, signature, 0, shard_ports=tuple(others))
         limits = Limits(config.least_members, config.most_members, config.peer_timeout_seconds)
-        self._coordinator = Coordinator(
+        self._coordinator = (content.coordinator or Coordinator)(
             self._store, config.job, me, limits=limits, lease_seconds=config.lease_seconds, log=self._log
         )
         self._checkpoints.on_saved = self._coordinator.saved
@@ -291,8 +304,9 @@ class _Assembly:
             checkpoints=self._checkpoints,
             metrics=self._metrics,
             refusal=self._refusal,
+            writes=not config.index,
         )
-        session = Session(config, worker, self._log)
+        session = (content.session or Session)(config, worker, self._log)
         # Already now: if the rehearsal holds up this process's threads, it may do so to those of the others.
         self._heartbeat.start()
         server.waits = session.waits
@@ -320,6 +334,9 @@ class _Assembly:
             if not self._config.secret:
                 restore(self._store, keys.secret(self._config.job), self._identity.secret)
 
+        if self._config.index:  # the first process of the worker does it for all of them
+            self._coordinator.start(Hooks(session.membership_changed))
+            return
         hooks = Hooks(session.membership_changed, is_dead, sign_of, self._heartbeat.silent, return_secret)
         self._coordinator.start(hooks)
         self._coordinator.wait(lambda view: True, time.monotonic() + _FIRST_VIEW_SECONDS)
@@ -354,6 +371,13 @@ class _Assembly:
             return found
 
         return refusal(view, self._member_id, self._traits, ask)
+
+
+def _token(config: Config) -> str:
+    """Return what tells this process from the one before it: the same in all processes that divide a model."""
+    if config.meeting is None:
+        return secrets.token_hex(4)
+    return hashlib.sha256(str(config.meeting).encode()).hexdigest()[:8]
 
 
 def _evidence(content: Content) -> Evidence:

@@ -42,6 +42,7 @@ class Ending:
         self._worker, self._log, self._fence, self._overdue = worker, log, fence, overdue
         self._final: History | None = None
         """The final state, once it is being saved: this may take longer than a generation lasts."""
+        self.save: Callable[[Worker], bool] = save
 
     def finish(self, generation: Generation, rank: int) -> None:
         """Finish the job: rank 0 saves the state and records the end, the others wait for that record.
@@ -133,14 +134,14 @@ class Ending:
                     return False
                 pause = min(2 * pause, _LAST_RETRY_SECONDS)
             self._final = history
-            save(self._worker)
+            self.save(self._worker)
         return False
 
     def _saved_until(self, deadline: float) -> bool:
         """Save the state until one place has it whole or the deadline has passed. Return whether one has it."""
         state, checkpoints = self._worker.state, self._worker.checkpoints
         while checkpoints.flush(deadline):
-            done = save(self._worker) and checkpoints.flush(deadline)
+            done = self.save(self._worker) and checkpoints.flush(deadline)
             late = time.monotonic() + _FIRST_RETRY_SECONDS > deadline
             if late or (done and checkpoints.whole(state.history)) or self._problem():
                 break

@@ -246,7 +246,7 @@ class Evaluation:
     def waiting(self, sum_: Callable[[], _Result]) -> _Result:
         """Return a sum over the ranks. If it takes long, the heartbeat looks after the others."""
         self._session.waiting_since = time.monotonic()
-        found = sum_()
+        found = self._session.together(sum_)
         self._session.waiting_since = None
         return found
 
@@ -349,7 +349,7 @@ class Validation:
         for name, total in zip(progress.sums, totals, strict=True):
             progress.sums[name] += total
         progress.done = min(progress.done + ROUND * evaluation.seat.size, len(self._samples))
-        return round(knowing) == evaluation.seat.size
+        return self._session.decided(round(knowing) == evaluation.seat.size)
 
     def _names(self, sums: Sums) -> Sequence[str]:
         """Return the names of all ranks. Collective. Raise ConfigError, on all ranks, if they differ."""

@@ -60,6 +60,11 @@ class Exchange:
     """Steps between two comparisons of the states."""
     begin_again: bool = False
     """Whether to begin at step 0 if there is no checkpoint, although one was written."""
+    agreed: Callable[[], object] = lambda: None
+    """Called before this process takes what it has received, and before what all processes of its worker do together.
+    Raises GroupBroken if one of them has met a failure."""
+    joined: Callable[[list[tuple[int, ...]]], list[tuple[int, ...]]] = lambda rows: rows
+    """Returns what all processes of this worker have found out of each rank."""
 
 
 def synchronise(worker: Worker, generation: Generation, rank: int, exchange: Exchange, log: Log) -> None:
@@ -101,6 +106,7 @@ def synchronise(worker: Worker, generation: Generation, rank: int, exchange: Exc
         worker.group.interrupt(reason)
         raise GroupBroken(reason) from error
     if drifted and rank == 0:  # a checkpoint since the last comparison may have the wrong state
+        exchange.agreed()
         save(worker)
 
 
@@ -124,7 +130,7 @@ def _compare(
     highest = max(positions)
     # A rank that missed a generation votes, too: `state` is equal only if the others have made no step without it.
     voters = [each for each, position in enumerate(positions) if position.state == highest.state]
-    found = drift.judge([tuple(checks[each][:2]) for each in voters])
+    found = drift.judge(exchange.joined([tuple(checks[each][:2]) for each in voters]))
     if found is not None and not found:
         state.suspect, state.repairs = False, 0
         return frozenset()
@@ -210,6 +216,7 @@ def _hand_over(
     if rank in behind:
         tensors = _received(worker, outline, step)
         broadcast.run(group, source, size, tensors, exchange.wanted)
+        exchange.agreed()
         exchange.adopt(outline.join(tensors), state.load)
         log.event("state_synced", from_rank=source, step=state.step, seconds=time.monotonic() - started)
     else:

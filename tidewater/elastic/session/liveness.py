@@ -84,8 +84,8 @@ class Waiting:
         """Note the reason. ``workers`` is the number of processes that train."""
         if self.reason != reason:
             self.reason, config = reason, self._config
-            # With several processes in each worker these aren't the numbers that the flags have.
-            unit = "workers" if config.local_size == 1 else "processes"
+            # With several members in each worker these aren't the numbers that the flags have.
+            unit = "workers" if config.local_size == config.shard else "processes"
             numbers = {unit: workers, f"min_{unit}": config.least_members, f"max_{unit}": config.most_members}
             self._log.event("waiting", reason=reason, **numbers)
 

@@ -19,6 +19,7 @@ import json
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from enum import Enum
 
 from tidewater.elastic.config import Config
@@ -30,11 +31,11 @@ from tidewater.elastic.method.outer import steady
 from tidewater.elastic.peer import drift
 from tidewater.elastic.session.assembly import ends_without_a_group
 from tidewater.elastic.session.evaluation import Evaluation, Seat
-from tidewater.elastic.session.session import Meeting, Session, Share
+from tidewater.elastic.session.session import Session
 from tidewater.elastic.session.state import State, refuse_divergence
 from tidewater.elastic.session.step import Outcome, Vote
 from tidewater.elastic.session.warmup import rehearsals
-from tidewater.elastic.session.worker import Material, save
+from tidewater.elastic.session.worker import Material, Meeting, Share, save
 
 
 class Pause(Enum):
@@ -172,7 +173,7 @@ class Loop:
     def _share(self, prepared: Prepared) -> Share:
         step = prepared.step
         return Share(
-            samples=step.share(self._meeting.rank, self._meeting.size),
+            samples=step.share(self._meeting.process, self._meeting.processes),
             batch_size=len(step.samples),
             after=step.after,
             began=self._began,
@@ -190,7 +191,7 @@ class Loop:
     def _factor(self, done: int = 0, whole: int = 1) -> float:
         """Return the factor on the learning rates when ``done`` of the ``whole`` samples of the step have been used."""
         share = progress(self._state, self._material.total, self._config, done, whole)
-        return self._material.training.schedule(share) * self._config.lr_factor(self._meeting.size)
+        return self._material.training.schedule(share) * self._config.lr_factor(self._meeting.processes)
 
     def _pace(self, done: int, whole: int) -> float:
         """Do the same between inner steps. Raise GroupBroken if this worker must leave before the step ends, or if the
@@ -203,7 +204,7 @@ class Loop:
     def _applied(self, lr: float) -> None:
         prepared, share, outcome = self._summed
         # Rank 0 has the largest share.
-        self._state.micro_batch = self._state.micro_batch or len(prepared.step.shares(0, self._meeting.size)[0])
+        self._state.micro_batch = self._state.micro_batch or len(prepared.step.shares(0, self._meeting.processes)[0])
         self._session.applied(share, outcome, lr)
         self._everyone_knows, self._state.stopped = outcome.everyone_knows, outcome.stops
         if outcome.saves:
@@ -242,13 +243,12 @@ class Loop:
         self._meeting, self._everyone_knows, first = meeting, False, True
         session.reports.save_after = 0  # not all members know of it
         self.rank = rank = meeting.rank
-        size = meeting.size
-        batch_size = config.step_size(size) * (config.sync_every or 1)
-        inner = config.step_size(size) if config.sync_every else 0
+        size, processes = meeting.size, meeting.processes
+        batch_size = config.step_size(processes) * (config.sync_every or 1)
+        inner = config.step_size(processes) if config.sync_every else 0
         self._leave_out()
-        self._material.loader.start(
-            Place(state.cursor, rank, size, batch_size, config.epochs, state.micro_batch, inner)
-        )
+        place = Place(state.cursor, meeting.process, processes, batch_size, config.epochs, state.micro_batch, inner)
+        self._material.loader.start(replace(place, shards=meeting.shards))
         self._meter.start()
         while not (self._everyone_knows or session.is_overdue()):
             over = is_over(state, config)
@@ -304,7 +304,7 @@ class Loop:
         """
         self._session.waiting_since = time.monotonic()
         mine = json.dumps([self._state.cursor.skipped, list(self._bad)]).encode()
-        rows = [json.loads(each) for each in self._session.worker.group.gather(mine)]
+        rows = [json.loads(each) for each in self._session.together(lambda: self._session.worker.group.gather(mine))]
         self._session.waiting_since = None
         known = {sample for row in rows for sample in row[0]}
         before = {sample for row in rows[: self._meeting.rank] for sample in row[1]}
@@ -321,7 +321,7 @@ class Loop:
         """Compare the states after the last step: no further step does that. Collective. Raise GroupBroken."""
         check = drift.checksum(self._state.tensors(), self._session.worker.group.device)
         rows = self._session.exchange(drift.halves(check))
-        if any(row != rows[0] for row in rows):
+        if self._session.any_of(any(row != rows[0] for row in rows)):
             self._state.suspect = True
             raise GroupBroken("the states of the workers differ")
 
@@ -361,7 +361,7 @@ class Loop:
         Also without hooks on this rank: a script may have given them to another one.
         """
         rows = self._session.exchange([float(bool(self._material.requests.stop))])
-        self._state.stopped = any(stops for (stops,) in rows)
+        self._state.stopped = self._session.any_of(any(stops for (stops,) in rows))
 
     def _say_why(self) -> None:
         """Log, once, that training ends early."""

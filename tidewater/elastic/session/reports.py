@@ -169,7 +169,8 @@ class Reports:
             self._worker.metrics.committed(report)
         self._watch(report)
         # The last worker that leaves has no rank any more. One that others have left behind doesn't write at all.
-        self._worker.training.on_step(replace(report, writes=(report.rank if rank == -1 else rank) == 0))
+        is_first = (report.rank if rank == -1 else rank) == 0
+        self._worker.training.on_step(replace(report, writes=is_first and self._worker.writes))
         if not self._watched:
             state.attributes.moved()
         return report
@@ -188,7 +189,8 @@ class Reports:
         if changed:
             changed.tell(self._log, report)
         number, rest = divmod(report.step, self._config.report_every)
-        if changed or (not rest and is_reported(number, report.rank, report.world_size)):
+        shown = not rest and self._worker.writes and is_reported(number, report.rank, report.world_size)
+        if changed or shown:
             self._log.progress(
                 step=report.step,
                 epoch=report.epoch + 1 if self._worker.state.cursor.offset else report.epoch,

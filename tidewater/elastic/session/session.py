@@ -26,11 +26,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import TypeVar
 
 from tidewater.contract import exit_codes, leaving
 from tidewater.elastic.config import Config
-from tidewater.elastic.data.sampler import Cursor
 from tidewater.elastic.errors import BadSamples, ConfigError, GroupBroken, OutOfMemory
 from tidewater.elastic.membership.rules import Generation, Seat, View, lost_members
 from tidewater.elastic.observe.log import Log
@@ -43,41 +42,13 @@ from tidewater.elastic.session.liveness import Waiting, peers_alive, still_wante
 from tidewater.elastic.session.reports import Part, Reports
 from tidewater.elastic.session.state import made_in
 from tidewater.elastic.session.step import Outcome
-from tidewater.elastic.session.worker import Worker
+from tidewater.elastic.session.worker import Meeting, Share, Worker
 from tidewater.elastic.training import Report
 
+_Result = TypeVar("_Result")
 _FORM_SECONDS = 20.0
 _MOST_OWN_FAILURES = 3
 """Groups in a row that may fail for a cause in this process before it leaves."""
-
-
-@dataclass(frozen=True)
-class Meeting:
-    """How a worker came into a generation."""
-
-    rank: int
-    size: int
-    replaced: bool
-    """Whether another worker's state, or a checkpoint, has replaced the state that this worker had."""
-    included: bool
-    """Whether the present state contains the last step to which this worker has contributed."""
-    generation: int
-
-
-@dataclass(frozen=True)
-class Share:
-    """What a worker contributes to a step."""
-
-    samples: tuple[int, ...]
-    """Of this worker."""
-    batch_size: int
-    """Number of samples of all workers together."""
-    after: Cursor
-    """Place in the data after the step."""
-    began: float
-    """Monotonic time at which the step began."""
-    ready: float
-    """The same, without the wait for ``--min-step-seconds``."""
 
 
 class Session:
@@ -201,7 +172,7 @@ class Session:
         self._contributed = self.worker.state.step + 1, generation.number
         self.reports.begin(Part(*self._contributed, rank, share.samples))
         self.waiting_since = share.ready
-        self._fence.check(generation)
+        self._before_sums()
         waited = self.worker.group.waited_seconds
         outcome = sums()
         self._waited = self.worker.group.waited_seconds - waited
@@ -232,6 +203,18 @@ class Session:
         )
         self.reports.applied(report, self.change.over())
         self.waiting_since = None
+
+    def together(self, call: Callable[[], _Result]) -> _Result:
+        """Return what a collective call returns. All processes of this worker make it, and it fails on all or none."""
+        return call()
+
+    def decided(self, value: _Result) -> _Result:
+        """Return what the first process of this worker has found. All of them call this."""
+        return value
+
+    def any_of(self, flag: bool) -> bool:
+        """Return whether any process of this worker has found this. All of them call this."""
+        return flag
 
     def check(self) -> None:
         """Wait while etcd is unreachable for long. Raise GroupBroken if others have continued without this worker."""
@@ -355,17 +338,10 @@ class Session:
     def _met(self, generation: Generation) -> Meeting:
         """Form the group, and bring all ranks to the same state. Raise GroupBroken on any failure of a peer."""
         rank, state, loads = generation.rank(self.worker.member_id) or 0, self.worker.state, self.reports.loads
-        had, config = state.present, self.config
+        had = state.present
         self.worker.heartbeat.tense(True)
         self.change.meets()
-        self._form(generation, rank)
-        self.change.connected()
-        wanted = still_wanted(self.worker, generation, self.is_overdue)
-        exchange = handover.Exchange(
-            wanted, self.reports.adopt, config.on_drift, config.compare_every, config.begin_again
-        )
-        handover.synchronise(self.worker, generation, rank, exchange, self.log)
-        self._fence.check(generation)  # after it, everywhere: this process may have been frozen in between
+        self._come_together(generation, rank)
         self.worker.coordinator.synced(generation.number)
         self.worker.heartbeat.tense(False)
         self.change.together()
@@ -376,6 +352,16 @@ class Session:
         self._report(rank)
         return Meeting(rank, len(generation.members), had and self.reports.loads > loads, included, generation.number)
 
+    def _come_together(self, generation: Generation, rank: int) -> None:
+        self._form(generation, rank)
+        self.change.connected()
+        handover.synchronise(self.worker, generation, rank, self._exchange(generation), self.log)
+        self._fence.check(generation)  # after it, everywhere: this process may have been frozen in between
+
+    def _exchange(self, generation: Generation) -> handover.Exchange:
+        config, wanted = self.config, still_wanted(self.worker, generation, self.is_overdue)
+        return handover.Exchange(wanted, self.reports.adopt, config.on_drift, config.compare_every, config.begin_again)
+
     def _form(self, generation: Generation, rank: int) -> None:
         self.worker.group.form(
             generation.uuid,
@@ -385,6 +371,9 @@ class Session:
             peers_are_there=peers_alive(generation, self.worker.member_id),
             superseded=lambda: self.worker.coordinator.view.number != generation.number,
         )
+
+    def _before_sums(self) -> None:
+        self._fence.check(self._current)
 
     def _settle(self) -> None:
         """Report the last step, which is final now, unless others have continued without this worker."""

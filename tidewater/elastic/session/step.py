@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -120,6 +120,8 @@ class Stepper:
     gradients are summed, or None. ``seed`` is that of the model's random numbers.
     """
 
+    _divides = False  # whether this process has a part of the gradients also without samples of its own
+
     def __init__(
         self,
         training: Training,
@@ -200,7 +202,7 @@ class Stepper:
 
     def seed(self) -> None:
         """Seed the model's random numbers for the next micro-batch."""
-        seed_model(self._seed, self._state.step + 1, self._group.rank, self._step.index, self._group.device)
+        seed_model(self._seed, self._state.step + 1, self.place[0], self._step.index, self._group.device)
 
     def add(self, result: Any, vote: Vote = _SILENT) -> None:
         """Add the gradients of the next micro-batch, by what the loss has returned for it.
@@ -212,11 +214,11 @@ class Stepper:
         if self._step.index < len(self._step.prepared.micro):
             self._backward(part)
             return
-        weight = self._announce(vote)
-        if weight:
+        has_gradient = self._announce(vote) > 0 or self._divides
+        if has_gradient:
             self._reducer.watch()
         self._backward(part)
-        if not weight:  # without samples of its own, a rank has no gradient
+        if not has_gradient:  # without samples of its own, a rank has no gradient
             self._reducer.reset()
         self._reducer.flush([self._ballot, self._check])
 
@@ -233,15 +235,15 @@ class Stepper:
             passes()
             meanwhile()
             sums = self._reducer.sums()
-        return self._judged(sums)
+        return self._judged(*sums)
 
-    def _judged(self, sums: Sequence[torch.Tensor]) -> Outcome:
+    def _judged(self, ballot: torch.Tensor, check: torch.Tensor) -> Outcome:
         """Return what the sums of ballot and checksum say, and the buffers. Raise like ``sums``."""
         step, prepared = self._step, self._step.prepared
-        ballot, check = sums
         self._buffers.restore()
-        knowing, stopping, saving, loss, weight, more, *works = ballot.tolist()
-        if step.compare and not drift.agree(check.tolist(), self._group.size):
+        differ = step.compare and not drift.agree(check.tolist(), self._group.size)
+        (knowing, stopping, saving, loss, weight, more, *works), differ = self._totals(ballot.tolist(), differ)
+        if differ:
             self._state.suspect = True
             raise GroupBroken("the states of the workers differ")
         if step.compare:
@@ -251,12 +253,21 @@ class Stepper:
             loss, factor = losses.divided(loss, weight, len(prepared.step.samples))
         if not math.isfinite(loss):
             await_all(self._group)
-            mine = prepared.step.share(self._group.rank, self._group.size)
-            raise Diverged(losses.verdict(self._state.step + 1, loss, step.total.odd_samples(mine)))
+            odd = step.total.odd_samples(prepared.step.share(*self.place))
+            raise Diverged(losses.verdict(self._state.step + 1, loss, odd))
         everyone_knows = round(knowing) == self._group.size
         buffers = self._buffers.sums(more > 0)
         factor = 1.0 if self._local else factor  # what inner steps have changed is divided already
         return Outcome(loss, everyone_knows, buffers, factor, stopping > 0, saving > 0, tuple(works))
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """The rank of this process among those that share a step, and their number."""
+        return self._group.rank, self._group.size
+
+    def _totals(self, ballot: list[float], differ: bool) -> tuple[list[float], bool]:
+        """Return the sums of the ballot and whether states differ, over all processes of this worker."""
+        return ballot, differ
 
     def abandon(self) -> None:
         """Give the step up that was begun: the buffers have the values again that they had before it."""
@@ -307,8 +318,7 @@ class Stepper:
         return _BALLOT + self._group.size, drift.SENT
 
     def _enough_memory(self) -> contextlib.AbstractContextManager[None]:
-        samples = self._step.largest
-        return memory.enough_memory(self._state, self._group, samples=samples, release=self._reducer.reset)
+        return memory.enough_memory(self._state, self._group, samples=self._step.largest, release=self._reducer.reset)
 
     def _accumulate(self, vote: Vote) -> None:
         """Run both passes of all micro-batches, with the training's loss."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from tidewater.elastic.checkpoint import Checkpoints
 from tidewater.elastic.data.loader import Loader
+from tidewater.elastic.data.sampler import Cursor
 from tidewater.elastic.errors import ConfigError
 from tidewater.elastic.group.group import Group
 from tidewater.elastic.membership.coordinator import Coordinator
@@ -34,22 +36,72 @@ class Worker:
     metrics: Metrics
     refusal: Callable[[View], str | None]
     """Returns why this worker can't train with the current members, or None if it can."""
+    writes: bool = True
+    """Whether this process writes for its worker: the first of those that divide a model, or the only one."""
 
 
-def save(worker: Worker, *, if_best: bool = False) -> bool:
+@dataclass(frozen=True)
+class Meeting:
+    """How a worker came into a generation."""
+
+    rank: int
+    size: int
+    replaced: bool
+    """Whether another worker's state, or a checkpoint, has replaced the state that this worker had."""
+    included: bool
+    """Whether the present state contains the last step to which this worker has contributed."""
+    generation: int
+    index: int = 0
+    """Of this process among those of its worker that divide a model."""
+    shards: int = 1
+    """Number of these processes."""
+
+    @property
+    def process(self) -> int:
+        """The rank of this process among those of all workers."""
+        return self.rank * self.shards + self.index
+
+    @property
+    def processes(self) -> int:
+        """The number of processes of all workers."""
+        return self.size * self.shards
+
+
+@dataclass(frozen=True)
+class Share:
+    """What a worker contributes to a step."""
+
+    samples: tuple[int, ...]
+    """Of this worker."""
+    batch_size: int
+    """Number of samples of all workers together."""
+    after: Cursor
+    """Place in the data after the step."""
+    began: float
+    """Monotonic time at which the step began."""
+    ready: float
+    """The same, without the wait for ``--min-step-seconds``."""
+
+
+def save(worker: Worker, *, if_best: bool = False, tree: dict[str, Any] | None = None) -> bool:
     """Save the state in the background. Return whether it is being written; the event of a failure says why not.
 
-    With ``if_best``, it is not written to places that have a checkpoint with a better score.
+    All processes of a worker that divide a model must call this, or give the tree that they have made together.
+
+    Args:
+        worker: Of this process.
+        if_best: Whether to skip places that have a checkpoint with a better score.
+        tree: What ``saved_tree`` has returned for this state; None: call it.
     """
     checkpoints, state = worker.checkpoints, worker.state
     if if_best and (state.score is None or checkpoints.has_better(state.score)):
         return False
     try:
-        tree = state.saved_tree()
+        tree = state.saved_tree() if tree is None else tree
     except ConfigError as error:
         checkpoints.failed(state.step, error)
         return False
-    return checkpoints.save(state.history, tree, score=state.score, if_best=if_best)
+    return worker.writes and checkpoints.save(state.history, tree, score=state.score, if_best=if_best)
 
 
 @dataclass

@@ -23,8 +23,8 @@ from elasticdl.rpc import elasticdl_pb2 as pb
 from packages.elasticdl.tests.api.test_shards import Tasks, opened, task
 from tidewater.contract import env
 from tidewater.elastic.errors import GroupBroken
-from tidewater.elastic.session.session import Meeting
 from tidewater.elastic.session.step import Outcome
+from tidewater.elastic.session.worker import Meeting
 from tidewater.elastic.training import Learner
 
 TOGETHER = Meeting(0, 1, replaced=False, included=False, generation=1)

@@ -59,6 +59,7 @@ def test_an_evaluation_leaves_each_module_in_the_mode_that_the_script_has_set(gr
     material: Any = SimpleNamespace(training=training, stepper=stepper, loader=loader)
     never = lambda: False  # noqa: E731
     session: Any = SimpleNamespace(worker=worker, log=Log("a"), knows=never, is_overdue=never, check=lambda: None)
+    session.together, session.decided = lambda call: call(), lambda value: value
     evaluation = Evaluation(session, material)
     evaluation.begin(Seat(0, 1))
     evaluation.measure()

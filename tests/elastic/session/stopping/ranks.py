@@ -24,10 +24,10 @@ from tidewater.elastic.data.sampler import Cursor, Step
 from tidewater.elastic.membership.rules import Generation, Member, View
 from tidewater.elastic.script.content import Script
 from tidewater.elastic.session.loop import Loop, Pause
-from tidewater.elastic.session.session import Meeting, Session
+from tidewater.elastic.session.session import Session
 from tidewater.elastic.session.state import State, kind_of
 from tidewater.elastic.session.step import Stepper
-from tidewater.elastic.session.worker import Material, Worker
+from tidewater.elastic.session.worker import Material, Meeting, Worker
 from tidewater.elastic.training import Training
 
 EPOCH = 3

@@ -22,8 +22,9 @@ from tidewater.elastic.buffers.agreement import Buffers
 from tidewater.elastic.data.sampler import Cursor
 from tidewater.elastic.data.seeds import drawn_alike
 from tidewater.elastic.group.reducer import Reducer
-from tidewater.elastic.session.session import Session, Share
+from tidewater.elastic.session.session import Session
 from tidewater.elastic.session.step import Outcome
+from tidewater.elastic.session.worker import Share
 
 Gradients = list[torch.Tensor | None]
 

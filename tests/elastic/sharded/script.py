@@ -1,0 +1,113 @@
+"""A small transformer that the processes of each worker divide, with a ledger of the steps that became final."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.distributed.fsdp import fully_shard
+from torch.utils.data import Dataset
+
+import tidewater
+
+WORDS, LENGTH, SAMPLES, BATCH = 50, 12, 60, 8
+"""60 is no multiple of 8: the last step of an epoch has 4 samples, so of six processes two have none."""
+
+
+class Sentences(Dataset[torch.Tensor]):
+    """Sentences that follow simple rules."""
+
+    def __len__(self) -> int:
+        return SAMPLES
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return (torch.arange(LENGTH + 1) * (index % 7 + 1) + index) % WORDS
+
+
+class Language(nn.Module):
+    """A model of odd sizes, so that the parts of the processes differ in size."""
+
+    def __init__(self, width: int = 33) -> None:
+        super().__init__()
+        self.words = nn.Embedding(WORDS, width)
+        self.layers = nn.ModuleList(
+            nn.TransformerEncoderLayer(width, 3, 2 * width, dropout=0.0, batch_first=True) for _ in range(2)
+        )
+        self.out = nn.Linear(width, WORDS)
+
+    def forward(self, given: torch.Tensor) -> torch.Tensor:
+        hidden = self.words(given)
+        for layer in self.layers:
+            hidden = layer(hidden)
+        found: torch.Tensor = self.out(hidden)
+        return found.clone()
+
+
+def clip(model: nn.Module) -> None:
+    nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+
+
+def training(config: tidewater.Config) -> tidewater.Training:
+    model = Language()
+    if config.user.divide:
+        for layer in model.layers:
+            fully_shard(layer, mesh=config.mesh)
+        fully_shard(model, mesh=config.mesh)
+    ledger = Path(config.user.ledger) / f"{config.process}-{os.getpid()}.jsonl"
+
+    def loss(model: nn.Module, batch: torch.Tensor) -> tuple[torch.Tensor, float]:
+        wanted = batch[:, 1:].flatten()
+        if config.user.constant_at in batch[:, 0]:  # a constant, as where no word has a label
+            model(batch[:, :-1])
+            return torch.zeros(()), 0.0
+        logits = model(batch[:, :-1])
+        return nn.functional.cross_entropy(logits.flatten(0, 1), wanted, reduction="sum"), float(wanted.numel())
+
+    def on_step(report: Any) -> None:
+        if report.step == config.user.drift_at and (report.rank, config.index) == (2, 1):
+            with torch.no_grad():
+                for parameter in model.parameters():
+                    parameter.add_(0.01)
+        line = [report.step, report.generation, report.world_size, report.rank, config.index, report.samples]
+        with ledger.open("a") as file:
+            file.write(json.dumps([*line, report.loss, report.writes]) + "\n")
+
+    return tidewater.Training(
+        model=model,
+        # With a larger eps the rounding of gradients that are nearly 0 makes no step of its own.
+        optimizer=torch.optim.AdamW(model.parameters(), lr=3e-3, eps=1e-3),
+        dataset=Sentences(),
+        loss=loss,
+        before_step=clip,
+        on_step=on_step,
+    )
+
+
+def flags(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--divide", action="store_true")
+    group.add_argument("--ledger", default=".")
+    group.add_argument("--constant-at", type=int, default=-1)
+    group.add_argument("--loop", default="run")
+    group.add_argument("--drift-at", type=int, default=0)
+
+
+def own_loop() -> int:
+    """Do the same in a loop of this script's own."""
+    config = tidewater.init(flags=flags)
+    made = training(config)
+    given = {each.name: getattr(made, each.name) for each in fields(made) if each.name != "loss"}
+    with tidewater.session(config, **given) as run:
+        for batch in run.batches():
+            run.step(made.loss(made.model, batch))
+    return run.exit_code
+
+
+if __name__ == "__main__":
+    raise SystemExit(own_loop() if "own" in sys.argv else tidewater.run(training, flags=flags))

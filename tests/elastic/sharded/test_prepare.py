@@ -1,0 +1,102 @@
+"""What a divided model needs is set, and what isn't supported with one yet is refused by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch._C._distributed_c10d import HashStore
+from torch.distributed.fsdp import fully_shard
+from torch.utils.data import IterableDataset, TensorDataset
+
+from tidewater.elastic.errors import ConfigError
+from tidewater.elastic.sharded.prepare import divided
+from tidewater.elastic.training import Training
+
+CPU = torch.device("cpu")
+
+
+class Stream(IterableDataset[int]):
+    def __iter__(self) -> Iterator[int]:
+        return iter(())
+
+
+class Averaging(torch.optim.SGD):
+    """An optimizer that evaluates other values than it trains."""
+
+    def train(self) -> None:
+        pass
+
+    def eval(self) -> None:
+        pass
+
+
+@pytest.fixture(scope="module", autouse=True)
+def default_group() -> Iterator[None]:
+    dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+def config(**more: Any) -> Any:
+    return SimpleNamespace(**{"shard": 2, "index": 0, "data_workers": 0, "rehearsal": None, **more})
+
+
+def training(model: nn.Module | None = None, **more: Any) -> Training:
+    model = model or nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    made = Training(
+        model=model,
+        optimizer=optimizer,
+        dataset=TensorDataset(torch.zeros(1)),
+        loss=lambda model, batch: model(batch),
+    )
+    return replace(made, **more)
+
+
+@pytest.mark.parametrize(
+    ("given", "more", "device", "words"),
+    [
+        ({}, {"validation": TensorDataset(torch.zeros(1))}, CPU, "the training has validation data"),
+        ({}, {"dataset": Stream()}, CPU, "the training's dataset, Stream, is a stream"),
+        ({"data_workers": 2}, {}, CPU, "--data-workers is 2"),
+        ({"rehearsal": "/somewhere"}, {}, CPU, "the script is rehearsed"),
+        ({}, {"model": nn.Linear(2, 2).bfloat16()}, CPU, "the model has parameters of less than 32 bits"),
+        ({}, {}, torch.device("cuda", 0), "this worker has a GPU"),
+        (
+            {},
+            {"optimizer": Averaging(nn.Linear(2, 2).parameters(), lr=0.1)},
+            CPU,
+            "the training's optimizer evaluates other values than it trains",
+        ),
+    ],
+)
+def test_what_is_not_supported_yet_is_refused_by_name(
+    given: dict[str, Any], more: dict[str, Any], device: torch.device, words: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        divided(config(**given), training(**more), device)
+    assert str(caught.value).startswith(f"--shard is 2, and {words}")
+
+
+def test_gradients_are_sums_over_the_processes() -> None:
+    model = nn.Linear(3, 2)
+    fully_shard(model)
+    assert divided(config(shard=1), training(model), CPU) is None
+    model(torch.ones(1, 3)).sum().backward()
+    gradient: Any = model.weight.grad
+    assert gradient.to_local().tolist() == [[1.0] * 3] * 2
+    factor: Any = model
+    groups = factor._get_fsdp_state()._fsdp_param_groups
+    assert [(each.gradient_divide_factor, each.force_sum_reduction_for_comms) for each in groups] == [(1.0, True)]
+
+
+def test_with_one_process_nothing_is_refused() -> None:
+    made = training(validation=TensorDataset(torch.zeros(1)))
+    assert divided(config(shard=1, data_workers=2), made, CPU) is None

@@ -1,0 +1,254 @@
+"""Workers of several processes that divide a transformer: it learns what a whole one learns, through every loss."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.elastic.sharded.script import BATCH, SAMPLES
+from tests.elastic.workers import Worker
+from tests.farm import Farm
+from tests.programs import Forked
+from tidewater.contract import exit_codes
+from tidewater.elastic.checkpoint import format as dcp
+from tidewater.elastic.data.sampler import Cursor, plan
+
+pytestmark = pytest.mark.e2e
+
+EPOCHS = 6
+STEPS = EPOCHS * -(-SAMPLES // BATCH)
+TOLERANCE = 2e-5
+"""Between weights of about 1 that were learned in parts and as a whole: the order of sums differs."""
+SCRIPT = ("-m", "tests.elastic.sharded.script")
+
+
+class Job:
+    """A job of workers that divide a model."""
+
+    def __init__(self, start: Callable[..., Worker], folder: Path, whole: dict[str, torch.Tensor]) -> None:
+        self._start, self._folder, self._whole = start, folder, whole
+        self.ledger = folder / "ledger"
+        self.ledger.mkdir()
+
+    def start(self, name: str, shard: int = 2, *more: str, pause: float = 0.05) -> Worker:
+        """Start a worker; with ``shard`` 0 it has the whole model."""
+        flags = [
+            "--ledger",
+            str(self.ledger),
+            "--batch-size",
+            str(BATCH),
+            "--epochs",
+            str(EPOCHS),
+            "--compare-every",
+            "5",
+        ]
+        flags += ["--min-step-seconds", str(pause), "--lease-seconds", "3", "--checkpoint-minutes", "0"]
+        if shard:
+            flags += ["--divide", "--processes", str(shard), "--shard", str(shard)]
+        return self._start(name, *flags, *more, python=SCRIPT)
+
+    def learned(self) -> list[str]:
+        """Return how the final checkpoint, which has whole tensors, differs from what an undivided model learns."""
+        mine, theirs = saved(self._folder / "checkpoints"), self._whole
+        assert mine.keys() == theirs.keys()
+        assert sum(float(each.abs().max()) > 0.1 for each in mine.values()) > 10
+        return [
+            f"{name}: {float((mine[name] - each).abs().max())}"
+            for name, each in theirs.items()
+            if not torch.allclose(mine[name], each, rtol=0, atol=TOLERANCE)
+        ]
+
+    def lines(self) -> list[list[Any]]:
+        """Return the reports of all processes."""
+        return [json.loads(line) for file in self.ledger.glob("*.jsonl") for line in file.read_text().splitlines()]
+
+
+def verdict(lines: list[list[Any]], shards: Callable[[int], int]) -> list[str]:
+    """Return what is wrong with the samples of the final steps. ``shards`` returns P in a generation."""
+    problems, cursor = [], Cursor()
+    for number in range(1, STEPS + 1):
+        step, cursor = (made := plan(cursor, total=SAMPLES, batch_size=BATCH, seed=0)), made.after
+        mine = [line for line in lines if line[0] == number and line[3] >= 0]
+        found = [(line[1], line[2], line[6]) for line in mine]
+        if len(set(found)) != 1:
+            problems.append(f"step {number} has the generations, sizes and losses {found}")
+        for _, generation, size, rank, index, samples, *_ in mine:
+            each = shards(generation)
+            if tuple(samples) != step.share(rank * each + index, size * each):
+                problems.append(f"rank {rank}.{index} of {size} used {samples} in step {number}")
+        if len([line for line in mine if line[7]]) > 1:
+            problems.append(f"several processes write step {number}")
+    return problems if cursor.epoch == EPOCHS else [*problems, f"the steps end at {cursor}"]
+
+
+@pytest.fixture
+def job(start: Callable[..., Worker], tmp_path: Path, whole: dict[str, torch.Tensor]) -> Job:
+    return Job(start, tmp_path, whole)
+
+
+@pytest.fixture(scope="module")
+def whole(etcd: str, farm: Farm, tmp_path_factory: pytest.TempPathFactory) -> dict[str, torch.Tensor]:
+    """Return what one worker with the whole model learns, undisturbed."""
+    folder = tmp_path_factory.mktemp("whole")
+    flags = ["--job", "whole", "--worker", "whole", "--etcd", etcd, "--host", "127.0.0.1", "--ledger", str(folder)]
+    flags += ["--checkpoints", str(folder), "--batch-size", str(BATCH), "--epochs", str(EPOCHS)]
+    worker = Forked(farm, "whole", [*SCRIPT, *flags], folder / "log")
+    assert worker.wait() == exit_codes.FINISHED, worker.account()
+    return saved(folder)
+
+
+def saved(place: Path) -> dict[str, torch.Tensor]:
+    """Return the model in the final checkpoint."""
+    tree = dcp.read(max(place.glob("step-*")))
+    assert tree["step"] == STEPS
+    model: dict[str, torch.Tensor] = tree["model"]
+    return model
+
+
+def pid(worker: Worker, process: str) -> int:
+    """Return the id of the newest process of that name."""
+    return [int(line["pid"]) for line in worker.events("started") if line["worker"] == process][-1]
+
+
+def finished(*workers: Worker) -> list[int]:
+    """Wait for the end. Return how many different states the counterparts of each process have then."""
+    states: dict[str, set[str]] = {}
+    for worker in workers:
+        assert worker.wait() == exit_codes.FINISHED, worker.account()
+        for line in worker.events("finished"):
+            states.setdefault(line["worker"].partition(".")[2], set()).add(line["state"])
+    return [len(each) for each in states.values()]
+
+
+def test_a_lost_process_is_the_loss_of_its_worker_and_the_others_go_on(job: Job) -> None:
+    a, b = job.start("a"), job.start("b")
+    a.wait_for_world(2)
+    os.kill(pid(b, "b.1"), signal.SIGKILL)
+    a.wait_for(lambda a: len(a.events("recovered")) == 2)
+    assert finished(a) == [1, 1]
+    assert b.wait() == exit_codes.FINISHED  # it may have come back too late to take part
+    assert verdict(job.lines(), lambda _: 2) == []
+    assert job.learned() == []
+
+
+@pytest.mark.parametrize("loop", ["run", "own"])
+def test_a_lost_process_comes_back_with_its_whole_worker(loop: str, job: Job) -> None:
+    flags = ["--min-workers", "2", "--loop", loop, "--micro-batch", "1"]
+    a, b = job.start("a", 2, *flags), job.start("b", 2, *flags)
+    a.wait_for_world(2)
+    victims = {name: pid(b, name) for name in ("b", "b.1")}
+    os.kill(victims["b.1"], signal.SIGKILL)
+    b.wait_for(lambda b: len(b.events("state_synced")) >= 2 and len(b.events("started")) == 4)
+    assert {name: pid(b, name) != old for name, old in victims.items()} == {"b": True, "b.1": True}
+    assert finished(a, b) == [1, 1]
+    assert verdict(job.lines(), lambda _: 2) == []
+    assert job.learned() == []
+
+
+def test_a_worker_with_rank_0_is_lost_as_a_whole_and_one_in_line_takes_its_place(job: Job) -> None:
+    first = job.start("first", 2, "--max-workers", "2", "--min-workers", "2")
+    first.wait_for(lambda worker: worker.events("joined"))
+    rest = [job.start(name, 2, "--max-workers", "2", "--min-workers", "2") for name in "bc"]
+    for worker in rest:
+        worker.wait_for(lambda worker: worker.events("joined") or worker.events("waiting"))
+    first.wait_for_world(2)
+    assert {line["rank"] for line in first.steps()} == {"0"}
+    first.signal(signal.SIGKILL)
+    assert finished(*rest) == [1, 1]
+    assert all(len(worker.events("state_synced")) >= 2 for worker in rest)
+    assert verdict(job.lines(), lambda _: 2) == []
+    assert job.learned() == []
+
+
+def test_a_frozen_process_costs_its_worker_its_place_until_it_thaws(job: Job) -> None:
+    a, b = job.start("a", 2, "--min-workers", "2"), job.start("b", 2, "--min-workers", "2")
+    a.wait_for_world(2)
+    victim = pid(b, "b.1")
+    os.kill(victim, signal.SIGSTOP)
+    a.wait_for(lambda a: a.events("peer_silent") and a.events("peer_lost"))
+    os.kill(victim, signal.SIGCONT)
+    assert finished(a, b) == [1, 1]
+    assert pid(b, "b.1") == victim
+    assert verdict(job.lines(), lambda _: 2) == []
+    assert job.learned() == []
+
+
+def test_a_worker_leaves_without_a_lost_step(job: Job) -> None:
+    a, b = job.start("a"), job.start("b")
+    a.wait_for_world(2)
+    b.signal(signal.SIGTERM)
+    assert b.wait() == exit_codes.LEFT
+    assert a.events("step_discarded") == b.events("step_discarded") == []
+    assert finished(a) == [1, 1]
+    assert verdict(job.lines(), lambda _: 2) == []
+
+
+def test_a_job_continues_with_another_number_of_processes_and_with_the_whole_model(job: Job) -> None:
+    reached, generations = 0, dict[int, int]()
+    for number, shard in enumerate((2, 3, 1, 0)):
+        worker = job.start(f"w{number}", shard)
+        worker.wait_for(lambda worker: len(worker.steps()) > 6)
+        generations[number + 1] = max(1, shard)
+        if shard:
+            worker.signal(signal.SIGTERM)
+            assert worker.wait() == exit_codes.LEFT, worker.account()
+        assert int(worker.steps()[0]["step"]) == reached + 1
+        reached = int(worker.steps()[-1]["step"])
+    assert worker.wait() == exit_codes.FINISHED
+    lines = job.lines()
+    seen = sorted({line[1] for line in lines})
+    assert verdict(lines, lambda generation: [2, 3, 1, 1][seen.index(generation)]) == []
+    assert job.learned() == []
+
+
+def test_a_job_that_loses_all_workers_continues_from_its_last_checkpoint(job: Job) -> None:
+    workers = [job.start(name, 2, "--min-workers", "2", "--checkpoint-every", "4") for name in "ab"]
+    saver = []
+    for worker in workers:
+        worker.wait_for(lambda _: any(each.events("checkpoint_saved") for each in workers))
+    for worker in workers:
+        worker.signal(signal.SIGKILL)
+        saver += worker.events("checkpoint_saved")
+    last = job.start("last", 3)
+    assert finished(last) == [1, 1, 1]
+    (loaded,) = {line["step"] for line in last.events("checkpoint_loaded")}
+    assert int(loaded) % 4 == 0
+    assert int(loaded) >= int(saver[0]["step"])
+    assert job.learned() == []
+
+
+def test_a_process_with_another_state_than_its_counterparts_gets_theirs(job: Job) -> None:
+    workers = [job.start(name, 2, "--min-workers", "3", "--drift-at", "7", pause=0.0) for name in "abc"]
+    assert finished(*workers) == [1, 1]
+    drifted = [line for worker in workers for line in worker.events("drifted")]
+    assert {line["majority"] for line in drifted} == {"true"}
+    assert len({line["workers"] for line in drifted}) == 1
+    assert len(drifted) == 6
+
+
+def test_processes_without_samples_take_part(job: Job) -> None:
+    workers = [job.start(name, 3, "--min-workers", "2", pause=0.0) for name in "ab"]
+    assert [worker.wait() for worker in workers] == [exit_codes.FINISHED] * 2
+    assert verdict(job.lines(), lambda _: 3) == []
+    assert [] in [line[5] for line in job.lines() if line[3] >= 0]
+    assert job.learned() == []
+
+
+def test_a_process_with_a_constant_loss_takes_part_in_the_passes(job: Job) -> None:
+    worker = job.start("a", 2, "--constant-at", "7", "--max-steps", "8", pause=0.0)
+    assert worker.wait() == exit_codes.FINISHED, worker.account()
+    assert sorted({line[0] for line in job.lines()}) == list(range(1, 9))
+
+
+def test_a_model_that_is_not_divided_is_refused(job: Job) -> None:
+    worker = job.start("a", 0, "--processes", "2", "--shard", "2")
+    assert worker.wait() == exit_codes.USAGE
+    assert "--shard is 2, and no layer of the training's model is divided with fully_shard" in worker.text()
+    assert "event=process_lost" not in worker.text()

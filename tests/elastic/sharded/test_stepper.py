@@ -1,0 +1,124 @@
+"""A process that divides a model takes part in every pass, whatever its own samples and losses are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch._C._distributed_c10d import HashStore
+from torch.distributed.fsdp import fully_shard
+from torch.utils.data import TensorDataset
+
+from tests.elastic.alone import form_alone, opened_alone
+from tidewater.elastic.data.loader import Micro, Prepared
+from tidewater.elastic.data.sampler import Cursor, Step
+from tidewater.elastic.errors import ConfigError, TrainerError
+from tidewater.elastic.group.group import Group
+from tidewater.elastic.group.replica import Replica
+from tidewater.elastic.session.state import State, kind_of
+from tidewater.elastic.session.step import Vote
+from tidewater.elastic.sharded.stepper import ShardedStepper
+from tidewater.elastic.training import Training
+
+
+@pytest.fixture(scope="module", autouse=True)
+def default_group() -> Iterator[None]:
+    dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+@pytest.fixture
+def group() -> Iterator[Group]:
+    for group in opened_alone():
+        form_alone(group)
+        yield group
+
+
+class Others(Replica):
+    """A worker in which another process has the same ballot."""
+
+    def __init__(self) -> None:
+        super().__init__(0, 2, lambda tensor: tensor.mul_(2))
+
+    def vote(self, *, fails: bool = False, says: bool = False) -> bool:
+        """Return it: no process fails."""
+        return says
+
+
+def stepper(group: Group, loss: Any, model: nn.Module | None = None) -> ShardedStepper:
+    torch.manual_seed(0)
+    model = model or nn.Linear(2, 3)
+    fully_shard(model)
+    training = Training(
+        model=model,
+        optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+        dataset=TensorDataset(torch.zeros(1)),
+        loss=loss,
+    )
+    state = State(training, kind_of(model), torch.amp.GradScaler("cpu", enabled=False))
+    return ShardedStepper(training, state, group, replica=Others(), amp="off", seed=0)
+
+
+def prepared(*weights: float) -> Prepared:
+    micro = tuple(Micro(torch.ones(2, 2), weight, 2) for weight in weights)
+    return Prepared(Step(tuple(range(8)), Cursor()), micro)
+
+
+def gradients(made: ShardedStepper) -> list[float]:
+    found: list[Any] = [each.grad for each in made._parameters]
+    return [float(each.to_local().abs().sum()) for each in found if each is not None]
+
+
+def test_the_ballot_is_summed_over_the_processes(group: Group) -> None:
+    made = stepper(group, lambda model, batch: model(batch).sum() * 0 + 3)
+    outcome = made.gradients(prepared(0.25, 0.25), Vote(knows=True, saves=True))
+    assert outcome.loss == pytest.approx(2 * 0.5 * 3)
+    assert outcome.saves
+    assert not outcome.stops
+
+
+def test_a_pass_of_weight_0_has_gradients_of_0_that_count(group: Group) -> None:
+    made = stepper(group, lambda model, batch: model(batch).sum())
+    made.gradients(prepared(0.0))
+    assert gradients(made) == [0.0, 0.0]
+
+
+def test_a_constant_loss_has_a_backward_pass_too(group: Group) -> None:
+    backward: list[int] = []
+
+    def loss(model: nn.Module, batch: torch.Tensor) -> torch.Tensor:
+        found: Any = model(batch)
+        found.register_hook(lambda gradient: backward.append(int(gradient.abs().sum())))
+        return torch.tensor(1.0)
+
+    made = stepper(group, loss)
+    made.gradients(prepared(0.5))
+    assert backward == [0]
+    assert gradients(made) == [0.0, 0.0]
+
+
+def test_a_loss_that_does_not_call_the_model_is_refused(group: Group) -> None:
+    made = stepper(group, lambda model, batch: torch.tensor(1.0))
+    with pytest.raises(ConfigError, match="has not called the model, which is divided among processes"):
+        made.gradients(prepared(0.5))
+
+
+def test_a_model_that_changes_buffers_in_passes_is_refused_by_name(group: Group) -> None:
+    model = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3))
+    made = stepper(group, lambda model, batch: model(batch).sum(), model)
+    with pytest.raises(ConfigError, match=r"changes the model's buffer 1\.num_batches_tracked"):
+        made.gradients(prepared(0.5))
+
+
+def test_too_little_memory_ends_the_process_with_the_remedy(group: Group) -> None:
+    def loss(model: nn.Module, batch: torch.Tensor) -> torch.Tensor:
+        raise torch.OutOfMemoryError("out of memory")
+
+    with pytest.raises(TrainerError, match="all of them start again: give a smaller --micro-batch") as caught:
+        stepper(group, loss).gradients(prepared(0.5))
+    assert not isinstance(caught.value, ConfigError)
