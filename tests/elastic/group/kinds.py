@@ -10,12 +10,19 @@ from tests.elastic.group.nccl import double
 from tests.elastic.schedules import points
 from tidewater.elastic.group import gloo, group, rendezvous
 from tidewater.elastic.group.group import Group
+from tidewater.elastic.group.siblings import Siblings
 from tidewater.elastic.peer.server import PeerServer
 
 
-def _restarted(host: str, device: torch.device, timeout_seconds: float, peers: PeerServer | None = None) -> Group:
+def _restarted(
+    host: str,
+    device: torch.device,
+    timeout_seconds: float,
+    peers: PeerServer | None = None,
+    siblings: Siblings | None = None,
+) -> Group:
     rendezvous.use_interface_of(host)
-    return Group(gloo.Restarted(device, timeout_seconds), peers)
+    return Group(gloo.Restarted(device, timeout_seconds), peers, siblings)
 
 
 _CONNECT_SECONDS = 30.0

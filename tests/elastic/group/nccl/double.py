@@ -34,6 +34,7 @@ from torch._C._distributed_c10d import ErrorType
 
 from tidewater.elastic.group import gloo, nccl, nccl_environment, rendezvous
 from tidewater.elastic.group.group import Group
+from tidewater.elastic.group.siblings import Siblings
 from tidewater.elastic.peer.server import PeerServer
 
 LATE_SECONDS = 0.001
@@ -357,10 +358,16 @@ class Double2(OnCpus, nccl.Reconfigured):
 def opener(kind: type[OnCpus]) -> Callable[..., Group]:
     """Return a function that does as ``tidewater.elastic.group.group.open_group``."""
 
-    def open_group(host: str, device: torch.device, timeout_seconds: float, peers: PeerServer | None = None) -> Group:
+    def open_group(
+        host: str,
+        device: torch.device,
+        timeout_seconds: float,
+        peers: PeerServer | None = None,
+        siblings: Siblings | None = None,
+    ) -> Group:
         rendezvous.use_interface_of(host)
         os.environ.update(nccl_environment.needed(os.environ, timeout_seconds))
-        return Group(kind(device, timeout_seconds), peers)
+        return Group(kind(device, timeout_seconds), peers, siblings)
 
     return open_group
 
