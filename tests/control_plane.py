@@ -325,6 +325,19 @@ def eventually(ask: Callable[[], T]) -> T:
     return processes.eventually(ask, ApiError, ClusterError, KeyError, IndexError)
 
 
+def await_definitions(kubectl: Callable[..., str]) -> None:
+    """Wait until the API server serves every custom resource definition.
+
+    Not by `kubectl wait`, which fails on a definition that has no conditions yet.
+    """
+
+    def established(definition: dict[str, Any]) -> bool:
+        conditions = definition.get("status", {}).get("conditions") or ()
+        return any((each["type"], each["status"]) == ("Established", "True") for each in conditions)
+
+    processes.eventually(lambda: all(map(established, json.loads(kubectl("get", "crd", "-ojson"))["items"])))
+
+
 def named(name: str, kind: Kind, namespace: str = NAMESPACE, **parts: Any) -> Object:
     """Return an object of a kind; `parts` are its fields."""
     metadata = {"name": name, **({"namespace": namespace} if kind.namespaced else {})}

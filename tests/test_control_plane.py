@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
-from tests.control_plane import Plane, PlaneError, Site, apiserver_flags, audit_policy, binding, etcd_flags
+from tests.control_plane import (
+    Plane,
+    PlaneError,
+    Site,
+    apiserver_flags,
+    audit_policy,
+    await_definitions,
+    binding,
+    etcd_flags,
+)
 
 SITE = Site(Path("/site"), api_port=1001, etcd_port=1002, peer_port=1003)
 
@@ -40,3 +50,14 @@ def test_the_audit_log_has_the_calls_of_the_named_users_alone() -> None:
     first, last = audit_policy(["bench-tidewater", "bench-training-operator"])["rules"]
     assert first == {"level": "Metadata", "users": ["bench-tidewater", "bench-training-operator"]}
     assert last == {"level": "None"}
+
+
+def test_definitions_are_awaited_that_have_no_conditions_yet() -> None:
+    states = [
+        {},
+        {"conditions": None},
+        *({"conditions": [{"type": "Established", "status": each}]} for each in ("False", "True")),
+    ]
+    answers = iter(states)
+    await_definitions(lambda *_: json.dumps({"items": [{"status": next(answers)}, {"status": states[-1]}]}))
+    assert next(answers, None) is None

@@ -16,9 +16,9 @@ from typing import Protocol
 from benchmarks.controller import jobs, results
 from benchmarks.controller.training_operator import TrainingOperator
 from scripts.toolchain import paths
-from tests.control_plane import NO_PROXY, Plane
+from tests.control_plane import NO_PROXY, Plane, await_definitions
 from tests.processes import Process
-from tidewater.elasticjob import crd, names
+from tidewater.elasticjob import crd
 
 NAME = "tidewater-controller"
 NAMESPACE = "tidewater-system"
@@ -49,7 +49,7 @@ class Tidewater:
         """Create the definition and the controller's namespace."""
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
         plane.apply(crd.definition(), namespace)
-        plane.kubectl("wait", "--for=condition=Established", f"crd/{names.CRD_NAME}", "--timeout=60s")
+        await_definitions(plane.kubectl)
 
     def start(self, plane: Plane, folder: Path, flags: Sequence[str]) -> Process:
         """Start the controller."""

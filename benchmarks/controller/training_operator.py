@@ -21,7 +21,7 @@ from typing import Any
 
 from benchmarks.harness.command import TurnFailed
 from scripts import toolchain
-from tests.control_plane import NO_PROXY, Plane
+from tests.control_plane import NO_PROXY, Plane, await_definitions
 from tests.elastic.workers import free_port
 from tests.processes import HOST, Process
 
@@ -64,7 +64,7 @@ class TrainingOperator:
         self._made = True
         overlay = toolchain.bench_module(NAME) / "manifests" / "overlays" / "standalone"
         plane.kubectl("apply", "--server-side", "-k", str(overlay))
-        plane.kubectl("wait", "--for=condition=Established", "customresourcedefinitions", "--all", "--timeout=60s")
+        await_definitions(plane.kubectl)
         plane.client.delete(f"{_NAMESPACE_PATH}/services/{NAME}")
         plane.client.create(f"{_NAMESPACE_PATH}/services", alias())
         hooks = plane.client.get(_WEBHOOKS_PATH)

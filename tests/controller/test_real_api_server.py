@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from scripts import toolchain
-from tests.control_plane import NO_PROXY, Plane, named
+from tests.control_plane import NO_PROXY, Plane, await_definitions, named
 from tests.controller.fakes import jobs, karpenter
 from tests.controller.real import cloud, controller, until
 from tidewater.controller.act import stamp
@@ -228,8 +228,7 @@ def definitions(plane: Plane) -> Iterator[None]:
     command = [str(toolchain.binary("helm")), "template", "crd", str(toolchain.charts() / "karpenter-crd")]
     rendered = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     plane.kubectl("apply", "--server-side", "-f", "-", stdin=rendered)
-    kinds = [f"crd/{kind}" for kind in ("nodeclaims.karpenter.sh", "nodepools.karpenter.sh")]
-    plane.kubectl("wait", "--for=condition=Established", *kinds, "crd/ec2nodeclasses.karpenter.k8s.aws")
+    await_definitions(plane.kubectl)
     yield
     plane.kubectl("delete", "-f", "-", stdin=rendered)
 

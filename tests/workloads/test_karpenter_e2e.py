@@ -19,7 +19,7 @@ import yaml
 import settings
 from scripts import toolchain
 from tests import facts, graph
-from tests.control_plane import NO_PROXY, Plane, PlaneError, running
+from tests.control_plane import NO_PROXY, Plane, PlaneError, await_definitions, running
 from tests.controller.fakes import karpenter as fakes
 from tidewater.contract.devices import NAMESPACE
 from workloads import karpenter
@@ -73,10 +73,8 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
     """An API server with Karpenter's definitions."""
     folder = tmp_path_factory.mktemp("karpenter")
     with running(folder) as found:
-        definitions = rendered("karpenter-crd", {}, folder)
-        found.apply(*definitions)
-        for each in definitions:
-            found.kubectl("wait", f"crd/{each['metadata']['name']}", "--for=condition=Established")
+        found.apply(*rendered("karpenter-crd", {}, folder))
+        await_definitions(found.kubectl)
         yield found
 
 

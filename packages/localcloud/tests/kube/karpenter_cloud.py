@@ -23,6 +23,7 @@ from localcloud.instance import Instance
 
 from packages.localcloud.tests.aws.fakes import ACCOUNT, REGION, trust
 from packages.localcloud.tests.aws.karpenter import policy
+from tests.control_plane import await_definitions
 
 SOURCES = Path(__file__).resolve().parents[2] / "src"
 CLUSTER = "demo"
@@ -235,7 +236,7 @@ def _install_definitions(cloud: Cloud) -> None:
         [str(tools.binary("helm")), "template", "karpenter-crd", str(chart)], capture_output=True, text=True, check=True
     )
     cloud.kubectl("apply", "--server-side", "-f", "-", stdin=made.stdout)
-    cloud.kubectl("wait", "--for=condition=Established", "crd/nodepools.karpenter.sh", "--timeout=60s")
+    await_definitions(cloud.kubectl)
 
 
 def _start_controller(cloud: Cloud) -> subprocess.Popen[bytes]:
