@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from dataclasses import replace
 from typing import Any
@@ -11,7 +12,9 @@ import pytest
 from tests.elastic.etcd.fake_client import FakeStore
 from tests.elastic.membership.coordinators import PATIENCE_SECONDS, Join, has, names, reaches, seen, within
 from tidewater.contract import keys
+from tidewater.elastic.errors import StoreError
 from tidewater.elastic.etcd.client import Event
+from tidewater.elastic.membership import coordinator as coordinator_module
 from tidewater.elastic.membership import deciders, follower
 from tidewater.elastic.membership.coordinator import Coordinator
 from tidewater.elastic.membership.records import member_to_json
@@ -110,6 +113,26 @@ def test_if_the_member_that_decides_is_lost_another_one_decides(join: Join, dead
 
     for each in members[1:]:
         assert each.wait(is_next, time.monotonic() + PATIENCE_SECONDS)
+
+
+@pytest.mark.usefixtures("large")
+def test_a_member_that_decides_shows_it_soon_after_etcd_refused_that_though_nothing_else_changes(
+    join: Join, store: FakeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(coordinator_module, "_LONG_SECONDS", 3600.0)
+    back, put = threading.Event(), store.put
+
+    def put_if_back(key: str, value: bytes, lease: int = 0) -> None:
+        if key == keys.deciding("job", "a") and not back.is_set():
+            raise StoreError("etcd is away")
+        put(key, value, lease)
+
+    monkeypatch.setattr(store, "put", put_if_back)
+    members = together(join, "abc")
+    time.sleep(1)
+    assert members[2].view.deciding == frozenset()
+    back.set()
+    assert members[2].wait(lambda view: view.deciding == {"a"}, time.monotonic() + PATIENCE_SECONDS)
 
 
 def test_in_a_large_job_changes_that_come_shortly_after_one_another_are_one_view(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import pytest
@@ -22,7 +23,7 @@ from tidewater.elastic.membership.deciders import (
 )
 from tidewater.elastic.membership.rules import Broken, Generation, Member, Seat, View, first_lost, lost_members
 
-PATIENCE = 3.0
+PATIENCE, GRACE = 3.0, 2.0
 LARGE = tuple(member(f"m{age}", age) for age in range(MOST_WITHOUT + 8))
 GENERATION = Generation(4, 9, LARGE, "start")
 WHOLE = View(GENERATION, 7, LARGE, deciding=frozenset(["m0", "m1", "m2"]))
@@ -44,13 +45,30 @@ def of(name: str, view: View = WHOLE) -> View:
     return replace(view, members=own, whole=False, count=len(view.members))
 
 
+def age(each: Member) -> int:
+    return each.age
+
+
+def after_an_outage(*gone: str) -> View:
+    """Return the view of all after etcd was away: records have come back in another order, some haven't."""
+    back = tuple(replace(each, age=1000 - each.age) for each in LARGE if each.id not in gone)
+    return replace(WHOLE, members=back, deciding=frozenset())
+
+
 class Process:
     """One member's role, and what it asks of others."""
 
     def __init__(self, name: str, dead: str = "", living: Sequence[Member] = LARGE) -> None:
         self.role, self.dead, self.living = Role(name, PATIENCE), dead.split(), living
         self.asked: list[str] = []
-        self.elders = Elders(self._is_dead, lambda number: self.living[:number])
+        self.elders = Elders(self._is_dead, self._recorded, self._oldest, GRACE)
+
+    def _oldest(self, number: int) -> list[Member]:
+        return sorted(self.living, key=age)[:number]
+
+    def _recorded(self, seats: Sequence[Seat]) -> list[Seat]:
+        there = {each.id for each in self.living}
+        return [seat for seat in seats if seat.id in there]
 
     def _is_dead(self, each: Seat) -> bool:
         self.asked.append(each.id)
@@ -170,12 +188,67 @@ def test_a_leaver_waits_for_those_that_decide_too() -> None:
     assert Process("m3", "m0 m1 m2").steps_in_at(of("m3", leaves)) <= 0.6
 
 
-def test_without_any_that_decides_a_member_that_trains_steps_in_though_the_first_ones_answer() -> None:
-    """They don't reach etcd, so no member can make a step, and no sum fails."""
-    process, view = Process("m3", living=LARGE[3:]), of("m3", replace(WHOLE, deciding=frozenset()))
-    assert PATIENCE <= process.steps_in_at(view) <= PATIENCE + 1.0
-    process.role.noted(replace(WHOLE, members=LARGE[3:]), PATIENCE)
+def test_after_an_outage_of_etcd_the_next_in_rank_steps_in_at_once_for_those_that_do_not_come_back() -> None:
+    """The first ones answer, but don't reach etcd: no member can make a step, and no sum fails."""
+    view = after_an_outage("m0", "m1", "m2")
+    process = Process("m3", living=view.members)
+    waited = process.steps_in_at(of("m3", view))
+    assert GRACE <= waited <= GRACE + 0.6, "they had the time that each member has for its record"
+    process.role.noted(view, waited)
     assert process.role.decides
+    oldest = Process("m39", living=view.members)
+    assert oldest.steps_in_at(of("m39", view), until=GRACE + PATIENCE) == math.inf, "its record came back first"
+
+
+def test_after_an_outage_from_which_the_first_ones_come_back_no_other_steps_in() -> None:
+    view = after_an_outage()
+    processes = [Process(each.id, living=view.members) for each in LARGE[DECIDERS:]]
+    times = [each.steps_in_at(of(each.role.me, view), until=GRACE + PATIENCE) for each in processes]
+    assert min(times) == math.inf
+
+
+def test_a_member_asks_etcd_for_few_before_it_while_those_decide() -> None:
+    process = Process("m39")
+    sizes = list[int]()
+    recorded = process.elders.recorded
+
+    def counted(seats: Sequence[Seat]) -> Iterable[Seat]:
+        sizes.append(len(seats))
+        return recorded(seats)
+
+    process.elders = replace(process.elders, recorded=counted)
+    process.steps_in_at(of("m39", gives_up(WHOLE, "m39")), until=PATIENCE)
+    assert sizes == [8]
+
+
+@given(
+    st.permutations(range(len(LARGE))),
+    st.sets(st.integers(0, len(LARGE) - 1)),
+    st.sets(st.integers(0, len(LARGE) - 1)),
+)
+def test_those_step_in_that_a_view_of_all_chooses(order: list[int], gone: set[int], ended: set[int]) -> None:
+    dead = {f"m{number}" for number in ended}
+    living = tuple(replace(each, age=order[each.age]) for each in LARGE if each.age not in gone)
+    view = replace(WHOLE, members=living, deciding=frozenset())
+    processes = [Process(each.id, " ".join(dead), living) for each in living if each.id not in dead]
+    until = GRACE + PATIENCE
+    step_in = {each.role.me for each in processes if each.steps_in_at(of(each.role.me, view), until=until) < until}
+    assert step_in == who(view, " ".join(dead))
+
+
+def test_a_newcomer_asks_at_once_if_none_decides_and_otherwise_never_seldom() -> None:
+    newcomer = member("new", 99, ready_after=4)
+    full = replace(WHOLE, members=(newcomer,), generation=replace(GENERATION, members=LARGE * 25))
+    process = Process("new", living=[newcomer])
+    restarted = of("new", replace(full, deciding=frozenset()))
+    assert process.steps_in_at(restarted) <= 0.5, "a thousand were lost with all that decide"
+    process = Process("new", living=[*LARGE, newcomer])
+    times, now = list[float](), SINCE
+    while now < SINCE + 600.0:
+        times.append(now := process.role.asks_at(of("new", full), SINCE))
+        process.role.steps_in(of("new", full), process.elders, now, SINCE)
+    assert max(later - earlier for earlier, later in itertools.pairwise(times)) <= 10.0
+    assert process.role.asks_at(of("new", replace(full, deciding=frozenset())), SINCE) <= now, "those that did ended"
 
 
 def test_those_that_decide_record_a_break_once_and_the_others_know_of_it() -> None:

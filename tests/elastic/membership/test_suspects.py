@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 
 from tests.elastic.membership.test_decision import inputs, member, view
 from tidewater.elastic.membership.decision import REST, Kind, decide
-from tidewater.elastic.membership.rules import View, is_broken
-from tidewater.elastic.membership.suspects import Missing, Sign, excused, heard, noted, unheard
+from tidewater.elastic.membership.rules import Generation, Seat, View, is_broken, silent
+from tidewater.elastic.membership.suspects import Missing, Roll, Sign, excused, heard, noted, unheard
 
 GRACE = 2.0
 WHOLE = view(4, "ab", member("a", 1), member("b", 2))
@@ -70,3 +71,50 @@ def test_members_are_asked_if_their_record_is_missing_or_they_are_silent_after_a
     assert [each.id for each in unheard(GAP)] == ["b", "a"]
     given_up = replace(WHOLE, members=(member("a", 1), member("b", 2, ready_after=4)))
     assert [each.id for each in unheard(given_up)] == ["a"]
+
+
+def broken(members: int, *survivors: int) -> View:
+    """Return a generation of so many members, given up by these survivors."""
+    all_of_it = tuple(member(f"m{age}", age, ready_after=4 * (age in survivors)) for age in range(members))
+    return View(Generation(4, 9, all_of_it, "start"), 7, all_of_it)
+
+
+def test_of_very_many_silent_members_all_are_asked_in_turns_and_what_was_found_stays() -> None:
+    roll, asked, ended = Roll(), list[str](), {f"m{age}" for age in range(0, 1000, 7)}
+
+    def is_dead(seat: Seat) -> bool:
+        asked.append(seat.id)
+        return seat.id in ended
+
+    after = broken(1000, 1, 2, 3)
+    for _ in range(16):
+        found = roll.dead(after, 50.0, is_dead, now=100.0)
+    assert sorted(set(asked)) == sorted(each.id for each in silent(after))
+    assert max(asked.count(each) for each in set(asked)) <= 2
+    assert found == ended
+    ended.clear()
+    for _ in range(16):
+        found = roll.dead(after, 50.0, is_dead, now=100.0)
+    assert found == frozenset(), "those that answer again after an interruption"
+
+
+def test_the_members_of_another_generation_are_asked_anew() -> None:
+    roll = Roll()
+    assert roll.dead(broken(3, 0), 0.0, lambda seat: seat.id == "m1", now=100.0) == {"m1"}
+    later = broken(3, 0)
+    assert later.generation
+    later = replace(later, generation=replace(later.generation, number=5))
+    assert roll.dead(later, 0.0, lambda seat: False, now=100.0) == frozenset()
+
+
+def test_while_more_of_very_many_give_it_up_those_that_are_left_are_not_asked() -> None:
+    roll, after = Roll(), broken(1000, 1)
+    assert roll.dead(after, 99.9, lambda seat: True, now=100.0) == frozenset()
+    few = broken(20, 1)
+    assert len(Roll().dead(few, 99.9, lambda seat: True, now=100.0)) == 19
+
+
+def test_silent_members_are_asked_side_by_side() -> None:
+    """Each may take as long as a connection does that is never answered."""
+    all_ask = threading.Barrier(19, timeout=60)
+    assert Roll().dead(broken(20, 1), 0.0, lambda seat: all_ask.wait() < 0, now=100.0) == frozenset()

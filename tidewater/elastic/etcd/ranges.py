@@ -10,6 +10,9 @@ import base64
 from dataclasses import dataclass
 from typing import Any
 
+MOST_KEYS = 64
+"""Ranges in one request: by default etcd refuses more than 128."""
+
 
 @dataclass(frozen=True)
 class Range:

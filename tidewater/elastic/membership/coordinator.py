@@ -34,7 +34,7 @@ from tidewater.elastic.membership.follower import Follower
 from tidewater.elastic.membership.hooks import Hooks
 from tidewater.elastic.membership.need import Need
 from tidewater.elastic.membership.rules import Generation, Limits, Member, Saved, View
-from tidewater.elastic.membership.suspects import Missing, Sign, excused, heard, members_of, noted, signs_of, unheard
+from tidewater.elastic.membership.suspects import Missing, Roll, Sign, asked, excused, heard, members_of, noted, unheard
 from tidewater.elastic.observe.log import Lasting, Log
 
 _RETRY_SECONDS = 0.3
@@ -43,7 +43,6 @@ _RENEWALS_IN_A_LEASE, _RENEWALS_IN_A_LARGE_JOB = 5, 3
 _LEAST_GRACE_SECONDS, _GRACE_SECONDS_OF_EACH = 1.0, 0.01
 """After an outage of etcd all members write their records again, at the same time."""
 _LOOK_SECONDS, _LONG_SECONDS = 0.5, 60.0
-_MOST_ASKED = 64
 _TOUCH_LEASES, _TAKEOVER_LEASES = 3, 4
 
 
@@ -68,7 +67,7 @@ class Coordinator:
         self._announced = False
         self._stored = View()
         self._view = View()
-        self._missing = Missing()
+        self._missing, self._roll = Missing(), Roll()
         self._looked_at = 0.0
         self._stuck = False
         self._need = Need()
@@ -289,8 +288,7 @@ class Coordinator:
         """Derive the view from the records in etcd. The caller holds the condition's lock."""
         now = time.monotonic()
         self._missing = noted(self._missing, self._stored, self._view, now)
-        grace_seconds = self._grace_seconds + _GRACE_SECONDS_OF_EACH * len(self._stored.members)
-        view = excused(self._stored, self._missing, grace_seconds, now)
+        view = excused(self._stored, self._missing, self._grace(len(self._stored.members)), now)
         if view == self._view:
             return self._view
         self._view = view
@@ -299,12 +297,16 @@ class Coordinator:
         self._condition.notify_all()
         return view
 
+    def _grace(self, members: int) -> float:
+        return self._grace_seconds + _GRACE_SECONDS_OF_EACH * members
+
     def _decide(self) -> None:
         while not self._stopping:
             self._look()
             with self._condition:
                 view, need = self._view, self._need
-            self._show(view)
+            shows = self._announced and self._role.decides
+            shown = self._shown.write(view, self._lease if shows else 0)
             action = self._action(view, need) if view.whole else self._wait_for_others(view, need.since)
             self._stuck = action.wake_at == math.inf
             if action.kind is Kind.PROPOSE and action.generation and self._propose(view, action.generation):
@@ -314,13 +316,15 @@ class Coordinator:
                     # Silent and missing members are checked again before any deadline.
                     soon = view.whole and (action.wake_at or self._missing.since)
                     left = (action.wake_at or math.inf) - time.monotonic()
-                    self._condition.wait(need.poll_seconds() if soon else min(max(left, 0.0), _LONG_SECONDS))
+                    longest = _LONG_SECONDS if shown else _RETRY_SECONDS
+                    self._condition.wait(need.poll_seconds() if soon else min(max(left, 0.0), longest))
 
     def _wait_for_others(self, view: View, since: float | None) -> decision.Action:
         """Wait for those that decide, and step in for them if it is time and they are gone."""
         if since is None:
             return decision.REST
-        now, elders = time.monotonic(), Elders(self._hooks.is_dead, self.follower.oldest)
+        now, grace_seconds = time.monotonic(), self._grace(deciders.size(view))
+        elders = Elders(self._hooks.is_dead, self.follower.recorded, self.follower.oldest, grace_seconds)
         with contextlib.suppress(StoreError):
             if now >= self._role.asks_at(view, since) and self._role.steps_in(view, elders, now, since):
                 with self._condition:
@@ -333,16 +337,16 @@ class Coordinator:
         with self._condition:
             missing, last = self._missing, self._view
             # Pings take time, so members with a record are pinged only if nothing can continue without them.
-            asked = [
+            unclear = [
                 member
                 for member in (unheard if self._stuck else members_of)(self._stored)
                 if member.id != self._me.id and member.id not in missing.ended
             ]
-        if not missing.since and not asked:
+        if not missing.since and not unclear:
             return
         signs: dict[str, Sign] = {}
         if time.monotonic() - self._looked_at > _LOOK_SECONDS or not missing.signs.keys() >= missing.since.keys():
-            signs = signs_of(asked, self._hooks.look)
+            signs = asked(unclear, self._hooks.look)
             self._looked_at = time.monotonic()
         with self._condition:
             if self._missing is missing:
@@ -350,14 +354,6 @@ class Coordinator:
             view = self._refresh()
         if view.members != last.members:
             self._hooks.changed(view)
-
-    def _show(self, view: View) -> None:
-        """Write what those that don't decide must know; it is tried again. No newer break is replaced."""
-        with contextlib.suppress(StoreError):
-            shows = view.whole and deciders.is_large(view) and self._announced and self._role.decides
-            self._shown.set(self._lease if shows else 0)
-            if view.whole and (broken := deciders.unrecorded_break(view)):
-                self._store.put_if(keys.broken(self._job), records.broken_to_json(broken), view.broken_revision)
 
     def _action(self, view: View, need: Need) -> decision.Action:
         if need.since is None or not self._announced:
@@ -373,9 +369,8 @@ class Coordinator:
             arrivals=need.arrivals,
         )
         action = decision.decide(view, inputs, time.monotonic())
-        silent = rules.silent(view) if action.kind is Kind.WAIT and rules.is_broken(view) else []
-        if silent and len(silent) <= _MOST_ASKED:  # of more, most have not had the time to give it up
-            dead = frozenset(member.id for member in silent if self._hooks.is_dead(member))
+        if action.kind is Kind.WAIT and rules.is_broken(view) and rules.silent(view):
+            dead = self._roll.dead(view, need.heard_at, self._hooks.is_dead, time.monotonic())
             action = decision.decide(view, replace(inputs, dead=dead), time.monotonic())
         return action
 

@@ -14,21 +14,24 @@ key that is bound to its lease shows that it decides.
 
 The first members of a generation take their part when they find themselves there. If those that decide don't propose,
 because their processes have ended or hang, those that wait for the next generation step in: the next ones at once if
-those before them have ended, and otherwise some more with each ``patience_seconds``. If the keys of all that decide are
-gone, all members wait. More than needed do no harm: each decides in its turn, and compare-and-set accepts one. What a
-member says about itself is never taken back within a generation, so one that has not read the last votes may only wait
-too long.
+those before them have ended or have no record in etcd, and otherwise some more with each ``patience_seconds``. If the
+keys of all that decide are gone, all members wait. More than needed do no harm: each decides in its turn, and
+compare-and-set accepts one. What a member says about itself is never taken back within a generation, so one that has
+not read the last votes may only wait too long.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import nsmallest
 
 from tidewater.contract import keys
+from tidewater.elastic.errors import StoreError
 from tidewater.elastic.etcd.client import Store
+from tidewater.elastic.etcd.ranges import MOST_KEYS
+from tidewater.elastic.membership import records
 from tidewater.elastic.membership.rules import Broken, Member, Seat, View, first_lost, waits
 
 MOST_WITHOUT = 32
@@ -36,7 +39,9 @@ MOST_WITHOUT = 32
 DECIDERS = 3
 _ASK_SECONDS, _RANKS_IN_AN_INTERVAL = 0.5, 32
 """The next ones of a broken generation look first, so that not all ask the same few at the same time."""
-_LONGEST_ASK_SECONDS, _MEMBERS_IN_A_PATIENCE = 60.0, 256
+_LONGEST_ASK_SECONDS, _MEMBERS_IN_A_PATIENCE = 10.0, 256
+_FIRST_READ = 8
+"""Members that are looked up in etcd with the first request; the next ones ask for twice as many each."""
 
 
 def size(view: View) -> int:
@@ -72,8 +77,20 @@ def unrecorded_break(view: View) -> Broken | None:
     return None if view.broken and view.broken.number >= view.number else found
 
 
+def _recorded(seats: Sequence[Seat], elders: Elders) -> Iterator[Seat]:
+    """Yield those that have a record. Of those in front, few are looked up at once: mostly they suffice."""
+    start, width = 0, _FIRST_READ
+    while start < len(seats):
+        yield from elders.recorded(seats[start : start + width])
+        start, width = start + width, min(2 * width, MOST_KEYS)
+
+
+def _situation(view: View) -> tuple[int, bool]:
+    return view.number, bool(view.deciding)
+
+
 def _number(waited_seconds: float, patience_seconds: float) -> int:
-    return DECIDERS * (1 + int(waited_seconds / patience_seconds))
+    return DECIDERS * (1 + max(int(waited_seconds / patience_seconds), 0))
 
 
 @dataclass(frozen=True)
@@ -82,20 +99,39 @@ class Elders:
 
     is_dead: Callable[[Seat], bool]
     """Returns whether a process has ended."""
-    living: Callable[[int], Iterable[Seat]]
+    recorded: Callable[[Sequence[Seat]], Iterable[Seat]]
+    """Returns those of these members that have a record in etcd, in the same order. Raises StoreError."""
+    oldest: Callable[[int], Iterable[Seat]]
     """Returns the oldest so many members that have a record in etcd, oldest first. Raises StoreError."""
+    grace_seconds: float
+    """For how long a member without a record that answers may come back: see ``suspects``."""
 
 
 class Shown:
-    """The key that shows to all members of a large job that this one decides."""
+    """What a member that decides writes for those that don't: the break of a generation, and that it decides."""
 
     def __init__(self, store: Store, job: str, me: str) -> None:
-        self._store, self._key = store, keys.deciding(job, me)
+        self._store, self._job, self._key = store, job, keys.deciding(job, me)
         self._lease = 0
-        """With which the key was written; 0 if it was not."""
+        """With which the key was written that shows that it decides; 0 if it was not."""
 
-    def set(self, lease: int) -> None:
-        """Write the key with that lease, or delete it if that is 0; nothing if that has been done. Raise StoreError."""
+    def write(self, view: View, lease: int) -> bool:
+        """Write what has changed. Return False if that must be tried again, because etcd doesn't answer.
+
+        Args:
+            view: What this member knows.
+            lease: Its lease; 0 if it doesn't decide.
+        """
+        try:
+            self._show(lease if view.whole and is_large(view) else 0)
+            broken = unrecorded_break(view) if view.whole else None
+            if broken:  # no newer one is replaced
+                self._store.put_if(keys.broken(self._job), records.broken_to_json(broken), view.broken_revision)
+        except StoreError:
+            return False
+        return True
+
+    def _show(self, lease: int) -> None:
         if lease == self._lease:
             return
         if lease:
@@ -119,8 +155,9 @@ class Role:
         """A generation's number, and ids of members that were found dead in it."""
         self._declined = self._stepped_in = -1
         """Number of the last generation in which others decided, and in which it has stepped in."""
-        self._asks: tuple[int, int, float] = (-1, 0, 0.0)
-        """A generation's number, how often this member has asked for those before it, and when it does so next."""
+        self._asks: tuple[tuple[int, bool], int, float] = ((-1, False), 0, 0.0)
+        """A generation's number and whether any member decides; how often this one has asked then for those before it,
+        and when it does so next."""
         self.decides = False
         """Whether it must have a whole view, and may propose."""
 
@@ -152,18 +189,18 @@ class Role:
         """
         if view.whole or not waits(view, self.me):
             return math.inf
-        number, _, at = self._asks
-        return at if number == view.number else since + self._pause_seconds(view, 0)
+        asked_for, _, at = self._asks
+        return at if asked_for == _situation(view) else since + self._pause_seconds(view, 0)
 
     def steps_in(self, view: View, elders: Elders, now: float, since: float) -> bool:
-        """Return whether it decides from now on, because those that do are dead or let it wait. Raise StoreError."""
-        number, times, _ = self._asks
-        times = times if number == view.number else 0
-        self._asks = (view.number, times + 1, now + self._pause_seconds(view, times + 1))
-        dead, left = set(self._known_dead(view)), _number(now - since, self._patience_seconds)
-        inside = view.generation.members if self._rank(view) is not None and view.generation else ()
-        # The records of members that have been lost for long are gone, so those that live need not all be asked.
-        for each in inside if left == DECIDERS and inside else elders.living(left + len(dead) + 1):
+        """Return whether it decides from now on, because those that do are gone or let it wait. Raise StoreError."""
+        asked_for, times, _ = self._asks
+        times = 1 + (times if asked_for == _situation(view) else 0)
+        self._asks = (_situation(view), times, now + self._pause_seconds(view, times))
+        waited, dead = now - since, set(self._known_dead(view))
+        # If none decides, etcd was away: all write their records again at the same time.
+        left = _number(waited if view.deciding else waited - elders.grace_seconds, self._patience_seconds)
+        for each in self._before(view, elders, waited, left + len(dead) + 1):
             if each.id == self.me:
                 self._stepped_in = view.number
                 break
@@ -177,12 +214,20 @@ class Role:
         self._dead = (view.number, frozenset(dead))
         return self._stepped_in == view.number
 
+    def _before(self, view: View, elders: Elders, waited_seconds: float, number: int) -> Iterable[Seat]:
+        """Return members in the order in which they decide (see ``chosen``), this one among them."""
+        if view.generation is None or self._rank(view) is None:
+            # All of the generation may be gone: a newcomer would look for each of them in vain.
+            return elders.oldest(number)
+        inside = view.generation.members
+        return inside if waited_seconds < elders.grace_seconds else _recorded(inside, elders)
+
     def _pause_seconds(self, view: View, times: int) -> float:
         rank = self._rank(view)
         if rank is not None:
             return _ASK_SECONDS * (1 + rank / _RANKS_IN_AN_INTERVAL)
-        longer = max(1.0, size(view) / _MEMBERS_IN_A_PATIENCE) * 2.0 ** min(times, 10)
-        return min(self._patience_seconds * longer, _LONGEST_ASK_SECONDS)
+        some = self._patience_seconds * max(1.0, size(view) / _MEMBERS_IN_A_PATIENCE)
+        return min((some if view.deciding else _ASK_SECONDS) * 2.0 ** min(times, 10), _LONGEST_ASK_SECONDS)
 
     def _rank(self, view: View) -> int | None:
         return view.generation.rank(self.me) if view.generation else None

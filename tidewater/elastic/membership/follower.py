@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from tidewater.contract import keys
@@ -21,7 +22,7 @@ from tidewater.elastic.etcd.client import Event, Store, Watch
 from tidewater.elastic.etcd.ranges import Range, only, under
 from tidewater.elastic.membership import records
 from tidewater.elastic.membership.deciders import Role
-from tidewater.elastic.membership.rules import Member, View
+from tidewater.elastic.membership.rules import Member, Seat, View
 from tidewater.elastic.observe.log import Lasting
 
 _RETRY_SECONDS = 0.3
@@ -44,6 +45,7 @@ class Follower:
 
     def __init__(self, store: Store, job: str, role: Role, *, update: Update, away: Lasting) -> None:
         self._store, self._role, self._update, self._away = store, role, update, away
+        self._job = job
         self._all, self._members, votes = under(keys.job(job)), under(keys.members(job)), under(keys.votes(job))
         self._own = (
             Range(self._all.first, self._members.first),
@@ -90,6 +92,15 @@ class Follower:
         keys_of_members = Range(self._members.first, self._members.end, oldest=number)
         found = records.replaced(self._store.read_ranges([keys_of_members]).entries, View())
         return list(found.members)
+
+    def recorded(self, seats: Sequence[Seat]) -> list[Seat]:
+        """Return those of these members that have a record, in the same order. Raise StoreError.
+
+        At most ``MOST_KEYS``.
+        """
+        own = [replace(only(keys.member(self._job, seat.id)), oldest=0) for seat in seats]
+        counts = self._store.read_ranges(own).counts
+        return [seat for seat, count in zip(seats, counts, strict=True) if count]
 
     def everyone(self) -> Sequence[Member]:
         """Return all members, as etcd has them now. Raise StoreError."""

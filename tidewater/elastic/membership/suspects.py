@@ -16,11 +16,16 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from typing import TypeVar
 
 from tidewater.elastic.membership.rules import Member, Seat, View, is_broken, silent
 
 _MOST_AT_ONCE = 64
 """Pings."""
+_QUIET_SECONDS = 0.25
+"""More silent members than that are asked after such a pause: most have not had the time to give the generation up."""
+
+Answer = TypeVar("Answer")
 
 
 class Sign(Enum):
@@ -63,12 +68,42 @@ def unheard(view: View) -> tuple[Seat, ...]:
     return (*missing, *silent(view)) if view.whole and (missing or is_broken(view)) else ()
 
 
-def signs_of(members: Sequence[Seat], look: Callable[[Seat], Sign]) -> dict[str, Sign]:
-    """Ping members, some at the same time; return the results by their ids."""
+def asked(members: Sequence[Seat], ask: Callable[[Seat], Answer]) -> dict[str, Answer]:
+    """Ask members, some at the same time; return the results by their ids."""
     if not members:
         return {}
-    with ThreadPoolExecutor(min(len(members), _MOST_AT_ONCE), "look") as pool:
-        return dict(zip((member.id for member in members), pool.map(look, members), strict=True))
+    with ThreadPoolExecutor(min(len(members), _MOST_AT_ONCE), "ask") as pool:
+        return dict(zip((member.id for member in members), pool.map(ask, members), strict=True))
+
+
+class Roll:
+    """Asks the silent members of a broken generation whether they are dead; of many, some in each turn."""
+
+    def __init__(self) -> None:
+        self._number, self._start = -1, 0
+        """Of the generation, and from which of its members on the next turn is."""
+        self._dead: frozenset[str] = frozenset()
+
+    def dead(self, view: View, heard_at: float, is_dead: Callable[[Seat], bool], now: float) -> frozenset[str]:
+        """Take a turn. Return the ids of all members that were dead when they were asked last.
+
+        Args:
+            view: The current one.
+            heard_at: When a member has given up the generation last.
+            is_dead: Takes time.
+            now: Like ``heard_at`` monotonic.
+        """
+        if view.number != self._number:
+            self._number, self._start, self._dead = view.number, 0, frozenset()
+        members = silent(view)
+        if len(members) > _MOST_AT_ONCE and now < heard_at + _QUIET_SECONDS:
+            return self._dead
+        ranks = {member.id: rank for rank, member in enumerate(view.generation.members if view.generation else ())}
+        members.sort(key=lambda each: (ranks[each.id] < self._start, ranks[each.id]))
+        answers = asked(members[:_MOST_AT_ONCE], is_dead)
+        self._start = ranks[members[: len(answers)][-1].id] + 1 if answers else 0
+        self._dead = self._dead - answers.keys() | {member_id for member_id, dead in answers.items() if dead}
+        return self._dead
 
 
 def noted(before: Missing, view: View, last: View, now: float) -> Missing:
