@@ -8,8 +8,12 @@
 
 What a session does is done by one thread for all members, so the order of the steps is exact. A step is made when all
 members of a generation have entered it, have one state, reach each other and are in touch with etcd
-(``Coordinator.in_touch``), as the sums and the fence of a real step require. A member gives its generation up when it
-doesn't reach one of the others, or another one has given it up.
+(``Coordinator.in_touch``), as the sums and the fence of a real step require.
+
+A member gives its generation up for what a real one would notice, and no more: a record says that it is broken, another
+member's port is closed, one has closed its connection to this one, one hasn't answered for ``SILENT_SECONDS``, or one
+hasn't connected within ``CONNECT_SECONDS``. So a member that is cut off looks like one that is frozen, and a process
+that has ended is known to have only to those that reach its machine.
 """
 
 from __future__ import annotations
@@ -30,6 +34,7 @@ from tidewater.elastic.membership.suspects import Sign
 from tidewater.elastic.observe.log import Log
 
 LEASE_SECONDS = 1
+SILENT_SECONDS, CONNECT_SECONDS = 0.4, 3.0
 _PATIENCE_SECONDS = 0.5
 _TICK_SECONDS = 0.02
 
@@ -77,6 +82,8 @@ class Process:
     name: str
     coordinator: Coordinator
     entered: Generation | None = None
+    entered_at: float = 0.0
+    """When (monotonic) it began to connect."""
     state: int | None = None
     """Number of the last step in its state; None if it has none."""
     synced: int = 0
@@ -90,7 +97,9 @@ class World:
 
     def __init__(self, members: int, log: Log) -> None:
         self._store = FakeStore(time.monotonic)
-        self._side: dict[str, int] = {}
+        self._side, self._side_before = dict[str, int](), dict[str, int]()
+        self._cut_at = 0.0
+        """When (monotonic) the network was cut last; those that are apart now and weren't before have noticed later."""
         self._etcd, self._away = 0, frozenset[str]()
         self._dead: set[str] = set()
         self._log = log
@@ -113,7 +122,7 @@ class World:
         process = Process(name, coordinator)
         coordinator.start(
             Hooks(
-                is_dead=lambda seat: not self._reaches(name, seat.id),
+                is_dead=lambda seat: self._sign(name, seat) is Sign.ENDED or seat.id in self._unreachable(process),
                 look=lambda seat: self._sign(name, seat),
                 unreachable=lambda: self._unreachable(process),
             )
@@ -136,7 +145,8 @@ class World:
             etcd: The side of etcd; on none of them, it is lost for a time.
             away: Members that reach their side, but not etcd.
         """
-        self._side, self._etcd, self._away = dict(sides), etcd, frozenset(away)
+        self._side_before, self._side, self._cut_at = self._side, dict(sides), time.monotonic()
+        self._etcd, self._away = etcd, frozenset(away)
 
     def run(self, *, seconds: float, until: Callable[[], bool] = lambda: False) -> bool:
         """Let them train for some seconds. Return early, and True, when ``until`` does."""
@@ -166,7 +176,8 @@ class World:
         current = view.generation
         if current and current.rank(process.name) is not None and current.number > process.given_up:
             if generation is None or current.number > generation.number:
-                process.entered = generation = current
+                process.entered, process.entered_at = current, time.monotonic()
+                generation = current
         elif current and current.rank(process.name) is None and current.number > process.given_up:
             self._give_up(process, current.number)
         if generation and process.given_up < generation.number and self._is_broken(process, generation):
@@ -175,11 +186,21 @@ class World:
     def _is_broken(self, process: Process, generation: Generation) -> bool:
         if lost_members(process.coordinator.view, generation, process.name):
             return True
-        others = [self.living.get(seat.id) for seat in generation.members]
-        return any(
-            other is None or not self._reaches(process.name, other.name) or other.given_up >= generation.number
-            for other in others
-        )
+        is_late = time.monotonic() > process.entered_at + CONNECT_SECONDS
+        others = (seat for seat in generation.members if seat.id != process.name)
+        return any(self._has_lost(process, seat, is_late) for seat in others)
+
+    def _has_lost(self, process: Process, seat: Seat, is_late: bool) -> bool:
+        """Return whether a member knows that another one takes no part in the generation that it has entered."""
+        if not self._is_near(process.name, seat.id):
+            return self._is_silent(process.name, seat.id)
+        other = self.living.get(seat.id)
+        if other is None or process.entered is None:
+            return True  # its port is closed
+        number = process.entered.number
+        if other.entered is None or other.entered.number < number:
+            return is_late
+        return other.given_up >= number  # it has closed its connections
 
     def _give_up(self, process: Process, number: int) -> None:
         process.given_up = number
@@ -208,13 +229,27 @@ class World:
         return self._side.get(name, 0) == self._etcd and name not in self._away
 
     def _reaches(self, one: str, other: str) -> bool:
-        return other not in self._dead and self._side.get(one, 0) == self._side.get(other, 0)
+        return other not in self._dead and self._is_near(one, other)
+
+    def _is_near(self, one: str, other: str) -> bool:
+        """Return whether the network connects their machines."""
+        return self._side.get(one, 0) == self._side.get(other, 0)
+
+    def _is_silent(self, one: str, other: str) -> bool:
+        """Return whether one has noticed that the other, which is not near, does not answer."""
+        before = self._side_before.get(one, 0) == self._side_before.get(other, 0)
+        return not before or time.monotonic() > self._cut_at + SILENT_SECONDS
 
     def _sign(self, name: str, seat: Seat) -> Sign:
-        if seat.id in self._dead:
-            return Sign.ENDED
-        return Sign.ANSWERS if self._reaches(name, seat.id) else Sign.SILENT
+        if not self._is_near(name, seat.id):
+            return Sign.SILENT
+        return Sign.ENDED if seat.id in self._dead else Sign.ANSWERS
 
     def _unreachable(self, process: Process) -> frozenset[str]:
-        seats = process.entered.members if process.entered else ()
-        return frozenset(seat.id for seat in seats if not self._reaches(process.name, seat.id))
+        """Return the members of its generation that its heartbeats do not reach."""
+        seats, near = process.entered.members if process.entered else (), self._is_near
+        return frozenset(
+            seat.id
+            for seat in seats
+            if (seat.id in self._dead if near(process.name, seat.id) else self._is_silent(process.name, seat.id))
+        )
