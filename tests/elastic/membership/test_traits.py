@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -166,6 +167,48 @@ def test_a_worker_with_another_secret_is_refused_by_name() -> None:
     assert sentence is not None
     assert "can't train with a: it has another secret" in sentence
     assert "TIDEWATER_SECRET" in sentence
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["small", "large"])
+def test_members_that_answer_late_are_waited_for_side_by_side(whole: bool) -> None:
+    """They may be addresses that nothing answers at: each connection takes seconds."""
+    all_ask = threading.Barrier(3, timeout=60)
+
+    def ask(seat: Seat) -> Traits | None:
+        all_ask.wait()
+        return traits() if seat.id == "c" else None
+
+    members = tuple(member(name, 1) for name in "abc")
+    known = View(Generation(4, 9, members, "start", signature=traits().digest()), 7, members, whole=whole)
+    sentence = refusal(known, "new", traits(seed=7), ask)
+    assert "can't train with c: seed is 7 here" in (sentence or "")
+
+
+def test_if_the_first_member_answers_at_once_no_other_is_asked() -> None:
+    asked = list[str]()
+
+    def ask(seat: Seat) -> Traits | None:
+        asked.append(seat.id)
+        return traits()
+
+    members = tuple(member(name, 1) for name in "abc")
+    assert refusal(View(Generation(4, 9, members, "start"), 7, members), "new", traits(), ask) is None
+    assert asked == ["a"]
+
+
+def test_the_first_member_counts_though_others_answer_earlier() -> None:
+    """One that starts at the same time may be the one that differs from the first."""
+    late = threading.Event()
+
+    def ask(seat: Seat) -> Traits | None:
+        if seat.id != "a":
+            late.set()
+            return with_version("2.15.0")
+        assert late.wait(60)
+        return with_version("2.14.1")
+
+    members = tuple(member(name, 1) for name in "abc")
+    assert refusal(View(Generation(4, 9, members, "start"), 7, members), "new", with_version("2.14.1"), ask) is None
 
 
 @pytest.mark.parametrize(("strangers", "refused"), [("ab", False), ("abc", True)])

@@ -18,7 +18,8 @@ import hashlib
 import hmac
 import json
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from importlib.resources.abc import Traversable
 from itertools import chain, islice
@@ -38,6 +39,7 @@ Value = str | int | float | bool | None
 _VERSION = 4
 _MOST_ASKED = 3
 """Members of a large job: others that start at the same time ask, too."""
+_HEAD_START_SECONDS = 0.25
 _REMEDY = "Start all workers of a job with the same code, data and flags, or give this one another --job"
 
 
@@ -132,9 +134,9 @@ def refusal(view: View, me: str, mine: Traits, ask: Callable[[Seat], Traits | No
     start = zlib.crc32(me.encode()) % len(members) if not view.whole and members else 0
     asked = list(islice(chain(members[start:], members[:start]), None if view.whole else _MOST_ASKED))
     strangers = 0
-    for member in asked:
+    for member, answer in _answers([each for each in asked if each.id != me], ask):
         try:
-            theirs = ask(member) if member.id != me else None
+            theirs = answer()
         except Stranger:
             strangers += 1
             # A generation outlives its members, so a process of another job may have the address of one.
@@ -148,6 +150,30 @@ def refusal(view: View, me: str, mine: Traits, ask: Callable[[Seat], Traits | No
         if theirs and theirs.digest() == signature:
             return difference(mine, theirs, peer=member.worker)
     return None
+
+
+def _answers(
+    members: Sequence[Seat], ask: Callable[[Seat], Traits | None]
+) -> Iterator[tuple[Seat, Callable[[], Traits | None]]]:
+    """Yield each member and a function that waits for its answer, in order.
+
+    Mostly the first answers at once, and no other is asked. If it doesn't, the others are asked at the same time: an
+    address that nothing answers at takes seconds.
+    """
+    if not members:
+        return
+    pool = ThreadPoolExecutor(len(members), "ask")
+
+    def ask_others() -> list[Future[Traits | None]]:
+        return [pool.submit(ask, member) for member in members[1:]]
+
+    try:
+        first = pool.submit(ask, members[0])
+        others = ask_others() if wait([first], _HEAD_START_SECONDS).not_done else []
+        yield members[0], first.result
+        yield from zip(members[1:], (other.result for other in others or ask_others()), strict=True)
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 def code_digest(*roots: Traversable) -> str:
