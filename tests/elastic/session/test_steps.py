@@ -15,7 +15,7 @@ from tidewater.elastic.data.sampler import Cursor, Step
 from tidewater.elastic.errors import BadSamples, ConfigError, Diverged, GroupBroken
 from tidewater.elastic.session import loop as loop_module
 from tidewater.elastic.session.loop import Loop
-from tidewater.elastic.session.step import Outcome
+from tidewater.elastic.session.step import Outcome, Vote
 from tidewater.elastic.session.worker import Meeting, Requests, Share
 
 TOTAL = 4
@@ -193,6 +193,24 @@ def test_states_that_differ_after_the_last_step_are_repaired_before_the_job_is_f
 def test_when_all_ranks_know_of_the_next_generation_they_leave_this_one_after_the_step() -> None:
     told = trained(Session(everyone_knows=True))
     assert told == ["meets", "step 0", "meets", "step 1", "meets", "step 2", "meets", "step 3", "meets", "finished"]
+
+
+def test_a_worker_votes_with_what_it_knows_when_its_part_of_the_step_is_done() -> None:
+    """With --sync-every the passes take long. What happens meanwhile counts in this step, not in the next one."""
+    session = Session()
+    known: list[bool] = []
+
+    def summed(share: Share, sums: Callable[[], Outcome]) -> Outcome:
+        return sums()
+
+    def gradients(prepared: Prepared, vote: Callable[[], Vote], **_: Any) -> Outcome:
+        session.knows = lambda: True  # type: ignore[method-assign]
+        known.append(vote().knows)
+        return Outcome(0.5, False, {})
+
+    session.summed = summed  # type: ignore[method-assign]
+    trained(session, gradients=gradients)
+    assert known == [True] * TOTAL
 
 
 def test_what_no_next_generation_can_repair_ends_the_loop() -> None:

@@ -76,7 +76,7 @@ def gradients(made: ShardedStepper) -> list[float]:
 
 def test_the_ballot_is_summed_over_the_processes(group: Group) -> None:
     made = stepper(group, lambda model, batch: model(batch).sum() * 0 + 3)
-    outcome = made.gradients(prepared(0.25, 0.25), Vote(knows=True, saves=True))
+    outcome = made.gradients(prepared(0.25, 0.25), lambda: Vote(knows=True, saves=True))
     assert outcome.loss == pytest.approx(2 * 0.5 * 3)
     assert outcome.saves
     assert not outcome.stops

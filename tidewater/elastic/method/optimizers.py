@@ -172,11 +172,18 @@ class Optimizers:
             scheduler.load_state_dict(state)
 
     def take_over(self, before: Tree, after: Tree) -> None:
-        """Load ``after``, which came about from ``before``, but keep what has changed in the groups meanwhile."""
+        """Load ``after``, which came about from ``before``, but keep what has changed in the groups meanwhile.
+
+        Groups that were added since are kept, too. Raise RecordError, and change nothing, if one was removed.
+        """
         kept = self.tree()["optimizers"]
         for old, now, new in zip(before["optimizers"], kept, after["optimizers"], strict=True):
-            for was, has, gets in zip(old["param_groups"], now["param_groups"], new["param_groups"], strict=True):
+            # Fewer are refused below.
+            for was, has, gets in zip(old["param_groups"], now["param_groups"], new["param_groups"], strict=False):
                 gets.update({name: value for name, value in has.items() if name in was and _differs(value, was[name])})
+            count = len(new["param_groups"])
+            new["param_groups"] += now["param_groups"][count:]
+            new["parameters"] += now["parameters"][count:]
         self.load(after)
 
     def resume(self, tree: Tree, *, step: int, fresh: bool) -> bool:

@@ -35,7 +35,7 @@ from tidewater.elastic.script.epochs import OUT_OF_MEMORY, AutocastKept, Epochs,
 from tidewater.elastic.script.habits import Habits
 from tidewater.elastic.session.assembly import Ended, Opened
 from tidewater.elastic.session.loop import Loop, Pause
-from tidewater.elastic.session.step import Outcome, Vote
+from tidewater.elastic.session.step import Outcome, Vote, Voter
 from tidewater.elastic.training import Report
 
 if TYPE_CHECKING:
@@ -345,7 +345,7 @@ class Run:
                 stands = loop.sum(self._prepared, lambda vote: self._last(loss, vote))
             else:
                 with loop.keeping_failures, self._stepper.attempt():
-                    self._add(loss, Vote())
+                    self._add(loss, Vote)
                     self._habits.added()
         finally:
             self._leave_pass()
@@ -358,11 +358,11 @@ class Run:
     def _is_leaving(self) -> bool:
         return self._leaves or self._session.is_leaving
 
-    def _last(self, loss: Any, vote: Vote) -> Outcome:
+    def _last(self, loss: Any, vote: Voter) -> Outcome:
         self._begins()
         return self._stepper.sums(lambda: self._add(loss, vote), self._loop.meanwhile)
 
-    def _add(self, loss: Any, vote: Vote) -> None:
+    def _add(self, loss: Any, vote: Voter) -> None:
         with self._passing:
             with self._precision:
                 result = self._result(loss)

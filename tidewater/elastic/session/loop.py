@@ -33,7 +33,7 @@ from tidewater.elastic.session.assembly import ends_without_a_group
 from tidewater.elastic.session.evaluation import Evaluation, Seat
 from tidewater.elastic.session.session import Session
 from tidewater.elastic.session.state import State, refuse_divergence
-from tidewater.elastic.session.step import Outcome, Vote
+from tidewater.elastic.session.step import Outcome, Vote, Voter
 from tidewater.elastic.session.warmup import rehearsals
 from tidewater.elastic.session.worker import Material, Meeting, Share, save
 
@@ -120,25 +120,26 @@ class Loop:
         """Make the step with the training's loss. Raise Diverged or ConfigError."""
         stepper = self._material.stepper
 
-        def sums(vote: Vote) -> Outcome:
+        def sums(vote: Voter) -> Outcome:
             pace = steady if self.rehearses else self._pace
             return stepper.gradients(prepared, vote, compare=self.compares(), meanwhile=self.meanwhile, pace=pace)
 
         if self.sum(prepared, sums):
             self.apply()
 
-    def sum(self, prepared: Prepared, sums: Callable[[Vote], Outcome]) -> bool:
+    def sum(self, prepared: Prepared, sums: Callable[[Voter], Outcome]) -> bool:
         """Sum the gradients of all workers. Return whether they stand; then `apply` or `applying` must follow.
 
-        They don't in the rehearsal, nor if a peer fails. ``sums`` computes them, and may raise GroupBroken.
+        They don't in the rehearsal, nor if a peer fails. ``sums`` computes them, casts the vote that it is given, and
+        may raise GroupBroken.
         """
         stands = False
         with self.keeping_failures:
             if self.rehearses:
-                sums(Vote())
+                sums(Vote)
             else:
-                share, vote = self._share(prepared), self._vote()
-                self._summed = prepared, share, self._session.summed(share, lambda: sums(vote))
+                share = self._share(prepared)
+                self._summed = prepared, share, self._session.summed(share, lambda: sums(self._vote))
                 stands = True
         return stands
 

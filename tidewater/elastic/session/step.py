@@ -95,7 +95,7 @@ class Outcome:
     """For each rank the time of its own part of the step before; see ``peer.stragglers``."""
 
 
-_SILENT = Vote()
+Voter = Callable[[], Vote]
 
 
 @dataclass
@@ -147,7 +147,7 @@ class Stepper:
     def gradients(
         self,
         prepared: Prepared,
-        vote: Vote = _SILENT,
+        vote: Voter = Vote,
         *,
         compare: bool = False,
         meanwhile: Callable[[], None] = lambda: None,
@@ -155,7 +155,7 @@ class Stepper:
     ) -> Outcome:
         """Leave the gradients of the whole step, by the training's loss, in the parameters; a collective call.
 
-        Raise like ``sums``. ``pace`` is that of inner steps.
+        Raise like ``sums``. ``vote`` is asked for when the sums begin, and ``pace`` is that of inner steps.
         """
         self.begin(prepared, compare=compare)
         local = self._local
@@ -204,17 +204,17 @@ class Stepper:
         """Seed the model's random numbers for the next micro-batch."""
         seed_model(self._seed, self._state.step + 1, self.place[0], self._step.index, self._group.device)
 
-    def add(self, result: Any, vote: Vote = _SILENT) -> None:
+    def add(self, result: Any, vote: Voter = Vote) -> None:
         """Add the gradients of the next micro-batch, by what the loss has returned for it.
 
-        The last one starts the sums over the ranks, to which ``vote`` is this rank's. Raise ConfigError if the result
+        The last one starts the sums over the ranks, and asks for this rank's ``vote``. Raise ConfigError if the result
         is neither a number nor a pair of numbers.
         """
         part = self._part(result)
         if self._step.index < len(self._step.prepared.micro):
             self._backward(part)
             return
-        has_gradient = self._announce(vote) > 0 or self._divides
+        has_gradient = self._announce(vote()) > 0 or self._divides
         if has_gradient:
             self._reducer.watch()
         self._backward(part)
@@ -320,13 +320,13 @@ class Stepper:
     def _enough_memory(self) -> contextlib.AbstractContextManager[None]:
         return memory.enough_memory(self._state, self._group, samples=self._step.largest, release=self._reducer.reset)
 
-    def _accumulate(self, vote: Vote) -> None:
+    def _accumulate(self, vote: Voter) -> None:
         """Run both passes of all micro-batches, with the training's loss."""
         for micro in self._step.prepared.micro:
             with self.passing():
                 self.add(self._forward(micro), vote)
 
-    def _step_locally(self, local: Local, vote: Vote, pace: Pace) -> None:
+    def _step_locally(self, local: Local, vote: Voter, pace: Pace) -> None:
         """Make the inner steps, start the sums of what they have changed, and put back what was there before."""
         step, micros, done = self._step.prepared.step, iter(self._step.prepared.micro), 0
         with memory.enough_for_the_optimizer():
@@ -343,7 +343,7 @@ class Stepper:
                     local.step(factor, correction)
             else:
                 local.skip(factor)
-        local.give(self._announce(vote))
+        local.give(self._announce(vote()))
         self._reducer.flush([self._ballot, self._check])
         local.put_back()
 

@@ -14,11 +14,11 @@ from torch import nn
 from tests.elastic.session.step.conftest import FEATURES, loss
 from tidewater.elastic.data.loader import Micro, Prepared
 from tidewater.elastic.data.sampler import Cursor, Step
-from tidewater.elastic.errors import ConfigError, GroupBroken, OutOfMemory
+from tidewater.elastic.errors import ConfigError, GroupBroken, OutOfMemory, RecordError
 from tidewater.elastic.group.group import Group
 from tidewater.elastic.method.outer import Local, Outer
 from tidewater.elastic.session.state import State
-from tidewater.elastic.session.step import Stepper
+from tidewater.elastic.session.step import Stepper, Vote
 
 Made = Callable[..., tuple[Stepper, State]]
 BATCH, INNER = 6, 3
@@ -176,6 +176,58 @@ def test_a_learning_rate_that_on_step_sets_during_a_step_holds(made: Made) -> No
     optimizer.param_groups[0]["lr"] = 0.01  # the step before is final now
     stepper.apply(outcome, 1.0)
     assert optimizer.param_groups[0]["lr"] == 0.01
+
+
+def test_a_parameter_group_that_on_step_adds_during_a_step_is_kept_and_trains_from_the_next_one(made: Made) -> None:
+    """A layer is unfrozen: its group is added when the inner steps of this step are done."""
+    trains, later = nn.Linear(FEATURES, 3), nn.Linear(FEATURES, 3)
+    model = nn.ModuleDict({"trains": trains, "later": later})
+
+    def both(_: nn.Module, given: Any) -> torch.Tensor:
+        return loss(trains, given) + loss(later, given)
+
+    optimizer = torch.optim.Adam(trains.parameters(), lr=0.1)
+    stepper, state = made(model, optimizer=optimizer, outer=PLAIN, loss=both)
+    later.requires_grad_(False)
+    outcome = stepper.gradients(round_of(0))
+    later.requires_grad_(True)
+    optimizer.add_param_group({"params": list(later.parameters()), "lr": 0.02})
+    before = copy.deepcopy(later.weight)
+    stepper.apply(outcome, 1.0)
+    assert torch.equal(later.weight, before)
+    assert [each["lr"] for each in optimizer.param_groups] == [0.1, 0.02]
+    assert float(optimizer.state[trains.weight]["step"]) == INNER, "the moments are those of the inner steps"
+    stepper.apply(stepper.gradients(round_of(1)), 1.0)
+    assert not torch.equal(later.weight, before)
+    assert float(optimizer.state[later.weight]["step"]) == INNER
+    state.optimizers.load(copy.deepcopy(state.optimizers.tree()))
+
+
+def test_a_parameter_group_that_on_step_removes_is_refused(made: Made) -> None:
+    model = network()
+    optimizer = torch.optim.SGD([{"params": [each]} for each in model.parameters()], lr=0.1)
+    stepper, _ = made(model, optimizer=optimizer, outer=PLAIN)
+    outcome = stepper.gradients(round_of(0))
+    optimizer.param_groups.pop()
+    with pytest.raises(RecordError, match="SGD has 4 parameter groups, and 5 in the state"):
+        stepper.apply(outcome, 1.0)
+
+
+def test_a_rank_votes_when_its_inner_steps_are_done(made: Made) -> None:
+    """What it learns while it makes them counts in this step: that it must leave, or that a newcomer is there."""
+    done, votes = list[int](), list[int]()
+
+    def counted(model: nn.Module, given: Any) -> torch.Tensor:
+        done.append(1)
+        return loss(model, given)
+
+    def vote() -> Vote:
+        votes.append(len(done))
+        return Vote(knows=len(done) == INNER)
+
+    _, stepper, _ = opened(made, loss=counted)
+    assert stepper.gradients(round_of(0), vote).everyone_knows
+    assert votes == [INNER]
 
 
 def test_each_inner_step_has_the_learning_rate_of_its_place_in_the_schedule(made: Made) -> None:

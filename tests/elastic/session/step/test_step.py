@@ -92,7 +92,7 @@ def test_a_step_changes_buffers_only_when_it_is_applied(group: Group) -> None:
 def test_the_time_of_every_ranks_part_of_the_step_before_is_sent_with_the_gradients(group: Group) -> None:
     stepper, _ = made(group)
     assert stepper.gradients(prepared(6)).work_seconds == (0.0,)
-    assert stepper.gradients(prepared(6), Vote(work_seconds=0.25)).work_seconds == (0.25,)
+    assert stepper.gradients(prepared(6), lambda: Vote(work_seconds=0.25)).work_seconds == (0.25,)
 
 
 def test_a_constant_buffer_stays_unchanged(group: Group) -> None:
@@ -207,7 +207,7 @@ def test_the_learning_rate_is_the_initial_rate_times_the_factor_after_any_number
 
 def test_all_ranks_learn_with_the_gradients_whether_every_rank_knows_of_a_change(group: Group) -> None:
     stepper, _ = made(group)
-    assert stepper.gradients(prepared(6), Vote(knows=True)).everyone_knows
+    assert stepper.gradients(prepared(6), lambda: Vote(knows=True)).everyone_knows
     assert not stepper.gradients(prepared(6)).everyone_knows
 
 
