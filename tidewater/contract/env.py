@@ -74,5 +74,8 @@ SHARD = "TIDEWATER_SHARD"
 LOCAL_MEETING = "TIDEWATER_LOCAL_MEETING"
 """File at which the processes of such a worker meet. Another one each time that they are started."""
 
+LOCAL_LIMIT = "TIDEWATER_LOCAL_LIMIT"
+"""File with the number of samples that fit in their memory, for and from these processes. The same one each time."""
+
 FIXED_HASHES = {"PYTHONHASHSEED": "0"}
 """Python's own: the order of a set of strings is the same in all workers, and so is a split of the data by it."""

@@ -97,6 +97,8 @@ class Config:
     """Number of processes of its launcher."""
     meeting: Path | None = None
     """File at which the processes that divide one model meet; None if this process is no such one."""
+    limit: Path | None = None
+    """File with the number of samples that fit in the memory of these processes; see ``launch.limit``."""
     etcd_access: Access = _OPEN
     """How to authenticate to etcd."""
     rehearsal: Path | None = None
@@ -118,7 +120,8 @@ class Config:
         known = {each.name for each in fields(cls)}
         own = {name: given.pop(name) for name in list(given) if name not in known}
         given |= _local(environ)
-        given["meeting"] = Path(environ[env.LOCAL_MEETING]) if environ.get(env.LOCAL_MEETING) else None
+        for name, variable in (("meeting", env.LOCAL_MEETING), ("limit", env.LOCAL_LIMIT)):
+            given[name] = Path(environ[variable]) if environ.get(variable) else None
         config = cls(**given, user=argparse.Namespace(**own))
         problems = config.problems()
         if problems:
@@ -148,9 +151,10 @@ class Config:
     def mesh(self) -> DeviceMesh:
         """The mesh for ``fully_shard(model, mesh=config.mesh)``: the processes that divide one model.
 
-        The first use waits for the others. Raise ConfigError if the script has a default group of its own.
+        The first use waits for the others. Raise ConfigError if the script has a default group of its own, and
+        TrainerError if the others don't come.
         """
-        return mesh_of(self.meeting, self.index, self.shard)
+        return mesh_of(self.meeting, self.index, self.shard, self.worker)
 
     @property
     def process(self) -> str:

@@ -10,6 +10,8 @@ TrainerError
 │   ├── OutOfMemory    this worker had too little memory: the step is repeated with smaller micro-batches
 │   └── BadSamples     this worker could not read samples: the step is repeated without them
 ├── DeviceFailed       this process can't use its GPU any more: it ends at once with exit code 200
+├── ShortOfMemory      this process, which divides a model with others, had too little memory: all of them start again
+│                      with smaller micro-batches: exit code 1
 ├── Damaged            this process received a state only in part, and has nothing to continue from: exit code 1
 ├── DataStuck          a sample was not read within the limit: exit code 1
 ├── Drifted            the states of the workers differ: training stops, the checkpoints are kept: exit code 2
@@ -70,6 +72,15 @@ class BadSamples(GroupBroken):
 
 class DeviceFailed(TrainerError):
     """The GPU does not answer this process any more. torch's errors of the GPU itself are ``AcceleratorError``."""
+
+
+class ShortOfMemory(TrainerError):
+    """This process had too little memory for its part of a divided model's passes, which others wait for."""
+
+    def __init__(self, message: str, samples: int) -> None:
+        """``samples`` is the number to try in a pass after the next start."""
+        super().__init__(message)
+        self.samples = samples
 
 
 class Damaged(TrainerError):

@@ -9,13 +9,17 @@ sums over the workers is another group, see ``group``.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import os
+import time
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from tidewater.elastic.errors import ConfigError
+from tidewater.elastic.errors import ConfigError, TrainerError
+from tidewater.elastic.observe.log import Lasting, Log
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
@@ -23,18 +27,22 @@ if TYPE_CHECKING:
 _LONGEST = timedelta(days=7)
 """Wait for another process of the worker: the launcher ends them all if one ends."""
 _INTERFACE = "GLOO_SOCKET_IFNAME"
+_LOOK_SECONDS, _SAY_SECONDS = 0.05, 30.0
+MEETING_SECONDS = 3600.0
+"""Time in which all processes of a worker must have come to the same place of the script."""
 
 
 @functools.cache
-def mesh_of(meeting: Path | None, index: int, size: int) -> DeviceMesh:
+def mesh_of(meeting: Path | None, index: int, size: int, worker: str) -> DeviceMesh:
     """Return the mesh of ``size`` processes, this one with that index. With several, wait for the others.
 
-    Raise ConfigError if the script has made a default group of its own.
+    Raise ConfigError if the script has made a default group of its own, and TrainerError if the others don't come.
 
     Args:
         meeting: A file that does not exist before, for these processes only; None for one process.
         index: Of this process.
         size: Number of processes.
+        worker: Their worker, for the log.
     """
     import torch.distributed as dist
 
@@ -48,13 +56,61 @@ def mesh_of(meeting: Path | None, index: int, size: int) -> DeviceMesh:
             "model are torch's default group, which config.mesh makes: leave that call out"
         )
     store = FileStore(str(meeting), size) if meeting else HashStore()
-    before = os.environ.get(_INTERFACE)
-    os.environ[_INTERFACE] = "lo"  # they are on one machine
-    try:
+    meet(store, "config.mesh", (index, size), worker)
+    with _on_loopback():
         dist.init_process_group("gloo", store=store, rank=index, world_size=size, timeout=_LONGEST)
+    atexit.register(dist.destroy_process_group)  # its threads must not outlive the interpreter
+    return init_device_mesh("cpu", (size,))
+
+
+def further_group(index: int, size: int, worker: str) -> Any:
+    """Return another group of these processes, on the CPU, for what isn't the model's. Wait for the others.
+
+    Raise TrainerError if they don't come.
+    """
+    import torch.distributed as dist
+    from torch.distributed.distributed_c10d import _get_default_store
+
+    meet(_get_default_store(), "the end of the script's preparations", (index, size), worker)
+    with _on_loopback():
+        return dist.new_group(backend="gloo", timeout=_LONGEST)
+
+
+def meet(store: Any, place: str, who: tuple[int, int], worker: str) -> None:
+    """Wait until all processes of the worker have come to a place of the script, and say for which ones.
+
+    Raise TrainerError if they take too long.
+
+    Args:
+        store: A store of torch that all of them have.
+        place: Its name, for a person.
+        who: The index of this process, and their number.
+        worker: Of these processes.
+    """
+    (index, size), began = who, time.monotonic()
+    name = f"{worker}.{index}" if index else worker
+    line = Lasting(Log(name), "waiting")
+    store.set(f"{place} {index}", "")
+    while absent := [each for each in range(size) if not store.check([f"{place} {each}"])]:
+        names, seconds = ", ".join(f"{worker}.{each}" if each else worker for each in absent), time.monotonic() - began
+        if seconds > MEETING_SECONDS:
+            raise TrainerError(
+                f"{names} did not come to {place} in {MEETING_SECONDS:g} s, where {name} has waited: all processes of "
+                "a worker that divide a model must run the same code of the script"
+            )
+        if seconds > _SAY_SECONDS:
+            line.say(reason="processes", waits_for=names, place=place)
+        time.sleep(_LOOK_SECONDS)
+
+
+@contextlib.contextmanager
+def _on_loopback() -> Iterator[None]:
+    """Give a context in which gloo uses the loopback interface: the processes are on one machine."""
+    before = os.environ.get(_INTERFACE)
+    os.environ[_INTERFACE] = "lo"
+    try:
+        yield
     finally:
         os.environ.pop(_INTERFACE)
         if before is not None:
             os.environ[_INTERFACE] = before
-    atexit.register(dist.destroy_process_group)  # its threads must not outlive the interpreter
-    return init_device_mesh("cpu", (size,))

@@ -16,6 +16,13 @@ DEVICE, UNCONNECTED = exit_codes.OF_THE_MACHINE
 SHORT_OF_STEADY = rules.STEADY_SECONDS - 1
 
 
+def test_another_attempt_with_fewer_samples_is_at_once_and_no_failure_in_a_row() -> None:
+    again = Verdict(Then.RESTART, Row(2))
+    assert rules.decide(exit_codes.FAILED, ran_seconds=1, row=Row(2), leaving=False, learned=True) == again
+    for code, leaving, then in ((exit_codes.USAGE, False, Then.GIVE_UP), (exit_codes.FAILED, True, Then.REST)):
+        assert rules.decide(code, ran_seconds=1, row=Row(2), leaving=leaving, learned=True).then is then
+
+
 @pytest.mark.parametrize(
     ("code", "ran", "row", "leaving", "verdict"),
     [

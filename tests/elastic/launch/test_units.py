@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.processes import eventually
-from tidewater.contract import env, exit_codes
+from tidewater.contract import env, exit_codes, leaving
 from tidewater.elastic.launch import units
 from tidewater.elastic.launch.units import Child, Unit
 
@@ -21,6 +21,7 @@ from pathlib import Path
 rank = os.environ["TIDEWATER_LOCAL_RANK"]
 here = Path(sys.argv[1])
 (here / f"{rank}.{time.monotonic_ns()}").write_text(os.environ.get("TIDEWATER_LOCAL_MEETING", ""))
+(here / "limit").write_text(os.environ.get("TIDEWATER_LOCAL_LIMIT", ""))
 while not (here / f"end.{rank}").exists():
     time.sleep(0.01)
 sys.exit(int((here / f"end.{rank}").read_text()))
@@ -33,6 +34,7 @@ class Started:
     def __init__(self, here: Path) -> None:
         self.here = here
         children = [Child(rank, {env.LOCAL_RANK: str(rank)}, None) for rank in range(2)]
+        (here / "meetings").mkdir()
         self.unit = Unit(children, here / "meetings")
 
     def start(self) -> None:
@@ -46,7 +48,9 @@ class Started:
         return [file.read_text() for file in sorted(self.here.glob(f"{rank}.*"))]
 
     def end(self, rank: int, code: int) -> None:
-        (self.here / f"end.{rank}").write_text(str(code))
+        draft = self.here / "draft"
+        draft.write_text(str(code))
+        draft.rename(self.here / f"end.{rank}")
 
     def code(self) -> int:
         """Return the code with which the unit ends."""
@@ -83,6 +87,28 @@ def test_a_killed_process_is_the_loss_of_all(started: Started) -> None:
     assert not started.unit.runs
 
 
+def test_an_error_is_not_the_code_of_all_where_another_process_says_more(started: Started) -> None:
+    started.end(0, exit_codes.FAILED)  # it has lost the other one, which is about to end with a sentence
+    eventually(lambda: started.unit.look(time.monotonic()) is None and started.unit.code == exit_codes.FAILED)
+    assert started.unit.runs
+    started.end(1, exit_codes.USAGE)
+    assert started.code() == exit_codes.USAGE
+    assert started.unit.first == 1
+
+
+def test_after_an_error_the_others_are_killed_and_that_is_not_the_code_of_all(
+    started: Started, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(units, "MOMENT_SECONDS", 0.1)
+    started.end(1, exit_codes.FAILED)
+    assert started.code() == exit_codes.FAILED
+    assert (started.unit.first, started.unit.runs) == (1, False)
+
+
+def test_after_a_planned_end_there_is_time_for_the_checkpoint_that_is_being_written() -> None:
+    assert units.LAST_SECONDS >= leaving.FLUSH_SECONDS + leaving.MARGIN_SECONDS
+
+
 def test_after_a_planned_end_the_others_have_time_to_end_by_themselves(started: Started) -> None:
     started.end(0, exit_codes.LEFT)
     eventually(lambda: started.unit.look(time.monotonic()) is None and started.unit.code == exit_codes.LEFT)
@@ -101,10 +127,26 @@ def test_a_process_that_does_not_follow_a_planned_end_is_killed(
 
 
 def test_each_start_has_a_place_to_meet_that_no_start_had_before(started: Started) -> None:
-    started.end(0, 1)
+    started.end(0, 200)
     started.code()
     (started.here / "end.0").unlink()
     started.start()
     first, second = started.meetings(0)
     assert started.meetings(1) == [first, second]
     assert first != second
+
+
+def test_a_unit_has_learned_what_one_of_its_processes_has_noted_since_its_start(started: Started) -> None:
+    limit = Path((started.here / "limit").read_text())
+    found = [started.unit.learned]
+    limit.write_text("4")
+    found.append(started.unit.learned)
+    started.end(0, 200)
+    started.code()
+    (started.here / "end.0").unlink()
+    started.start()
+    assert (started.here / "limit").read_text() == str(limit)
+    found.append(started.unit.learned)
+    limit.write_text("2")
+    found.append(started.unit.learned)
+    assert found == [False, True, False, True]

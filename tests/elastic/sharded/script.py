@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import sys
+import time
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -67,10 +69,19 @@ def training(config: tidewater.Config) -> tidewater.Training:
         if config.user.constant_at in batch[:, 0]:  # a constant, as where no word has a label
             model(batch[:, :-1])
             return torch.zeros(()), 0.0
+        short, most = map(int, config.user.fits.split(":"))
+        if reached >= short and len(batch) > most and config.process == "b.1":
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
         logits = model(batch[:, :-1])
         return nn.functional.cross_entropy(logits.flatten(0, 1), wanted, reduction="sum"), float(wanted.numel())
 
+    reached = 0
+
     def on_step(report: Any) -> None:
+        nonlocal reached
+        reached = report.step
+        while reached == config.user.hold_at and not (ledger.parent / "go").exists():
+            time.sleep(0.01)
         if report.step == config.user.drift_at and (report.rank, config.index) == (2, 1):
             with torch.no_grad():
                 for parameter in model.parameters():
@@ -95,6 +106,8 @@ def flags(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--ledger", default=".")
     group.add_argument("--constant-at", type=int, default=-1)
     group.add_argument("--loop", default="run")
+    group.add_argument("--fits", default="0:100", help="step from which the process b.1 has too little memory, samples")
+    group.add_argument("--hold-at", type=int, default=0, help="step after which the job waits for the file go")
     group.add_argument("--drift-at", type=int, default=0)
 
 
@@ -105,7 +118,7 @@ def own_loop() -> int:
     given = {each.name: getattr(made, each.name) for each in fields(made) if each.name != "loss"}
     with tidewater.session(config, **given) as run:
         for batch in run.batches():
-            run.step(made.loss(made.model, batch))
+            run.step(functools.partial(made.loss, made.model, batch))
     return run.exit_code
 
 

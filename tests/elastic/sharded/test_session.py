@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import math
+import threading
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from torch import nn
 
 from tests.elastic.sharded.threads import SIZE, at_once
 from tidewater.contract import exit_codes
-from tidewater.elastic.errors import GroupBroken
+from tidewater.elastic.errors import Diverged, GroupBroken
 from tidewater.elastic.group.replica import Parted, Replica
 from tidewater.elastic.membership.rules import Generation, Member, View
 from tidewater.elastic.observe.log import Log
-from tidewater.elastic.session import handover
+from tidewater.elastic.session import handover, session
 from tidewater.elastic.session.state import Position
 from tidewater.elastic.session.worker import Share
 from tidewater.elastic.sharded.session import ShardedSession
@@ -44,7 +47,9 @@ class Session(ShardedSession):
             interrupt=self.broken.append,
             waited_seconds=0.0,
         )
+        model = nn.Linear(1, 1)
         state: Any = SimpleNamespace(present=True, runs=[], step=7, saved_tree=lambda: self.step("gather"))
+        state.model, state.finite, state.history, state.score = model, {"weight"}, None, None
         state.position = lambda lineage: Position(1, 4, 8 + (fails == "state"), 1, 7, 0)
         worker: Any = SimpleNamespace(
             member_id="a",
@@ -52,6 +57,8 @@ class Session(ShardedSession):
             group=group,
             state=state,
             metrics=None,
+            writes=not replica.index,
+            checkpoints=SimpleNamespace(save=self._saved),
             heartbeat=SimpleNamespace(tense=lambda on: None),
             refusal=lambda view: None,
         )
@@ -64,6 +71,10 @@ class Session(ShardedSession):
         self.stragglers = self.reports = nothing
         fence: Any = SimpleNamespace(check=lambda generation: self.step("fence"))
         self._fence, self._generation = fence, GENERATION
+
+    def _saved(self, *_: object, **__: object) -> bool:
+        self.done.append("saved")
+        return True
 
     def _tally(self, row: list[float]) -> list[float]:
         self.step("sum")
@@ -178,11 +189,13 @@ def test_all_processes_learn_at_the_same_place_that_the_worker_is_overdue(monkey
     assert at_once(do) == [[False, True]] * SIZE
 
 
-def test_a_worker_leaves_with_the_code_of_its_first_process_and_a_state_of_all() -> None:
+@pytest.mark.parametrize("times", [0, 2])
+def test_a_worker_leaves_with_the_code_of_its_first_process_and_all_give_their_parts_when_it_saves(times: int) -> None:
     def do(replica: Replica) -> tuple[int, list[str]]:
         session = Session(replica)
 
         def left(*_: object, settle: Callable[[], None]) -> int:
+            assert all(session.ending.save(session.worker) for _ in range(times))
             settle()
             return exit_codes.LEFT
 
@@ -190,7 +203,74 @@ def test_a_worker_leaves_with_the_code_of_its_first_process_and_a_state_of_all()
         session.ending = ending
         return session.end(), session.done
 
-    assert at_once(do) == [(exit_codes.LEFT, ["gather", "settled"])] * SIZE
+    first, *others = at_once(do)
+    assert first == (exit_codes.LEFT, [*["gather", "saved"] * times, "settled"])
+    assert others == [(exit_codes.LEFT, [*["gather"] * times, "settled"])] * (SIZE - 1)
+
+
+def test_all_processes_meet_again_when_the_first_one_can_not_finish_the_job() -> None:
+    def do(replica: Replica) -> tuple[bool, float, list[str]]:
+        session, broken = Session(replica), False
+
+        def finish(*_: object) -> None:
+            session.ending.save(session.worker)
+            raise GroupBroken("a peer is lost")
+
+        ending: Any = SimpleNamespace(finish=finish)
+        session.ending = ending
+        try:
+            session.finish()
+        except GroupBroken:
+            broken = True
+        (count,) = replica.sum([1.0])
+        return broken, count, session.done[session.done.index("settled") + 1 :]
+
+    assert at_once(do) == [(True, SIZE, ["gather", "saved"]), *[(False, SIZE, ["gather"])] * (SIZE - 1)]
+
+
+@pytest.mark.parametrize("call", ["finish", "end"])
+def test_a_part_that_is_not_finite_is_no_part_of_a_last_checkpoint(call: str) -> None:
+    def do(replica: Replica) -> str:
+        session = Session(replica)
+        gather: Any = lambda: replica.sum([1.0])  # noqa: E731 - all processes must take part
+        session.worker.state.saved_tree = gather  # type: ignore[method-assign]
+        ending: Any = SimpleNamespace()
+        ending.finish = lambda *_: session.ending.save(session.worker)
+        ending.left = lambda *_, settle: session.ending.save(session.worker) and exit_codes.LEFT
+        session.ending = ending
+        if replica.index == 1:
+            next(session.worker.state.model.parameters()).data.fill_(math.inf)
+        try:
+            getattr(session, call)()
+        finally:
+            assert "saved" not in session.done
+        return "no error"
+
+    first, second, third = at_once(do)
+    assert isinstance(second, Diverged)
+    assert [type(each) for each in (first, third)] == [threading.BrokenBarrierError] * 2  # the launcher ends them
+
+
+def test_a_worker_that_is_overdue_does_not_wait_for_the_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wait(worker: Any, generation: Any, rank: int, exchange: handover.Exchange, log: Log) -> None:
+        exchange.wanted()
+        worker.group.tally([])
+
+    monkeypatch.setattr(handover, "synchronise", wait)
+    monkeypatch.setattr(session, "still_wanted", lambda worker, generation, overdue: lambda: refuse(overdue()))
+
+    def refuse(overdue: bool) -> None:
+        if overdue:
+            raise GroupBroken("this worker must leave")
+
+    def do(replica: Replica) -> list[str]:
+        session = Session(replica)
+        session._leaving_since = -1e9
+        with pytest.raises(Parted):
+            session._met(GENERATION)
+        return session.done
+
+    assert at_once(do) == [["form"], *[["form", "sum", "fence"]] * (SIZE - 1)]
 
 
 def test_no_process_takes_a_state_that_another_has_not_received(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,6 +54,15 @@ class Job:
             flags += ["--divide", "--processes", str(shard), "--shard", str(shard)]
         return self._start(name, *flags, *more, python=SCRIPT)
 
+    def together(self) -> tuple[Worker, Worker]:
+        """Start a job that may go on with one worker, and return its two workers when both train."""
+        a, b = (self.start(name, 2, "--hold-at", "2") for name in "ab")
+        for worker in (a, b):
+            worker.wait_for(lambda worker: len(worker.events("prepared")) == 2)
+        (self.ledger / "go").touch()
+        a.wait_for_world(2)
+        return a, b
+
     def learned(self) -> list[str]:
         """Return how the final checkpoint, which has whole tensors, differs from what an undivided model learns."""
         mine, theirs = saved(self._folder / "checkpoints"), self._whole
@@ -128,8 +137,7 @@ def finished(*workers: Worker) -> list[int]:
 
 
 def test_a_lost_process_is_the_loss_of_its_worker_and_the_others_go_on(job: Job) -> None:
-    a, b = job.start("a"), job.start("b")
-    a.wait_for_world(2)
+    a, b = job.together()
     os.kill(pid(b, "b.1"), signal.SIGKILL)
     a.wait_for(lambda a: len(a.events("recovered")) == 2)
     assert finished(a) == [1, 1]
@@ -150,6 +158,21 @@ def test_a_lost_process_comes_back_with_its_whole_worker(loop: str, job: Job) ->
     assert finished(a, b) == [1, 1]
     assert verdict(job.lines(), lambda _: 2) == []
     assert job.learned() == []
+
+
+@pytest.mark.parametrize(("fits", "loop"), [("0:1", "run"), ("10:1", "run"), ("10:1", "own")])
+def test_a_process_with_too_little_memory_starts_again_with_its_worker_and_smaller_micro_batches(
+    fits: str, loop: str, job: Job
+) -> None:
+    flags = ["--min-workers", "2", "--fits", fits, "--loop", loop, "--max-steps", "30"]
+    a, b = job.start("a", 2, *flags), job.start("b", 2, *flags)
+    assert finished(a, b) == [1, 1]
+    short = b.events("out_of_memory")
+    assert {line["worker"] for line in short} == {"b.1"}
+    assert [int(line["micro_batch"]) for line in short] == [1]
+    assert len(b.events("started")) == 4
+    assert a.events("out_of_memory") == []
+    assert sorted({line[0] for line in job.lines()}) == list(range(1, 31))
 
 
 def test_a_worker_with_rank_0_is_lost_as_a_whole_and_one_in_line_takes_its_place(job: Job) -> None:
@@ -181,8 +204,7 @@ def test_a_frozen_process_costs_its_worker_its_place_until_it_thaws(job: Job) ->
 
 
 def test_a_worker_leaves_without_a_lost_step(job: Job) -> None:
-    a, b = job.start("a"), job.start("b")
-    a.wait_for_world(2)
+    a, b = job.together()
     b.signal(signal.SIGTERM)
     assert b.wait() == exit_codes.LEFT
     assert a.events("step_discarded") == b.events("step_discarded") == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,7 +17,7 @@ from torch.utils.data import TensorDataset
 from tests.elastic.alone import form_alone, opened_alone
 from tidewater.elastic.data.loader import Micro, Prepared
 from tidewater.elastic.data.sampler import Cursor, Step
-from tidewater.elastic.errors import ConfigError, TrainerError
+from tidewater.elastic.errors import ConfigError, ShortOfMemory
 from tidewater.elastic.group.group import Group
 from tidewater.elastic.group.replica import Replica
 from tidewater.elastic.session.state import State, kind_of
@@ -102,6 +103,22 @@ def test_a_constant_loss_has_a_backward_pass_too(group: Group) -> None:
     assert gradients(made) == [0.0, 0.0]
 
 
+def test_what_the_model_returns_is_not_kept_through_the_backward_pass(group: Group) -> None:
+    outputs: list[Any] = []
+    living: list[int] = []
+
+    def loss(model: nn.Module, batch: torch.Tensor) -> torch.Tensor:
+        found: Any = model(batch)
+        outputs.append(weakref.ref(found))
+        scaled: Any = found * 2
+        scaled.register_hook(lambda gradient: living.append(sum(each() is not None for each in outputs)))
+        total: torch.Tensor = scaled.sum()
+        return total
+
+    stepper(group, loss).gradients(prepared(0.5))
+    assert living == [0]
+
+
 def test_a_loss_that_does_not_call_the_model_is_refused(group: Group) -> None:
     made = stepper(group, lambda model, batch: torch.tensor(1.0))
     with pytest.raises(ConfigError, match="has not called the model, which is divided among processes"):
@@ -115,10 +132,10 @@ def test_a_model_that_changes_buffers_in_passes_is_refused_by_name(group: Group)
         made.gradients(prepared(0.5))
 
 
-def test_too_little_memory_ends_the_process_with_the_remedy(group: Group) -> None:
+def test_too_little_memory_ends_the_process_with_the_number_to_try(group: Group) -> None:
     def loss(model: nn.Module, batch: torch.Tensor) -> torch.Tensor:
         raise torch.OutOfMemoryError("out of memory")
 
-    with pytest.raises(TrainerError, match="all of them start again: give a smaller --micro-batch") as caught:
+    with pytest.raises(ShortOfMemory, match="all of them start again with 1 samples in a pass") as caught:
         stepper(group, loss).gradients(prepared(0.5))
-    assert not isinstance(caught.value, ConfigError)
+    assert caught.value.samples == 1

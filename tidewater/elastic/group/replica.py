@@ -9,7 +9,8 @@ Each process sums with its counterparts in other workers, in a group of its own,
 A process with a failure votes no, exactly once. A vote in which another has voted no raises ``Parted``.
 So it doesn't matter at which of their votes the others are: all have left what they did together.
 
-If one of the processes ends, the launcher ends the others: an error of these calls is no GroupBroken.
+If one of the processes ends, the launcher ends the others: an error of these calls is no GroupBroken. So there is no
+limit to a wait for one that lives; what a worker waits for is in the event ``silent``, see ``peer.silence``.
 """
 
 from __future__ import annotations
@@ -17,15 +18,13 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable, Iterator, Sequence
-from datetime import timedelta
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
-from tidewater.elastic.errors import GroupBroken
-
-_LONGEST = timedelta(days=7)
+from tidewater.elastic.errors import GroupBroken, TrainerError
+from tidewater.elastic.mesh import further_group
 
 
 class Parted(GroupBroken):
@@ -45,11 +44,20 @@ class Replica:
         self.index, self.size, self._add = index, size, add
 
     @classmethod
-    def opened(cls, index: int, size: int) -> Replica:
-        """Return that of the processes of torch's default group. All of them must call this."""
-        # On the CPU, and not the default group: the collectives of the model may still run there.
-        group: Any = dist.new_group(backend="gloo", timeout=_LONGEST)
-        return cls(index, size, lambda tensor: dist.all_reduce(tensor, group=group))
+    def opened(cls, index: int, size: int, worker: str) -> Replica:
+        """Return that of the processes of torch's default group. All of them must call this. Raise TrainerError."""
+        # Not the default group: the collectives of the model may still run there.
+        group = further_group(index, size, worker)
+
+        def add(tensor: torch.Tensor) -> None:
+            try:
+                dist.all_reduce(tensor, group=group)
+            except RuntimeError as error:
+                raise TrainerError(
+                    f"another process of this worker has ended, and all of them start again ({error})"
+                ) from error
+
+        return cls(index, size, add)
 
     def vote(self, *, fails: bool = False, says: bool = False) -> bool:
         """Return whether any process ``says`` so, if none has met a failure. Raise Parted on the others if one has."""

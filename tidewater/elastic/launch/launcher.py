@@ -176,7 +176,7 @@ class _Launcher:
 
     def _ended(self, unit: Unit, code: int) -> None:
         ran = time.monotonic() - unit.started
-        verdict = decide(code, ran_seconds=ran, row=unit.row, leaving=self.leaving)
+        verdict = decide(code, ran_seconds=ran, row=unit.row, leaving=self.leaving, learned=unit.learned)
         unit.row = verdict.row
         if verdict.then is Then.RESTART:
             unit.due = time.monotonic() + verdict.wait_seconds

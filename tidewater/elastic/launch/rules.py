@@ -56,7 +56,7 @@ class Verdict:
     """Wait before the process is started again."""
 
 
-def decide(code: int, *, ran_seconds: float, row: Row, leaving: bool) -> Verdict:
+def decide(code: int, *, ran_seconds: float, row: Row, leaving: bool, learned: bool = False) -> Verdict:
     """Return what to do when a process has ended.
 
     A process that left as planned, although the launcher was not asked to stop, is started again too: its GPU is still
@@ -67,11 +67,15 @@ def decide(code: int, *, ran_seconds: float, row: Row, leaving: bool) -> Verdict
         ran_seconds: How long the process ran.
         row: Its consecutive failures before this end.
         leaving: Whether the launcher was asked to stop.
+        learned: Whether the next start is another attempt, with a smaller number of samples. It is no failure in a row:
+            a process that can't have fewer ends with USAGE.
     """
     if leaving or code == exit_codes.FINISHED:
         return Verdict(Then.REST)
     if code == exit_codes.USAGE:
         return Verdict(Then.GIVE_UP)
+    if learned:
+        return Verdict(Then.RESTART, row)
     machine = row.machine if ran_seconds < STEADY_SECONDS else 0
     if code in exit_codes.OF_THE_MACHINE:
         row, limit = Row(row.quick, machine + 1), MAX_MACHINE_FAILURES

@@ -14,13 +14,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tidewater.contract import env, exit_codes
+from tidewater.contract import env, exit_codes, leaving
+from tidewater.elastic.launch import limit
 from tidewater.elastic.launch.gpus import Gpu
 from tidewater.elastic.launch.lifeline import bound_to
 from tidewater.elastic.launch.rules import Row, as_a_shell_does
 
-LAST_SECONDS = 20.0
-"""Time that the others of a unit have when the first one has ended as planned. They end at the same place."""
+LAST_SECONDS = float(leaving.GRACE_SECONDS)
+"""Time that the others of a unit have when the first one has ended as planned. They end at the same place, but one of
+them may still write a checkpoint."""
+MOMENT_SECONDS = 5.0
+"""Time that they have when it has ended with an error: perhaps only because it has lost one of them, which is about to
+end with the code that says why."""
 
 
 @dataclass
@@ -46,19 +51,28 @@ class Unit:
     """Monotonic time at which to start it; None if it is not to be started."""
     starts: int = 0
     code: int | None = None
-    """The exit code of the process that has ended first. What the others end with is a consequence."""
+    """The exit code of the process that has ended first. What the others end with is a consequence, unless that is an
+    error, and another one says more."""
     kill_at: float | None = None
     """Monotonic time at which to kill those that are left."""
     first: int = 0
     """The rank of that process."""
+    fit: int = 0
+    """Samples that were known to fit in its memory when it was started; 0: any number."""
 
     @property
     def runs(self) -> bool:
         """Whether one of its processes runs."""
         return any(child.process for child in self.children)
 
+    @property
+    def learned(self) -> bool:
+        """Whether a process has noted since the start that fewer samples fit in its memory."""
+        return limit.known(self._limit) != self.fit
+
     def start(self, command: Sequence[str], now: float) -> None:
         """Start its processes."""
+        self.fit = limit.known(self._limit)
         self.due, self.started, self.code, self.kill_at = None, now, None, None
         self.starts += 1
         for child in self.children:
@@ -91,12 +105,22 @@ class Unit:
                 child.process.send_signal(number)
 
     def _ended(self, child: Child, code: int, now: float) -> None:
-        if self.code is None:
-            planned = code in (exit_codes.FINISHED, exit_codes.LEFT)
-            self.code, self.first, self.kill_at = code, child.rank, now + LAST_SECONDS * planned
+        was_killed = self.code is not None and self.kill_at is None
+        says_more = self.code is None or self.code == exit_codes.FAILED != code
+        if was_killed or not says_more:
+            return
+        planned = code in (exit_codes.FINISHED, exit_codes.LEFT)
+        last = LAST_SECONDS if planned else MOMENT_SECONDS if code == exit_codes.FAILED else 0.0
+        self.code, self.first, self.kill_at = code, child.rank, now + last
 
     def _meeting(self) -> dict[str, str]:
-        """Return the variable with the file at which its processes meet: a new one, for those of this start only."""
+        """Return the variables with the file at which its processes meet, a new one for those of this start only, and
+        with that of ``limit``."""
         if self.folder is None:
             return {}
-        return {env.LOCAL_MEETING: str(self.folder / f"{self.children[0].rank}-{self.starts}")}
+        meeting = self.folder / f"{self.children[0].rank}-{self.starts}"
+        return {env.LOCAL_MEETING: str(meeting), env.LOCAL_LIMIT: str(self._limit)}
+
+    @property
+    def _limit(self) -> Path | None:
+        return self.folder / f"{self.children[0].rank}-limit" if self.folder else None

@@ -35,6 +35,7 @@ from tidewater.elastic.errors import ConfigError, GroupBroken, Refused, StoreErr
 from tidewater.elastic.etcd.client import EtcdStore
 from tidewater.elastic.etcd.probe import WHERE, first_contact
 from tidewater.elastic.etcd.secret import obtain, restore
+from tidewater.elastic.launch.limit import known, noting
 from tidewater.elastic.launch.signals import asked_by_signals
 from tidewater.elastic.observe.log import Lasting, Log, Value
 from tidewater.elastic.observe.metrics import Metrics, open_metrics
@@ -154,7 +155,7 @@ def open_session(config: Config, prepare: Callable[[Config], Content]) -> Iterat
             assembly.announce(session)
 
         try:
-            with _ends_with_its_device(log, assembly.give_up):
+            with _ends_with_its_device(log, assembly.give_up), noting(config.limit, log):
                 yield Opened(session, join, lambda: asked_to_leave.put(None))
         finally:
             assembly.close(session.flush_until())
@@ -163,9 +164,7 @@ def open_session(config: Config, prepare: Callable[[Config], Content]) -> Iterat
 @contextmanager
 def _ends_with_its_device(log: Log, withdraw: Callable[[], None] = lambda: None) -> Iterator[None]:
     """End the process at once if an error of its device is raised: with such a GPU, what is left may hang or crash.
-
-    ``withdraw`` is called before, so that the others go on.
-    """
+    ``withdraw`` is called before, so that the others go on."""
     try:
         yield
     except Exception as error:
@@ -396,5 +395,5 @@ def _state(config: Config, content: Content) -> State:
     kind = kind_of(content.training.model, data=content.data, seed=config.seed)
     scaler = torch.amp.GradScaler(content.device.type, enabled=config.amp == "fp16")
     state = State(content.training, kind, scaler, fresh_optimizer=config.fresh_optimizer, outer=config.outer)
-    state.micro_batch = config.micro_batch
+    state.micro_batch = min(filter(None, (config.micro_batch, known(config.limit))), default=0)
     return state

@@ -31,7 +31,7 @@ def divided(config: Config, training: Training, device: torch.device) -> Replica
     if config.shard == 1:
         return None
     _refuse(config, training, device)
-    return Replica.opened(config.index, config.shard)
+    return Replica.opened(config.index, config.shard, config.worker)
 
 
 def _sum_gradients(model: nn.Module) -> None:

@@ -26,6 +26,7 @@ from tidewater.elastic.membership.rules import Generation
 from tidewater.elastic.observe.log import Log
 from tidewater.elastic.session import handover
 from tidewater.elastic.session.session import Session
+from tidewater.elastic.session.state import refuse_divergence
 from tidewater.elastic.session.step import Outcome
 from tidewater.elastic.session.worker import Meeting, Share, Worker, save
 from tidewater.elastic.sharded.membership import of_process
@@ -96,13 +97,12 @@ class ShardedSession(Session):
             self.worker.coordinator.wait(lambda view: view.number != number, until)
 
     def finish(self) -> None:
-        """Finish the job: the first process of rank 0 saves and records that, with what all processes have given."""
+        """Finish the job: the first process of rank 0 saves and records that, with what all processes give it."""
         self.confirm()
-        tree = self.worker.state.saved_tree() if not self.worker.group.rank else None
+        refuse_divergence(self.worker.state)  # each process has seen only its part
         self._meets = True
-        with self._deciding() as decides:
+        with self._saving() as decides:
             if decides:
-                self.ending.save = lambda worker: save(worker, tree=tree)
                 self.ending.finish(self._current, self.worker.group.rank)
 
     def end(self) -> int:
@@ -111,24 +111,47 @@ class ShardedSession(Session):
         if self._replica.first(bool(coordinator.view.finished)):
             coordinator.wait(lambda view: bool(view.finished), time.monotonic() + _VIEW_SECONDS)
             return self.ending.finished()
-        tree = self.worker.state.saved_tree() if self.worker.state.present else None
-        reported = False
+        code, reported = 0, False
 
         def settle() -> None:
             nonlocal reported
             reported = True
             self._report(rank=-1)
 
-        code = 0
-        with self._deciding() as decides:
+        with self._saving() as decides:
             if decides:
-                self.ending.save = lambda worker: save(worker, tree=tree)
                 code = self.ending.left(self._generation, self._met_in, self._leaving_since, settle=settle)
                 code = self.leaves_with if code == exit_codes.LEFT else code
         code, reported = self._replica.first([code, reported])
         if reported and self._replica.index:
             self._report(rank=-1)
         return int(code)
+
+    @contextlib.contextmanager
+    def _saving(self) -> Iterator[bool]:
+        """Give a context like ``_deciding``, in which the first process may save: the others give their parts then."""
+        self.ending.save = self._save
+        with self._deciding() as decides:
+            while not decides and self._replica.first():
+                self._save_part()
+            try:
+                yield decides
+            except GroupBroken:
+                self._let_go(decides)
+                raise
+            self._let_go(decides)
+
+    def _let_go(self, decides: bool) -> None:
+        if decides:
+            self._replica.first(False)
+
+    def _save(self, worker: Worker) -> bool:
+        self._replica.first(True)
+        return save(worker)
+
+    def _save_part(self) -> None:
+        refuse_divergence(self.worker.state)
+        save(self.worker)
 
     @contextlib.contextmanager
     def _deciding(self) -> Iterator[bool]:
@@ -163,7 +186,7 @@ class ShardedSession(Session):
         return replace(met, index=self._replica.index, shards=self._replica.size)
 
     def _come_together(self, generation: Generation, rank: int) -> None:
-        with self._replica.sharing():
+        with self._replica.sharing(), self._deciding():  # a vote follows, so each may find that the worker is overdue
             super()._come_together(generation, rank)
             self._replica.vote()
         state = self.worker.state

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from tidewater.elastic.data.device import leaves
-from tidewater.elastic.errors import ConfigError, OutOfMemory, TrainerError
+from tidewater.elastic.errors import ConfigError, OutOfMemory, ShortOfMemory
 from tidewater.elastic.group.group import Group
 from tidewater.elastic.group.replica import Replica
 from tidewater.elastic.method.losses import Part
@@ -55,6 +55,7 @@ class ShardedStepper(Stepper):
         """Make a backward pass also for a constant loss, with gradients of 0: the other processes wait for it."""
         outputs, self._outputs = self._outputs, []
         if part.loss.requires_grad:
+            del outputs  # they may be large, and the pass needs the memory
             super()._backward(part)
         elif outputs:
             torch.autograd.backward(outputs, [torch.zeros_like(each) for each in outputs])
@@ -83,12 +84,14 @@ class ShardedStepper(Stepper):
 
     @contextlib.contextmanager
     def _enough_memory(self) -> Iterator[None]:
-        """Raise TrainerError if memory is short: the other processes wait for this one in their passes."""
+        """Raise ShortOfMemory if memory is: the other processes wait for this one in their passes."""
         try:
             with super()._enough_memory():
                 yield
         except OutOfMemory as error:
-            raise TrainerError(
-                f"{error}; the processes of this worker divide a model, so all of them start again: give a smaller "
-                "--micro-batch"
+            fits = self._state.micro_batch
+            raise ShortOfMemory(
+                f"{error}; the processes of this worker divide a model, so all of them start again with {fits} samples "
+                "in a pass",
+                fits,
             ) from error

@@ -1,0 +1,72 @@
+"""The processes that divide a model find each other on their machine, and one that waits for another says so."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch.distributed as dist
+from torch._C._distributed_c10d import FileStore, HashStore
+from torch.distributed import device_mesh, distributed_c10d
+
+from tidewater.elastic import mesh
+from tidewater.elastic.errors import TrainerError
+
+
+def test_processes_go_on_when_all_have_come() -> None:
+    store = HashStore()
+    others = [threading.Thread(target=mesh.meet, args=[store, "here", (index, 3), "a"]) for index in (1, 2)]
+    for other in others:
+        other.start()
+    mesh.meet(store, "here", (0, 3), "a")
+    for other in others:
+        other.join()
+
+
+def test_a_process_says_which_others_it_waits_for_and_ends_at_last(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = HashStore()
+    store.set("config.mesh 0", "")
+    monkeypatch.setattr(mesh, "_SAY_SECONDS", 0.0)
+    monkeypatch.setattr(mesh, "MEETING_SECONDS", 0.2)
+    with pytest.raises(TrainerError, match=r"a\.2, a\.3 did not come to config\.mesh in 0\.2 s, where a\.1 has waited"):
+        mesh.meet(store, "config.mesh", (1, 4), "a")
+    line, *_ = capsys.readouterr().out.splitlines()
+    assert line.startswith('event=waiting reason=processes waits_for="a.2, a.3" place=config.mesh worker=a.1')
+
+
+@pytest.mark.parametrize("before", [None, "eth7"])
+def test_each_group_of_the_processes_uses_the_loopback_interface(
+    before: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used: list[Any] = []
+
+    def make(*_: Any, **__: Any) -> None:
+        used.append(os.environ.get("GLOO_SOCKET_IFNAME"))
+
+    monkeypatch.delenv("GLOO_SOCKET_IFNAME", raising=False)
+    if before:
+        monkeypatch.setenv("GLOO_SOCKET_IFNAME", before)
+    monkeypatch.setattr(dist, "init_process_group", make)
+    monkeypatch.setattr(dist, "new_group", make)
+    monkeypatch.setattr(distributed_c10d, "_get_default_store", HashStore)
+    monkeypatch.setattr(device_mesh, "init_device_mesh", lambda *_: "mesh")
+    monkeypatch.setattr(mesh, "atexit", SimpleNamespace(register=lambda call: None))
+    found: Any = mesh.mesh_of.__wrapped__(None, 0, 1, "a")
+    assert found == "mesh"
+    mesh.further_group(0, 1, "a")
+    assert used == ["lo", "lo"]
+    assert os.environ.get("GLOO_SOCKET_IFNAME") == before
+
+
+def test_processes_meet_at_a_file(tmp_path: Path) -> None:
+    stores = [FileStore(str(tmp_path / "here"), 2) for _ in range(2)]
+    other = threading.Thread(target=mesh.meet, args=[stores[1], "config.mesh", (1, 2), "a"])
+    other.start()
+    mesh.meet(stores[0], "config.mesh", (0, 2), "a")
+    other.join()
