@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections import OrderedDict, deque
 from collections.abc import Iterator
 from typing import Any
 
@@ -47,6 +48,72 @@ def net(*, divided: bool, seed: int = 0) -> nn.Module:
                 fully_shard(layer, mesh=mesh)
         fully_shard(model, mesh=mesh)
     return model
+
+
+class Average:
+    """An exponential average of parameters, as scripts keep one, in containers of several kinds."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.steps = 0
+        self.values = OrderedDict((name, each.detach().clone()) for name, each in model.named_parameters())
+        self.first = deque([next(iter(self.values.values())).clone()], 3)
+
+    def update(self, model: nn.Module) -> None:
+        self.steps += 1
+        for name, each in model.named_parameters():
+            self.values[name].lerp_(each.detach(), 0.5)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"steps": self.steps, "values": self.values, "more": ([1.0], self.first)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.steps, self.values, (_, self.first) = state["steps"], state["values"], state["more"]
+
+
+def averaged(*, divided: bool, seed: int, steps: int) -> tuple[State, Average]:
+    """Return a state with an average in ``stateful``, and that."""
+    model = net(divided=divided, seed=seed)
+    average = Average(model)
+    for step in range(steps):
+        with torch.no_grad():
+            for each in model.parameters():
+                each.add_(step + 1)
+        average.update(model)
+    training = Training(
+        model=model,
+        optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+        dataset=TensorDataset(torch.zeros(1)),
+        loss=lambda model, batch: model(batch),
+        stateful={"average": average},
+    )
+    return State(training, kind_of(model), torch.amp.GradScaler("cpu", enabled=False)), average
+
+
+@pytest.mark.parametrize("divided", [False, True])
+def test_an_average_of_the_parameters_in_stateful_is_handed_over_like_them(divided: bool) -> None:
+    source, mine = averaged(divided=divided, seed=1, steps=3)
+    other, theirs = averaged(divided=divided, seed=2, steps=0)
+    given = source.whole()
+    assert not any(map(is_sharded, given["stateful"]["average"]["values"].values()))
+    other.load(copy.deepcopy(given))
+    assert other.digest() == source.digest()
+    assert theirs.steps == 3
+    assert type(theirs.values) is OrderedDict
+    assert theirs.first.maxlen == 3
+    for name, each in mine.values.items():
+        assert is_sharded(theirs.values[name]) == divided
+        assert torch.equal(local(theirs.values[name]), local(each))
+    theirs.update(other.model)
+
+
+@pytest.mark.parametrize(("written", "read"), [(True, False), (False, True), (True, True)])
+def test_a_checkpoint_has_the_whole_average_of_the_parameters(written: bool, read: bool) -> None:
+    source, mine = averaged(divided=written, seed=1, steps=3)
+    other, theirs = averaged(divided=read, seed=2, steps=0)
+    other.resume(copy.deepcopy(source.saved_tree()))
+    for name, each in mine.values.items():
+        assert is_sharded(theirs.values[name]) == read
+        assert torch.equal(local(theirs.values[name]), local(each))
 
 
 def state(*, divided: bool, seed: int = 0, steps: int = 2) -> State:

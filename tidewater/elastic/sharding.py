@@ -11,6 +11,8 @@ read with any number of processes. By attributes, not by the class: to import it
 
 from __future__ import annotations
 
+import copy
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -93,6 +95,39 @@ def placed(values: Mapping[str, Any], model: nn.Module, part: Callable[[Any, Any
         name: like(part(value, mine[name]), mine[name]) if is_sharded(mine[name]) else value
         for name, value in values.items()
     }
+
+
+def shaped(value: Any, form: Callable[[Any], Any]) -> Any:
+    """Return nested containers with their divided tensors in another form. A container without any is the same one."""
+    if is_sharded(value):
+        return form(value)
+    found = [(key, each, shaped(each, form)) for key, each in _items(value)]
+    return _changed(value, {key: new for key, each, new in found if new is not each})
+
+
+def unshaped(value: Any, mine: Any, part: Callable[[Any, Any], Any]) -> Any:
+    """Return the inverse: divided tensors where the containers ``mine`` have them. ``part``: see ``placed``."""
+    if is_sharded(mine):
+        return like(part(value, mine), mine)
+    own = dict(_items(mine))
+    found = [(key, each, unshaped(each, own[key], part)) for key, each in _items(value) if key in own]
+    return _changed(value, {key: new for key, each, new in found if new is not each})
+
+
+def _items(value: Any) -> Iterable[tuple[Any, Any]]:
+    if isinstance(value, Mapping):
+        return value.items()
+    return enumerate(value) if isinstance(value, list | tuple | deque) else ()
+
+
+def _changed(value: Any, changes: Mapping[Any, Any]) -> Any:
+    """Return a copy of a container with other values at some of its keys or places; itself without any."""
+    if not changes:
+        return value
+    copied: Any = list(value) if isinstance(value, tuple) else copy.copy(value)
+    for key, new in changes.items():
+        copied[key] = new
+    return tuple(copied) if isinstance(value, tuple) else copied
 
 
 def refuse_state(names: Mapping[int, str], optimizer: torch.optim.Optimizer) -> None:

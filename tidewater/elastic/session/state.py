@@ -36,7 +36,7 @@ from tidewater.elastic.machine_errors import is_of_the_machine
 from tidewater.elastic.method import outer as outer_optimizer
 from tidewater.elastic.method.modules import Attributes, evaluating
 from tidewater.elastic.method.optimizers import Optimizers
-from tidewater.elastic.sharding import local, part_of, placed, whole
+from tidewater.elastic.sharding import is_divided, local, part_of, placed, shaped, unshaped, whole
 from tidewater.elastic.training import AnyTraining, Report, Training
 from tidewater.elastic.tree import leaves, split
 
@@ -206,9 +206,9 @@ class State:
             "outer": self.outer.tree() if self.outer else {},
             "extra_steps": self.extra_steps,
             "scaler": self.scaler.state_dict(),
-            "stateful": {
-                name: _asked(f"stateful[{name!r}]", thing.state_dict) for name, thing in self._stateful.items()
-            },
+            "stateful": shaped(
+                {name: _asked(f"stateful[{name!r}]", thing.state_dict) for name, thing in self._stateful.items()}, form
+            ),
         }
 
     @contextmanager
@@ -272,13 +272,14 @@ class State:
         self.extra_steps = tree.get("extra_steps", 0)
         if tree["scaler"]:  # empty if the checkpoint was written without --amp fp16
             self.scaler.load_state_dict(tree["scaler"])
+        divides = is_divided(self.model.parameters())
         for name, thing in self._stateful.items():
-            _asked(f"stateful[{name!r}]", thing.load_state_dict, tree["stateful"][name])
-        self.step, self.runs = tree["step"], tree["runs"]
+            what = f"stateful[{name!r}]"
+            mine = _asked(what, thing.state_dict) if divides else None
+            _asked(what, thing.load_state_dict, unshaped(tree["stateful"][name], mine, part))
+        self.step, self.runs, self.micro_batch = tree["step"], tree["runs"], tree["micro_batch"]
         self.pending = Report(**tree["pending"], rank=-1, samples=()) if tree["pending"] else None
-        self._history = History.of(tree["history"])
-        self.micro_batch = tree["micro_batch"]
-        self.cursor = Cursor(*tree["cursor"])
+        self._history, self.cursor = History.of(tree["history"]), Cursor(*tree["cursor"])
         self.take_position(tree)
 
     def take_position(self, tree: dict[str, Any]) -> None:
