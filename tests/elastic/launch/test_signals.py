@@ -58,7 +58,7 @@ def left(monkeypatch: pytest.MonkeyPatch) -> queue.SimpleQueue[None]:
     return asked
 
 
-CONFIG: Any = SimpleNamespace(metrics_port=0, job="job", worker="a", process="a", debug=False, etcd=())
+CONFIG: Any = SimpleNamespace(metrics_port=0, job="job", worker="a", process="a", debug=False, etcd=(), limit=None)
 
 
 @pytest.mark.parametrize("own", [True, False], ids=["with-a-handler-of-the-script", "without"])

@@ -20,8 +20,10 @@ import os, sys, time
 from pathlib import Path
 rank = os.environ["TIDEWATER_LOCAL_RANK"]
 here = Path(sys.argv[1])
-(here / f"{rank}.{time.monotonic_ns()}").write_text(os.environ.get("TIDEWATER_LOCAL_MEETING", ""))
-(here / "limit").write_text(os.environ.get("TIDEWATER_LOCAL_LIMIT", ""))
+for name, variable in (("limit", "LIMIT"), (f"{rank}.{time.monotonic_ns()}", "MEETING")):
+    draft = here / f"draft-{rank}"
+    draft.write_text(os.environ.get(f"TIDEWATER_LOCAL_{variable}", ""))
+    draft.rename(here / name)  # whole, where the test looks for it
 while not (here / f"end.{rank}").exists():
     time.sleep(0.01)
 sys.exit(int((here / f"end.{rank}").read_text()))
