@@ -32,7 +32,7 @@ from pulumi.runtime.proto import callback_pb2, provider_pb2
 
 import settings
 from infra.preflight import login
-from infra.preflight.cluster import Look
+from infra.preflight.cluster import Look, Objects
 from tests import facts
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -337,13 +337,13 @@ def aws(arguments: tuple[str, ...]) -> login.Ended:
     return login.Ended(0, json.dumps({"Account": ACCOUNT}))
 
 
-def nothing_there(_: str) -> frozenset[tuple[str, str]]:
+def nothing_there(_: str) -> Objects:
     """Answer as the API server of a cluster on which no name is taken."""
-    return frozenset()
+    return Objects()
 
 
 def program(run: login.Run = aws, look: Look = nothing_there) -> None:
-    """Run the whole program, on a machine where `run` is the `aws`; `look` asks an existing cluster."""
+    """Run the whole program, on a machine where `run` is the `aws`; `look` asks an API server."""
     runpy.run_path(str(ROOT / "__main__.py"))["main"](run, look)
 
 

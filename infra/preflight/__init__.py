@@ -10,7 +10,7 @@ region    what AWS says of the region and of the account, as plain data
 lookup    asks for it: a few calls at the same time, by the provider's data sources
 asking    what takes the plug-in's error about a thing that doesn't exist for an answer
 fit       whether zones and instance types fit the settings; pure
-cluster   whether an existing cluster is as the stack needs it; pure, but for its `lookup` and `objects`
+cluster   whether an existing cluster is as the stack needs it, and the names on any are free; pure, but for what asks
 vpc       whether an existing VPC, and a file system in it, are as the stack needs them; pure, but for what asks
 counts    whether the quotas of VPCs, addresses and NAT gateways leave enough for the stack; pure
 disks     whether the KMS key of the nodes' disks can be used; pure
@@ -31,6 +31,7 @@ import pulumi
 import settings
 from infra.account import Account
 from infra.preflight import cluster, counts, dataset, disks, fit, login, people, quotas, support, vpc
+from infra.preflight.cluster import taken
 from infra.preflight.lookup import look_up
 from infra.preflight.roles import boundary, path
 from infra.preflight.vpc import files
@@ -44,7 +45,7 @@ def check(
 
     Args:
         run: runs the `aws` of this machine.
-        look: asks the API server of an existing cluster.
+        look: asks the API server of the cluster.
 
     Raises:
         settings.ConfigurationError: with everything that the region or the account doesn't have.
@@ -55,6 +56,7 @@ def check(
     mistakes = vpc.mistakes(wanted, region.vpc, region.zones) + cluster.mistakes(wanted, region.cluster, region.vpc)
     mistakes += files.mistakes(wanted, region.files) + fit.mistakes(wanted, region)
     mistakes += quotas.mistakes(wanted, region, needs) + login.mistakes(wanted, region.login)
+    mistakes += taken.mistakes(wanted, region.inside, new=bool(region.cluster and region.cluster.role is None))
     mistakes += path.mistakes(wanted, region.role) + people.mistakes(wanted, region)
     warnings = quotas.warnings(wanted, region, needs)
     for each in (counts, disks):
@@ -67,7 +69,7 @@ def check(
     (warnings if region.exists else mistakes).extend(later)
     warnings += vpc.warnings(wanted, region.vpc) + cluster.warnings(wanted, region.cluster)
     warnings += boundary.warnings(wanted, region.boundary) + files.warnings(wanted, region.files)
-    warnings += dataset.warnings(wanted, region.dataset)
+    warnings += dataset.warnings(wanted, region.dataset) + taken.warnings(wanted, region.inside)
     if region.support and not region.cluster:  # an existing one may have extended support
         version, newest = wanted.cluster.version, max(versions.KUBERNETES)
         mistakes += support.mistakes(version, region.support, newest)

@@ -27,6 +27,7 @@ from infra.identity import AUTO_SCALING_ROLE
 from infra.preflight import counts, disks, login, quotas
 from infra.preflight.asking import Ask
 from infra.preflight.cluster import Cluster, Look
+from infra.preflight.cluster.lookup import Own, look_up_own
 from infra.preflight.cluster.lookup import look_up as look_up_cluster
 from infra.preflight.dataset import Found, head, place
 from infra.preflight.region import Count, Key, Region
@@ -55,7 +56,6 @@ OBJECTS = "aws:s3/getObjects:getObjects"
 DISK_KEY = "aws:ebs/getDefaultKmsKey:getDefaultKmsKey"
 KEY = "aws:kms/getKey:getKey"
 ROLE = "aws:iam/getRole:getRole"
-CLUSTER = "aws:eks/getCluster:getCluster"
 NVIDIA = "NVIDIA"
 
 # By the quota's code: the function, its result, and what of it is counted.
@@ -90,7 +90,7 @@ async def _look_up(stack: settings.Settings, provider: aws.Provider, run: login.
         "exists": _exists(stack, ask),
         "vpc": _vpc(stack, ask),
         "there": _there(stack, ask, look),
-        "role": _role(stack, ask),
+        "own": _own(stack, ask, look),
         "files": _files(stack, ask),
         "boundary": _boundary(stack, ask),
         "disks": _disks(stack, ask),
@@ -105,7 +105,7 @@ async def _look_up(stack: settings.Settings, provider: aws.Provider, run: login.
     offered = frozenset(zip(offerings.instance_types, offerings.locations, strict=True))
     named = {name for name, _ in offered}
     versions, (disk_key, role) = found["versions"], _answer(found["disks"])
-    there = _answer(found["there"])
+    there, own = _answer(found["there"]), _answer(found["own"])
     codes = [*quotas.codes(stack), *(each.code for each in counts.asked(stack))]
     limits = {code: found[code] for code in codes}
     read = {code: each for code, each in limits.items() if not isinstance(each, BaseException)}
@@ -128,7 +128,8 @@ async def _look_up(stack: settings.Settings, provider: aws.Provider, run: login.
         cluster=there,
         files=_answer(found["files"]),
         boundary=_answer(found["boundary"]),
-        role=there.role if there else _answer(found["role"]),
+        role=there.role if there else own.role,
+        inside=there.inside if there else own.inside,
     )
 
 
@@ -159,12 +160,8 @@ async def _boundary(stack: settings.Settings, ask: Ask) -> Boundary | None:
     return await look_up_boundary(stack.roles.boundary, ask) if stack.roles.boundary else None
 
 
-async def _role(stack: settings.Settings, ask: Ask) -> str | None:
-    """Ask for the role of the stack's own cluster."""
-    try:
-        return str((await ask(CLUSTER, {"name": stack.name}, aws.eks.GetClusterResult)).role_arn)
-    except Exception:  # there is none yet, or the right is missing; the SDK has no other type for it
-        return None
+async def _own(stack: settings.Settings, ask: Ask, look: Look) -> Own:
+    return Own() if stack.cluster.existing else await look_up_own(stack, ask, look)
 
 
 async def _quota(ask: Ask, service: str, code: str) -> float:

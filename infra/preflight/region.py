@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from infra.preflight.cluster import Cluster
+from infra.preflight.cluster import Cluster, Inside
 from infra.preflight.dataset import Found
 from infra.preflight.login import Login
 from infra.preflight.roles.boundary import Boundary
@@ -52,6 +52,7 @@ class Region:
         dataset: what is at the dataset's address; None if it comes with the trainer.
         disk_key: `nodeDiskKeyArn`, else the account's default EBS key; None if AWS did not say.
         cluster: the existing cluster that `clusterName` names; None without one.
+        inside: what is on the cluster, the existing one or the stack's own; None while that can't be asked.
         files: the existing file system that `fileSystemId` names; None without one.
         role: ARN of the role of the stack's cluster, or of its nodes on an existing one; None if there is none yet.
         boundary: the policy that `permissionsBoundary` names; None without one.
@@ -74,6 +75,7 @@ class Region:
     auto_scaling_role: bool = True
     vpc: Vpc | None = None
     cluster: Cluster | None = None
+    inside: Inside | None = None
     files: Files | None = None
     role: str | None = None
     boundary: Boundary | None = None

@@ -1,7 +1,7 @@
 """Whether an existing cluster is as the stack needs it: it changes nothing there. Pure.
 
 The stack's nodes get into the cluster by access entries, its pods get their roles by EKS Pod Identity, and mount the
-file system by the EFS CSI driver. What it makes on the cluster must have names that nothing there has.
+file system by the EFS CSI driver. Whether the names of what it makes there are free is for `taken`.
 https://docs.aws.amazon.com/eks/latest/userguide/grant-k8s-access.html
 """
 
@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import settings
+from infra.preflight.cluster.taken import Inside
 from infra.preflight.vpc import Vpc
 from settings import versions
 
@@ -29,9 +30,6 @@ CONFIG_MAP = "CONFIG_MAP"
 USABLE = ("ACTIVE", "UPDATING")
 ANYWHERE = "0.0.0.0/0"
 
-KARPENTER = ("nodepools.karpenter.sh", "nodeclaims.karpenter.sh", "ec2nodeclasses.karpenter.k8s.aws")
-"""https://github.com/aws/karpenter-provider-aws (pkg/apis/crds)"""
-
 
 @dataclass(frozen=True)
 class Cluster:
@@ -46,8 +44,7 @@ class Cluster:
         addons: the configuration of each of `ADDONS` and `USEFUL_ADDONS` that it has, as JSON; empty for the default.
         role: ARN of the role of the stack's nodes on it; None before the stack was made.
         entered: ARNs of people of the stack's teams who have an access entry that isn't the stack's.
-        taken: kinds and names of what is on it.
-        unread: why `taken` could not be read; empty if it could.
+        inside: what is on it.
     """
 
     found: bool
@@ -61,8 +58,7 @@ class Cluster:
     addons: Mapping[str, str] = field(default_factory=dict)
     role: str | None = None
     entered: frozenset[str] = frozenset()
-    taken: frozenset[tuple[str, str]] = frozenset()
-    unread: str = ""
+    inside: Inside = field(default_factory=Inside)
 
 
 def known(stack: settings.Settings, cluster: Cluster | None) -> settings.Settings:
@@ -84,7 +80,6 @@ def mistakes(stack: settings.Settings, cluster: Cluster | None, vpc: Vpc | None)
         *_place(stack, cluster),
         *_access(stack, cluster, vpc),
         *_addons(name, cluster),
-        *_names(stack, cluster),
         *_people(stack, cluster),
     ]
 
@@ -126,10 +121,11 @@ def _access(stack: settings.Settings, cluster: Cluster, vpc: Vpc | None) -> list
         )
     if stack.monitoring and stack.monitoring.managed and not cluster.private:
         found.append(f"monitoring = managed: its collector needs the private endpoint of the cluster {name}; {private}")
-    if cluster.unread:
+    if cluster.inside.unread:
         found.append(
-            f"clusterName = {name}: its Kubernetes API doesn't let in the one who deploys: {cluster.unread} Make this "
-            "identity an administrator of the cluster by an access entry, or run pulumi where the API is reached"
+            f"clusterName = {name}: its Kubernetes API doesn't let in the one who deploys: {cluster.inside.unread} "
+            "Make this identity an administrator of the cluster by an access entry, or run pulumi where the API is "
+            "reached"
         )
     return found
 
@@ -141,32 +137,6 @@ def _addons(name: str, cluster: Cluster) -> list[str]:
         for addon, why in ADDONS.items()
         if addon not in cluster.addons
     ]
-
-
-def _names(stack: settings.Settings, cluster: Cluster) -> list[str]:
-    """Return what has a name of the stack's objects. A stack that exists has them itself."""
-    if cluster.role is not None:
-        return []
-    name, training = stack.cluster_name, stack.training.namespace
-    found = [
-        f"clusterName = {name}: has the {kind} {taken} already, of another stack for example, and a destroy would "
-        "delete it; remove it, or name another cluster"
-        for kind, taken in stack.names_on_cluster
-        if (kind, taken) in cluster.taken
-    ]
-    if ("Namespace", training) in cluster.taken:
-        found.append(f"namespace = {training}: the cluster {name} has one of this name already; choose another name")
-    found += [
-        f"teams = {team.name}: the cluster {name} has a namespace of this name already; give the team another name"
-        for team in stack.teams
-        if ("Namespace", team.name) in cluster.taken
-    ]
-    if stack.surge and any(("CustomResourceDefinition", each) in cluster.taken for each in KARPENTER):
-        found.append(
-            f"surgeNodes = karpenter: the cluster {name} has a Karpenter already, and there can be only one; set it to "
-            "nodegroup"
-        )
-    return found
 
 
 def _people(stack: settings.Settings, cluster: Cluster) -> list[str]:

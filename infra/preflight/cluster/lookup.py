@@ -1,4 +1,4 @@
-"""Asks AWS about an existing cluster: `infra.preflight.lookup` does so at the same time as it asks the rest.
+"""Asks about the cluster, AWS and its API server: `infra.preflight.lookup` does so while it asks the rest.
 
 The plug-in's functions for single things end with an error if there is none; that is an answer here.
 """
@@ -8,14 +8,16 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import pulumi_aws as aws
 
 import settings
 from infra.preflight.asking import Ask, or_none
-from infra.preflight.cluster.checks import ADDONS, USEFUL_ADDONS, Cluster
+from infra.preflight.cluster.checks import ADDONS, USABLE, USEFUL_ADDONS, Cluster
 from infra.preflight.cluster.kubeconfig import kubeconfig
 from infra.preflight.cluster.objects import Look, NoAnswer
+from infra.preflight.cluster.taken import Inside
 
 CLUSTER = "aws:eks/getCluster:getCluster"
 ADDON = "aws:eks/getAddon:getAddon"
@@ -40,8 +42,7 @@ async def look_up(stack: settings.Settings, existing: settings.ExistingCluster, 
             for each in names
         ),
     )
-    vpc, there = found.vpc_config, _reached(existing, found)
-    taken, unread = await asyncio.to_thread(_taken, kubeconfig(there, stack.region, stack.profile), look)
+    vpc, there = found.vpc_config, _reached(existing.name, found)
     return Cluster(
         found=True,
         existing=there,
@@ -54,15 +55,38 @@ async def look_up(stack: settings.Settings, existing: settings.ExistingCluster, 
         addons={name: each.configuration_values or "" for name, each in zip(names, addons, strict=True) if each},
         role=await _role(stack, existing.name, groups.names, ask),
         entered=await _entered(stack, existing.name, ask),
-        taken=taken,
-        unread=unread,
+        inside=await _inside(stack, there, look),
     )
 
 
-def _reached(existing: settings.ExistingCluster, found: aws.eks.GetClusterResult) -> settings.ExistingCluster:
+@dataclass(frozen=True)
+class Own:
+    """The stack's own cluster. Nothing is known of it before it is made.
+
+    Attributes:
+        role: ARN of its role.
+        inside: what is on it; None while its API server can't be asked.
+    """
+
+    role: str | None = None
+    inside: Inside | None = None
+
+
+async def look_up_own(stack: settings.Settings, ask: Ask, look: Look) -> Own:
+    """Return what AWS says of the stack's own cluster and what is on it."""
+    try:
+        found = await ask(CLUSTER, {"name": stack.name}, aws.eks.GetClusterResult)
+    except Exception:  # there is none yet, or the right is missing; the SDK has no other type for it
+        return Own()
+    if found.status not in USABLE:
+        return Own(found.role_arn)
+    return Own(found.role_arn, await _inside(stack, _reached(stack.name, found), look))
+
+
+def _reached(name: str, found: aws.eks.GetClusterResult) -> settings.ExistingCluster:
     authorities = found.certificate_authorities
     return settings.ExistingCluster(
-        existing.name,
+        name,
         endpoint=found.endpoint or "",
         certificate=authorities[0].data if authorities else "",
         security_group_id=found.vpc_config.cluster_security_group_id or "",
@@ -92,9 +116,9 @@ async def _entered(stack: settings.Settings, cluster: str, ask: Ask) -> frozense
     )
 
 
-def _taken(text: str, look: Look) -> tuple[frozenset[tuple[str, str]], str]:
-    """Return what is on the cluster, and why it could not be read."""
+async def _inside(stack: settings.Settings, there: settings.ExistingCluster, look: Look) -> Inside:
+    """Return what is on the cluster, or why it could not be read."""
     try:
-        return look(text), ""
+        return Inside(await asyncio.to_thread(look, kubeconfig(there, stack.region, stack.profile)))
     except NoAnswer as error:
-        return frozenset(), str(error)
+        return Inside(unread=str(error))

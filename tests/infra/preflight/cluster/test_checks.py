@@ -12,7 +12,8 @@ import settings
 from infra.preflight import cluster
 from infra.preflight.cluster import checks
 from infra.preflight.cluster.checks import Cluster
-from infra.preflight.cluster.objects import NoAnswer
+from infra.preflight.cluster.objects import NoAnswer, Objects
+from infra.preflight.cluster.taken import Inside
 from infra.preflight.vpc.checks import Subnet, Table, Vpc
 from tests import graph
 from tests.infra.preflight.cluster import existing_cluster
@@ -43,11 +44,6 @@ def without(name: str) -> Mapping[str, str]:
     return {addon: values for addon, values in existing_cluster.ADDONS.items() if addon != name}
 
 
-def taken(kind: str, name: str) -> Cluster:
-    return replace(GOOD, taken=frozenset({(kind, name)}))
-
-
-DEFINITION = "CustomResourceDefinition"
 ADA = f"arn:aws:iam::{graph.ACCOUNT}:role/ml/ada"
 TEAMS: dict[str, Any] = {
     "fileAccess": "iam",
@@ -89,7 +85,7 @@ BAD: dict[str, tuple[dict[str, Any], Cluster, Vpc | None, str]] = {
     ),
     "no access": (
         {},
-        replace(GOOD, unread="401 Unauthorized."),
+        replace(GOOD, inside=Inside(unread="401 Unauthorized.")),
         None,
         f"clusterName = {NAME}: its Kubernetes API doesn't let in the one who deploys: 401 Unauthorized. Make this",
     ),
@@ -105,37 +101,11 @@ BAD: dict[str, tuple[dict[str, Any], Cluster, Vpc | None, str]] = {
         None,
         "aws eks create-addon --cluster-name platform --addon-name aws-efs-csi-driver",
     ),
-    "ElasticJobs of others": (
-        {},
-        taken(DEFINITION, "elasticjobs.elastic.pytorch.org"),
-        None,
-        f"clusterName = {NAME}: has the CustomResourceDefinition elasticjobs.elastic.pytorch.org already",
-    ),
-    "the controller's namespace": ({}, taken("Namespace", "tidewater-system"), None, "has the Namespace tidewater-sys"),
-    "the GPUs' namespace": ({}, taken("Namespace", "tidewater-devices"), None, "has the Namespace tidewater-devices"),
-    "the namespace": (
-        {},
-        taken("Namespace", "training"),
-        None,
-        f"namespace = training: the cluster {NAME} has one of this name already; choose another name",
-    ),
-    "the namespace of a team": (
-        TEAMS,
-        taken("Namespace", "vision"),
-        None,
-        f"teams = vision: the cluster {NAME} has a namespace of this name already; give the team another name",
-    ),
     "a person whom its owner has let in": (
         TEAMS,
         replace(GOOD, entered=frozenset({ADA})),
         None,
         f"teams.vision.userArns = {ADA}: has an access entry on the cluster {NAME} already, and EKS has one for each",
-    ),
-    "another Karpenter": (
-        {},
-        taken(DEFINITION, "nodepools.karpenter.sh"),
-        None,
-        f"surgeNodes = karpenter: the cluster {NAME} has a Karpenter already, and there can be only one; set it to",
     ),
 }
 
@@ -152,19 +122,6 @@ def test_a_cluster_that_fits_is_no_mistake_and_no_warning() -> None:
     assert cluster.mistakes(stack(), GOOD, ISOLATED) == cluster.warnings(stack(), GOOD) == []
     both = replace(GOOD, mode="API_AND_CONFIG_MAP", status="UPDATING")
     assert cluster.mistakes(stack(), both, None) == []
-
-
-def test_what_the_stack_does_not_make_may_be_there() -> None:
-    assert cluster.mistakes(stack(surgeNodes="nodegroup"), taken(DEFINITION, "nodepools.karpenter.sh"), None) == []
-    assert cluster.mistakes(stack(gpusPerWorker=0), taken("Namespace", "tidewater-devices"), None) == []
-    monitored = taken("Namespace", "tidewater-monitoring")
-    assert cluster.mistakes(stack(), monitored, None) == []
-    assert len(cluster.mistakes(stack(monitoring="prometheus"), monitored, None)) == 1
-
-
-def test_a_stack_that_is_there_has_its_names_itself() -> None:
-    ours = replace(taken("Namespace", "training"), role=f"arn:aws:iam::{graph.ACCOUNT}:role/tidewater-dev-node-1")
-    assert cluster.mistakes(stack(), ours, None) == []
 
 
 WARNED: dict[str, tuple[Cluster, str]] = {
@@ -208,7 +165,7 @@ def answering(**changes: Any) -> graph.Ask:
 
 
 def test_all_that_is_wrong_with_a_cluster_is_said_at_once_and_nothing_is_made() -> None:
-    def refuse(_: str) -> frozenset[tuple[str, str]]:
+    def refuse(_: str) -> Objects:
         raise NoAnswer("Forbidden.")
 
     made = graph.Graph()

@@ -10,6 +10,7 @@ import pytest
 
 import settings
 from infra.preflight import place
+from infra.preflight.cluster import Look, Objects
 from settings import prices
 from tests import graph
 from tests.infra.preflight.cluster import existing_cluster
@@ -115,14 +116,15 @@ def with_nodes_of(stack: str, name: str) -> graph.Ask:
     return ask
 
 
-def has_the_namespace(_: str) -> frozenset[tuple[str, str]]:
-    return frozenset({("Namespace", "training")})
+def has(*names: str, own: bool = False) -> Look:
+    """Answer as an API server with these namespaces; `own`: whether a stack has made them."""
+    return lambda _: Objects({("Namespace", name): own for name in names})
 
 
 def test_a_stack_with_a_longer_name_on_the_cluster_is_not_taken_for_this_one() -> None:
     ask = with_nodes_of("local-2", "tidewater-local-2-system-1")
     with pytest.raises(settings.ConfigurationError, match="namespace = training: the cluster platform has one of this"):
-        graph.run(lambda: graph.program(look=has_the_namespace), {**CONFIG, "rolePath": "/ml/"}, ask=ask)
+        graph.run(lambda: graph.program(look=has("training", own=True)), {**CONFIG, "rolePath": "/ml/"}, ask=ask)
 
 
 ADA, BOB = f"arn:aws:iam::{graph.ACCOUNT}:role/ml/ada", f"arn:aws:iam::{graph.ACCOUNT}:user/bob"
@@ -164,9 +166,18 @@ def test_people_whom_the_owner_has_let_in_are_refused_and_those_of_the_stack_sta
 def test_nodes_of_the_owner_are_not_asked_about_and_those_of_the_stack_say_that_it_is_there() -> None:
     ask = with_nodes_of("local", "tidewater-local-system-1")
     config = {**CONFIG, "rolePath": "/ml/"}
-    assert graph.run(lambda: graph.program(look=has_the_namespace), config, ask=ask).all("aws:eks/nodeGroup:NodeGroup")
+    ours = has("training", own=True)
+    assert graph.run(lambda: graph.program(look=ours), config, ask=ask).all("aws:eks/nodeGroup:NodeGroup")
     with pytest.raises(settings.ConfigurationError, match="roles in another path would replace the node groups"):
         graph.run(graph.program, CONFIG, ask=ask)
+
+
+def test_a_team_that_is_added_later_does_not_get_a_namespace_of_the_owners() -> None:
+    ask, config = with_nodes_of("local", "tidewater-local-system-1"), {**CONFIG, **TEAMS, "rolePath": "/ml/"}
+    with pytest.raises(settings.ConfigurationError) as refused:
+        graph.run(lambda: graph.program(look=has("vision")), config, ask=ask)
+    (mistake,) = refused.value.mistakes
+    assert mistake.startswith(f"teams = vision: the cluster {NAME} has a namespace of this name already, and it would")
 
 
 def test_the_control_plane_is_not_paid_for() -> None:

@@ -1,4 +1,4 @@
-"""What is on an existing cluster is read with its kubeconfig; a refusal is in words."""
+"""What is on a cluster is read with its kubeconfig, and who has made it; a refusal is in words."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import pytest
 import settings
 from infra.preflight.cluster import objects
 from infra.preflight.cluster.kubeconfig import kubeconfig
-from infra.preflight.cluster.objects import NoAnswer
+from infra.preflight.cluster.objects import NoAnswer, made_by_a_stack
+from tests import graph
+from tests.infra.policies.test_teams import TEAMS
 from tidewater.kube.cluster import Listing
 from tidewater.kube.errors import Forbidden
 from tidewater.kube.kinds import Kind
@@ -20,11 +22,12 @@ TEXT = kubeconfig(THERE, "us-west-2", "")
 
 
 class Server:
-    """A cluster with a namespace and a definition."""
+    """A cluster with a namespace and a definition that people have made, and one of each of a stack's."""
 
     def list(self, kind: Kind) -> Listing:
         assert not kind.namespaced
-        return Listing([{"metadata": {"name": f"a-{kind.plural}"}}], "1")
+        own = {"name": f"own-{kind.plural}", "labels": {**objects.OWN_LABELS, "team": "ml"}}
+        return Listing([{"metadata": {"name": f"a-{kind.plural}"}}, {"metadata": own}], "1")
 
 
 def test_namespaces_and_definitions_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -35,11 +38,12 @@ def test_namespaces_and_definitions_are_listed(monkeypatch: pytest.MonkeyPatch) 
         return Server()
 
     monkeypatch.setattr(objects, "connect", connect)
-    expected = {
-        ("Namespace", "a-namespaces"),
-        ("CustomResourceDefinition", "a-customresourcedefinitions"),
+    assert objects.look(TEXT).found == {
+        ("Namespace", "a-namespaces"): False,
+        ("Namespace", "own-namespaces"): True,
+        ("CustomResourceDefinition", "a-customresourcedefinitions"): False,
+        ("CustomResourceDefinition", "own-customresourcedefinitions"): True,
     }
-    assert objects.look(TEXT) == expected
     (access,) = asked
     assert load(access, {}).server == THERE.endpoint
 
@@ -51,3 +55,27 @@ def test_a_refusal_is_an_answer_in_words(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(objects, "connect", connect)
     with pytest.raises(NoAnswer, match=r"namespaces is forbidden"):
         objects.look(TEXT)
+
+
+def test_all_namespaces_and_definitions_that_the_stack_makes_are_known_as_its_own() -> None:
+    made = graph.production(**{**TEAMS, "monitoring": "prometheus"})
+    kinds = ("kubernetes:core/v1:Namespace", "kubernetes:apiextensions.k8s.io/v1:CustomResourceDefinition")
+    found = [each.inputs["metadata"] for kind in kinds for each in made.all(kind)]
+    assert {"training", "vision", "speech", "tidewater-monitoring"} <= {each["name"] for each in found}
+    assert [each["name"] for each in found if not made_by_a_stack(each)] == []
+
+
+@pytest.mark.parametrize(
+    ("metadata", "own"),
+    [
+        ({"name": "nodepools.karpenter.sh", "managedFields": [{"manager": "pulumi-kubernetes-1a2b3c4d"}]}, True),
+        ({"name": "nodepools.karpenter.sh", "labels": dict(objects.OWN_LABELS)}, True),
+        ({"name": "nodepools.karpenter.sh", "managedFields": [{"manager": "helm"}]}, False),
+        ({"name": "vision", "managedFields": [{"manager": "pulumi-kubernetes-1a2b3c4d"}]}, False),
+        ({"name": "vision", "labels": {"app.kubernetes.io/managed-by": "pulumi"}}, False),
+        ({"name": "tidewater-system", "labels": {"app.kubernetes.io/name": "tidewater"}}, False),
+        ({"name": "vision", "labels": None}, False),
+    ],
+)
+def test_what_others_have_made_with_the_same_tools_is_theirs(metadata: dict[str, Any], own: bool) -> None:
+    assert made_by_a_stack(metadata) is own

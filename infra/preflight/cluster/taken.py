@@ -1,0 +1,86 @@
+"""Whether the names of the stack's objects are free on its cluster. Pure.
+
+On a cluster of the stack's own, `pulumi up` takes over an object that has the name of one of the stack's: a killed one
+may have made it. So it would take over a namespace that people have made, and delete it with the team. On a cluster of
+others such an object ends the update in the middle. A name may be taken at any update: that of a team that is added, or
+of Prometheus that is turned on.
+
+Only namespaces and definitions hold what people make. The stack's other objects without a namespace have names that
+begin with its own, with that of its namespace, or with `tidewater`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import settings
+from infra.preflight.cluster.objects import KARPENTER, OWN_LABELS, Objects
+
+DEFINITION = "CustomResourceDefinition"
+NAMESPACE = "Namespace"
+
+
+@dataclass(frozen=True)
+class Inside:
+    """What is on the cluster, the stack's own or an existing one. `unread`: why it could not be read, else empty."""
+
+    objects: Objects = field(default_factory=Objects)
+    unread: str = ""
+
+
+def mistakes(stack: settings.Settings, inside: Inside | None, *, new: bool) -> list[str]:
+    """Return which names are taken.
+
+    Args:
+        inside: None while there is no cluster.
+        new: whether the stack has made nothing yet, so that even an object of a stack is not this one's.
+    """
+    if inside is None:
+        return []
+    taken = {each for each, own in inside.objects.found.items() if new or not own}
+    name, training = stack.cluster_name, stack.training.namespace
+    where = f"clusterName = {name}:" if stack.cluster.existing else f"the cluster {name}"
+    other = ", or name another cluster" if new else ""
+
+    def labelled(kind: str, each: str) -> str:
+        wanted = " ".join(f"{key}={value}" for key, value in OWN_LABELS.items())
+        return "" if new else f". If the stack has made it: kubectl label {kind.lower()} {each} {wanted}"
+
+    found = [
+        f"{where} has the {kind} {each} already, of another stack for example, and a destroy would delete it; remove "
+        f"it{other}{labelled(kind, each)}"
+        for kind, each in stack.names_on_cluster
+        if (kind, each) in taken
+    ]
+    if (NAMESPACE, training) in taken:
+        remedy = "choose another name" if new else "remove it"
+        found.append(
+            f"namespace = {training}: the cluster {name} has one of this name already, and a destroy would delete it; "
+            f"{remedy}{labelled(NAMESPACE, training)}"
+        )
+    found += [
+        f"teams = {team.name}: the cluster {name} has a namespace of this name already, and it would be deleted with "
+        f"the team; give the team another name{labelled(NAMESPACE, team.name)}"
+        for team in stack.teams
+        if (NAMESPACE, team.name) in taken
+    ]
+    karpenter = [each for each in KARPENTER if (DEFINITION, each) in taken]
+    if stack.surge and karpenter:
+        found.append(
+            f"surgeNodes = karpenter: the cluster {name} has a Karpenter already, and there can be only one; set it to "
+            f"nodegroup{labelled(DEFINITION, ' '.join(karpenter))}"
+        )
+    return found
+
+
+def warnings(stack: settings.Settings, inside: Inside | None) -> list[str]:
+    """Return why names could not be checked on the stack's own cluster.
+
+    Then `pulumi up` makes no object either, unless it first lets in the one who deploys: so it is no mistake.
+    """
+    if inside is None or not inside.unread or stack.cluster.existing:  # there it is a mistake
+        return []
+    return [
+        f"the cluster {stack.cluster_name}: whether the names of the stack's namespaces are free could not be checked: "
+        f"{inside.unread}"
+    ]
