@@ -8,15 +8,20 @@ delete it with what is in it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from tidewater.contract import labels
-from tidewater.kube.errors import ClusterError
-from tidewater.kube.kinds import DEFINITIONS, NAMESPACES
+from tidewater.elasticjob.names import JOBS
+from tidewater.kube.cluster import ALL_NAMESPACES, Selection
+from tidewater.kube.errors import ClusterError, MissingKind
+from tidewater.kube.kinds import DEFINITIONS, NAMESPACES, Kind
 from tidewater.kube.kubeconfig import Access
-from tidewater.kube.server import connect
+from tidewater.kube.server import Server, connect
+
+KINDS = (NAMESPACES, DEFINITIONS, JOBS)
+"""What people make, and would lose, under names that the stack may get by its configuration."""
 
 OWN_LABELS: Mapping[str, str] = {labels.PART_OF: labels.APPLICATION, labels.MANAGED_BY: "pulumi"}
 """Every version of the program gives them to its objects. A cluster has one stack, so they don't say which one."""
@@ -29,11 +34,15 @@ MANAGER = "pulumi-kubernetes-"
 https://github.com/pulumi/pulumi-kubernetes (provider/pkg/provider/provider.go, fieldManagerName)"""
 
 
+Key = tuple[str, str]
+"""Kind and name. An ElasticJob's name has its namespace and a slash before it."""
+
+
 @dataclass(frozen=True)
 class Objects:
-    """What is on a cluster. `found`: whether a stack has made it, by kind and name of namespaces and definitions."""
+    """What is on a cluster. `found`: whether a stack has made it, for each namespace, definition and ElasticJob."""
 
-    found: Mapping[tuple[str, str], bool] = field(default_factory=dict)
+    found: Mapping[Key, bool] = field(default_factory=dict)
 
 
 class NoAnswer(Exception):
@@ -48,12 +57,21 @@ def look(kubeconfig: str) -> Objects:
     """Ask, with the `aws` that the kubeconfig starts. See `Look`."""
     try:
         server = connect(Access(text=kubeconfig))
-        listed = [
-            (kind.kind, each["metadata"]) for kind in (NAMESPACES, DEFINITIONS) for each in server.list(kind).items
-        ]
+        return Objects({key: own for kind in KINDS for key, own in _listed(server, kind)})
     except ClusterError as error:
         raise NoAnswer(str(error)) from error
-    return Objects({(kind, str(each["name"])): made_by_a_stack(each) for kind, each in listed})
+
+
+def _listed(server: Server, kind: Kind) -> Iterator[tuple[Key, bool]]:
+    """Yield what there is of a kind, and whether a stack has made it: nothing if the cluster doesn't know the kind."""
+    try:
+        items = server.list(kind, Selection(namespace=ALL_NAMESPACES)).items
+    except MissingKind:
+        return
+    for each in items:
+        metadata = each["metadata"]
+        place = f"{metadata['namespace']}/" if kind.namespaced else ""
+        yield (kind.kind, f"{place}{metadata['name']}"), made_by_a_stack(metadata)
 
 
 def made_by_a_stack(metadata: Mapping[str, Any]) -> bool:

@@ -5,8 +5,8 @@ may have made it. So it would take over a namespace that people have made, and d
 others such an object ends the update in the middle. A name may be taken at any update: that of a team that is added, or
 of Prometheus that is turned on.
 
-Only namespaces and definitions hold what people make. The stack's other objects without a namespace have names that
-begin with its own, with that of its namespace, or with `tidewater`.
+Namespaces and definitions hold what people make, and a job trains with what is in it. The stack's other objects without
+a namespace have names that begin with its own, with that of its namespace, or with `tidewater`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from dataclasses import dataclass, field
 import settings
 from infra.preflight.cluster.objects import KARPENTER, OWN_LABELS, Objects
 
-DEFINITION = "CustomResourceDefinition"
-NAMESPACE = "Namespace"
+DEFINITION, NAMESPACE, JOB = "CustomResourceDefinition", "Namespace", "ElasticJob"
 
 
 @dataclass(frozen=True)
@@ -64,6 +63,11 @@ def mistakes(stack: settings.Settings, inside: Inside | None, *, new: bool) -> l
         for team in stack.teams
         if (NAMESPACE, team.name) in taken
     ]
+    if (JOB, f"{training}/{stack.training.job}") in taken:
+        found.append(
+            f"jobName = {stack.training.job}: the namespace {training} has an ElasticJob of this name already, which "
+            "would be changed into the stack's; choose another name, or delete that job"
+        )
     karpenter = [each for each in KARPENTER if (DEFINITION, each) in taken]
     if stack.surge and karpenter:
         found.append(

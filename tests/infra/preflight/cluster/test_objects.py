@@ -12,9 +12,10 @@ from infra.preflight.cluster.kubeconfig import kubeconfig
 from infra.preflight.cluster.objects import NoAnswer, made_by_a_stack
 from tests import graph
 from tests.infra.policies.test_teams import TEAMS
-from tidewater.kube.cluster import Listing
+from tidewater.elasticjob import names
+from tidewater.kube.cluster import Listing, Selection
 from tidewater.kube.errors import Forbidden
-from tidewater.kube.kinds import Kind
+from tidewater.kube.kinds import Kind, missing
 from tidewater.kube.kubeconfig import Access, load
 
 THERE = settings.ExistingCluster("platform", "https://platform.eks.example", "c2VjcmV0", "sg-1")
@@ -22,28 +23,47 @@ TEXT = kubeconfig(THERE, "us-west-2", "")
 
 
 class Server:
-    """A cluster with a namespace and a definition that people have made, and one of each of a stack's."""
+    """A cluster with a namespace and a definition that people have made, and a namespace and a job of a stack's."""
 
-    def list(self, kind: Kind) -> Listing:
-        assert not kind.namespaced
-        own = {"name": f"own-{kind.plural}", "labels": {**objects.OWN_LABELS, "team": "ml"}}
-        return Listing([{"metadata": {"name": f"a-{kind.plural}"}}, {"metadata": own}], "1")
+    def list(self, kind: Kind, selection: Selection) -> Listing:
+        own = dict(objects.OWN_LABELS)
+        if kind.namespaced:
+            assert selection.namespace == "*"
+            return Listing([{"metadata": {"name": "digits", "namespace": "training", "labels": own}}], "1")
+        found = {"namespaces": [{"name": "training", "labels": {**own, "team": "ml"}}, {"name": "vision"}]}
+        return Listing([{"metadata": each} for each in found.get(kind.plural, [{"name": f"a-{kind.plural}"}])], "1")
 
 
-def test_namespaces_and_definitions_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+class WithoutJobs(Server):
+    """A cluster that doesn't know ElasticJobs."""
+
+    def list(self, kind: Kind, selection: Selection) -> Listing:
+        if kind.namespaced:
+            raise missing(kind)
+        return super().list(kind, selection)
+
+
+OTHERS = {
+    ("Namespace", "training"): True,
+    ("Namespace", "vision"): False,
+    ("CustomResourceDefinition", "a-customresourcedefinitions"): False,
+}
+
+
+@pytest.mark.parametrize(
+    ("server", "jobs"), [(Server(), {("ElasticJob", "training/digits"): True}), (WithoutJobs(), {})]
+)
+def test_what_people_may_have_made_is_listed(
+    server: Server, jobs: dict[tuple[str, str], bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[Access] = []
 
     def connect(access: Access) -> Server:
         asked.append(access)
-        return Server()
+        return server
 
     monkeypatch.setattr(objects, "connect", connect)
-    assert objects.look(TEXT).found == {
-        ("Namespace", "a-namespaces"): False,
-        ("Namespace", "own-namespaces"): True,
-        ("CustomResourceDefinition", "a-customresourcedefinitions"): False,
-        ("CustomResourceDefinition", "own-customresourcedefinitions"): True,
-    }
+    assert objects.look(TEXT).found == OTHERS | jobs
     (access,) = asked
     assert load(access, {}).server == THERE.endpoint
 
@@ -57,11 +77,15 @@ def test_a_refusal_is_an_answer_in_words(monkeypatch: pytest.MonkeyPatch) -> Non
         objects.look(TEXT)
 
 
-def test_all_namespaces_and_definitions_that_the_stack_makes_are_known_as_its_own() -> None:
+def test_all_of_these_that_the_stack_makes_are_known_as_its_own() -> None:
     made = graph.production(**{**TEAMS, "monitoring": "prometheus"})
-    kinds = ("kubernetes:core/v1:Namespace", "kubernetes:apiextensions.k8s.io/v1:CustomResourceDefinition")
+    kinds = (
+        "kubernetes:core/v1:Namespace",
+        "kubernetes:apiextensions.k8s.io/v1:CustomResourceDefinition",
+        f"kubernetes:{names.API_VERSION}:{names.KIND}",
+    )
     found = [each.inputs["metadata"] for kind in kinds for each in made.all(kind)]
-    assert {"training", "vision", "speech", "tidewater-monitoring"} <= {each["name"] for each in found}
+    assert {"training", "vision", "speech", "tidewater-monitoring", "digits"} <= {each["name"] for each in found}
     assert [each["name"] for each in found if not made_by_a_stack(each)] == []
 
 
