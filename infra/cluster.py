@@ -174,17 +174,12 @@ def kubeconfig_of(cluster: eks.Cluster, profile: str) -> pulumi.Output[str]:
     return cluster.get_kubeconfig(profile_name=profile) if profile else cluster.kubeconfig_json
 
 
-def team_group(team: str) -> str:
-    """Return the group of Kubernetes that a team's people are in."""
-    return f"{settings.PROJECT}:{team}"
-
-
 def groups(teams: Sequence[settings.Team]) -> dict[str, list[str]]:
     """Return the groups of each person, by ARN: a principal has one access entry, whatever teams it is in."""
     found: dict[str, list[str]] = {}
     for team in teams:
         for arn in team.user_arns:
-            found.setdefault(arn, []).append(team_group(team.name))
+            found.setdefault(arn, []).append(team.group)
     return found
 
 

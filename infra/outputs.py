@@ -11,11 +11,11 @@ import pulumi_kubernetes as kubernetes
 import settings
 from infra.account import Account
 from infra.bucket import checkpoints_folder
-from infra.cluster import Cluster, team_group
+from infra.cluster import Cluster
 from infra.identity import TRAINER_SERVICE_ACCOUNT
 from infra.shared_storage import POSIX_ID
 
-__all__ = ["POSIX_ID", "TRAINER_SERVICE_ACCOUNT", "Platform", "checkpoints_folder", "kubernetes_platform", "team_group"]
+__all__ = ["POSIX_ID", "TRAINER_SERVICE_ACCOUNT", "Platform", "checkpoints_folder", "kubernetes_platform"]
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,9 @@ from tidewater.elasticjob.install.pods import NAMESPACE
 
 PRINCIPAL_ARN = r"arn:aws[a-z-]*:iam::\d{12}:(role|user)/[\w+=,.@/-]+"
 PRINCIPAL = "the ARN of an IAM role or user"
+GROUPS = "tidewater:"
+"""The groups of teams begin with it; nothing else that an access entry names does."""
+
 MAX_NAME_LENGTH = 20
 """IAM allows names of 64 characters for roles. They begin with the stack's name, and Pulumi adds 8."""
 
@@ -45,6 +48,11 @@ class Team:
     """How many workers it may have with the priority of core workers, for which other jobs give up theirs."""
     maximum: int
     """How many workers its resources are enough for."""
+
+    @property
+    def group(self) -> str:
+        """Return the group of Kubernetes that its people are in."""
+        return f"{GROUPS}{self.name}"
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 import pulumi
 
 import settings
-from infra.outputs import team_group
 from tidewater.contract import devices, labels
 from workloads import objects
 from workloads.access import TrainerAccess, TrainerAccessArgs
@@ -38,15 +37,15 @@ SYSTEM_CLASSES = ("system-cluster-critical", "system-node-critical")
 """https://kubernetes.io/docs/tasks/administer-cluster/guaranteed-scheduling-critical-addon-pods/"""
 
 
-def people_manifest(team: str) -> Manifest:
+def people_manifest(team: settings.Team) -> Manifest:
     """Return the binding that lets a team's people see and run jobs in its namespace."""
     group = "rbac.authorization.k8s.io"
     return {
         "apiVersion": f"{group}/v1",
         "kind": "RoleBinding",
-        "metadata": metadata("people", OWN, namespace=team),
+        "metadata": metadata("people", OWN, namespace=team.name),
         "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": RIGHTS},
-        "subjects": [{"apiGroup": group, "kind": "Group", "name": team_group(team)}],
+        "subjects": [{"apiGroup": group, "kind": "Group", "name": team.group}],
     }
 
 
@@ -141,7 +140,7 @@ class TeamSpace(pulumi.ComponentResource):
 
         # What limits pods stays as long as there are some.
         within = pulumi.ResourceOptions.merge(after(), pulumi.ResourceOptions(deleted_with=space))
-        objects.register(people_manifest(name), opts=after())
+        objects.register(people_manifest(team), opts=after())
         quotas = quota_manifests(team, stack.workers, training.etcd_members, args.priorities)
         limits = [objects.register(each, opts=within) for each in (*quotas, limits_manifest(name, stack.workers))]
         TrainerAccess(name, TrainerAccessArgs(stack.cluster_name, args.role_arn), after())

@@ -17,7 +17,7 @@ disks     whether the KMS key of the nodes' disks can be used; pure
 dataset   whether there is something at the dataset's address; pure, but for a request to a web server
 login     whether the `aws` of the kubeconfig is in the provider's account; pure, but for one run of it
 roles     whether the roles' path stays, and whether their boundary allows what they do; pure, but for what asks
-people    whether the one who deploys is in no team; pure
+people    whether the one who deploys is in no team, and people can get their access entries; pure
 support   whether EKS supports the Kubernetes version, and for how long; pure
 quotas    which quota counts which instance type, and whether it is enough; pure
 """

@@ -43,8 +43,7 @@ class Cluster:
         public: the addresses from which its API is reached over the internet; empty if from none.
         addons: the configuration of each of `ADDONS` and `USEFUL_ADDONS` that it has, as JSON; empty for the default.
         role: ARN of the role of the stack's nodes on it; None before the stack was made.
-        entered: ARNs of people of the stack's teams who have an access entry that isn't the stack's.
-        inside: what is on it.
+        inside: what is on it, and who is let in.
     """
 
     found: bool
@@ -57,7 +56,6 @@ class Cluster:
     public: tuple[str, ...] = ()
     addons: Mapping[str, str] = field(default_factory=dict)
     role: str | None = None
-    entered: frozenset[str] = frozenset()
     inside: Inside = field(default_factory=Inside)
 
 
@@ -80,7 +78,6 @@ def mistakes(stack: settings.Settings, cluster: Cluster | None, vpc: Vpc | None)
         *_place(stack, cluster),
         *_access(stack, cluster, vpc),
         *_addons(name, cluster),
-        *_people(stack, cluster),
     ]
 
 
@@ -136,17 +133,6 @@ def _addons(name: str, cluster: Cluster) -> list[str]:
         f"owner: aws eks create-addon --cluster-name {name} --addon-name {addon}"
         for addon, why in ADDONS.items()
         if addon not in cluster.addons
-    ]
-
-
-def _people(stack: settings.Settings, cluster: Cluster) -> list[str]:
-    """Return who can't be let in: EKS has one access entry for each principal, and that of others stays as it is."""
-    return [
-        f"teams.{team.name}.userArns = {arn}: has an access entry on the cluster {stack.cluster_name} already, and EKS "
-        "has one for each principal; remove it from the team, or ask the cluster's owner to remove the entry"
-        for team in stack.teams
-        for arn in team.user_arns
-        if arn in cluster.entered
     ]
 
 

@@ -54,8 +54,7 @@ async def look_up(stack: settings.Settings, existing: settings.ExistingCluster, 
         public=tuple(vpc.public_access_cidrs) if vpc.endpoint_public_access else (),
         addons={name: each.configuration_values or "" for name, each in zip(names, addons, strict=True) if each},
         role=await _role(stack, existing.name, groups.names, ask),
-        entered=await _entered(stack, existing.name, ask),
-        inside=await _inside(stack, there, look),
+        inside=await _inside(stack, there, ask, look),
     )
 
 
@@ -80,7 +79,7 @@ async def look_up_own(stack: settings.Settings, ask: Ask, look: Look) -> Own:
         return Own()
     if found.status not in USABLE:
         return Own(found.role_arn)
-    return Own(found.role_arn, await _inside(stack, _reached(stack.name, found), look))
+    return Own(found.role_arn, await _inside(stack, _reached(stack.name, found), ask, look))
 
 
 def _reached(name: str, found: aws.eks.GetClusterResult) -> settings.ExistingCluster:
@@ -103,22 +102,24 @@ async def _role(stack: settings.Settings, cluster: str, names: Sequence[str], as
     return None
 
 
-async def _entered(stack: settings.Settings, cluster: str, ask: Ask) -> frozenset[str]:
-    """Return the people of teams who have an access entry that isn't the stack's."""
-    people = sorted({arn for team in stack.teams for arn in team.user_arns})
+async def _inside(stack: settings.Settings, there: settings.ExistingCluster, ask: Ask, look: Look) -> Inside:
+    """Return what is on the cluster, or why it could not be read, and who is let in."""
+    text = kubeconfig(there, stack.region, stack.profile)
+    objects, entries = await asyncio.gather(
+        asyncio.to_thread(look, text), _entries(stack, there.name, ask), return_exceptions=True
+    )
+    if isinstance(entries, BaseException):
+        raise entries
+    if isinstance(objects, NoAnswer):
+        return Inside(unread=str(objects), entries=entries)
+    if isinstance(objects, BaseException):
+        raise objects
+    return Inside(objects, entries=entries)
+
+
+async def _entries(stack: settings.Settings, cluster: str, ask: Ask) -> dict[str, tuple[str, ...]]:
+    """Return the groups in the access entries of teams' people and administrators."""
+    people = sorted({arn for team in stack.teams for arn in team.user_arns} | {*stack.cluster.admin_arns})
     asked = [{"clusterName": cluster, "principalArn": arn} for arn in people]
-    entries = await asyncio.gather(
-        *(or_none(ask(ENTRY, each, aws.eks.GetAccessEntryResult), _ABSENT) for each in asked)
-    )
-    found = dict(zip(people, entries, strict=True))
-    return frozenset(
-        arn for arn, each in found.items() if each and not stack.own_tags.items() <= (each.tags or {}).items()
-    )
-
-
-async def _inside(stack: settings.Settings, there: settings.ExistingCluster, look: Look) -> Inside:
-    """Return what is on the cluster, or why it could not be read."""
-    try:
-        return Inside(await asyncio.to_thread(look, kubeconfig(there, stack.region, stack.profile)))
-    except NoAnswer as error:
-        return Inside(unread=str(error))
+    found = await asyncio.gather(*(or_none(ask(ENTRY, each, aws.eks.GetAccessEntryResult), _ABSENT) for each in asked))
+    return {arn: tuple(each.kubernetes_groups or ()) for arn, each in zip(people, found, strict=True) if each}

@@ -11,6 +11,7 @@ a namespace have names that begin with its own, with that of its namespace, or w
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import settings
@@ -21,10 +22,16 @@ DEFINITION, NAMESPACE, JOB = "CustomResourceDefinition", "Namespace", "ElasticJo
 
 @dataclass(frozen=True)
 class Inside:
-    """What is on the cluster, the stack's own or an existing one. `unread`: why it could not be read, else empty."""
+    """What is on the cluster, the stack's own or an existing one, and who is let in.
+
+    Attributes:
+        unread: why `objects` could not be read; empty if they could.
+        entries: the groups of Kubernetes in the access entries of teams' people and administrators, by their ARNs.
+    """
 
     objects: Objects = field(default_factory=Objects)
     unread: str = ""
+    entries: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def mistakes(stack: settings.Settings, inside: Inside | None, *, new: bool) -> list[str]:

@@ -7,17 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from localcloud.aws.policy import Decision, Query, evaluate
 
-import settings
-from infra.preflight import people
-from infra.preflight.login import Login
 from tests import graph
-from tests.infra.preflight.world import region, stack
 
 ADA, BOB = f"arn:aws:iam::{graph.ACCOUNT}:role/ml/ada", f"arn:aws:iam::{graph.ACCOUNT}:user/bob"
 TEAMS: dict[str, Any] = {
@@ -162,31 +157,6 @@ def test_a_person_has_one_entry_with_a_group_for_each_team_and_no_policy_of_eks(
     }
     assert all(each["clusterName"] == NAME for each in entries)
     assert not made.all("aws:eks/accessPolicyAssociation:AccessPolicyAssociation")
-
-
-@pytest.mark.parametrize(
-    ("caller", "arns"),
-    [
-        (BOB, [BOB, BOB]),
-        (f"arn:aws:sts::{graph.ACCOUNT}:assumed-role/ada/session", [ADA]),
-        (f"arn:aws:iam::{graph.ACCOUNT}:user/operator", []),
-        ("", []),
-    ],
-)
-def test_the_one_who_deploys_is_in_no_team(caller: str, arns: list[str]) -> None:
-    wanted = stack(**TEAMS)
-    found = people.mistakes(wanted, replace(region(wanted), login=Login(graph.ACCOUNT, graph.ACCOUNT, caller=caller)))
-    assert [each.partition(" = ")[2].partition(": deploys this stack")[0] for each in found] == arns
-
-
-def test_that_is_refused_before_anything_is_registered() -> None:
-    operator = f"arn:aws:iam::{graph.ACCOUNT}:user/operator"
-    teams = [{"name": "vision", "userArns": [operator], "maxWorkers": 1}]
-    found = graph.Graph()
-    config = {**graph.stack_config("Pulumi.aws.yaml.example"), "fileAccess": "iam", "teams": teams}
-    with pytest.raises(settings.ConfigurationError, match=r"teams\.vision\.userArns = .*: deploys this stack now"):
-        graph.run(graph.program, config, "production", graph=found)
-    assert not found.all("aws:iam/role:Role")
 
 
 def test_a_team_may_have_the_name_of_something_of_the_stacks() -> None:

@@ -44,11 +44,6 @@ def without(name: str) -> Mapping[str, str]:
     return {addon: values for addon, values in existing_cluster.ADDONS.items() if addon != name}
 
 
-ADA = f"arn:aws:iam::{graph.ACCOUNT}:role/ml/ada"
-TEAMS: dict[str, Any] = {
-    "fileAccess": "iam",
-    "teams": [{"name": "vision", "maxWorkers": 2, "userArns": [ADA]}],
-}
 BAD: dict[str, tuple[dict[str, Any], Cluster, Vpc | None, str]] = {
     "no such cluster": ({}, Cluster(found=False), None, f"clusterName = {NAME}: us-west-2 has no such cluster;"),
     "a cluster that goes": ({}, replace(GOOD, status="DELETING"), None, f"clusterName = {NAME}: is DELETING, so"),
@@ -100,12 +95,6 @@ BAD: dict[str, tuple[dict[str, Any], Cluster, Vpc | None, str]] = {
         replace(GOOD, addons=without("aws-efs-csi-driver")),
         None,
         "aws eks create-addon --cluster-name platform --addon-name aws-efs-csi-driver",
-    ),
-    "a person whom its owner has let in": (
-        TEAMS,
-        replace(GOOD, entered=frozenset({ADA})),
-        None,
-        f"teams.vision.userArns = {ADA}: has an access entry on the cluster {NAME} already, and EKS has one for each",
     ),
 }
 

@@ -147,12 +147,11 @@ def test_teams_are_on_the_cluster_with_entries_and_roles_of_the_stacks() -> None
 
 
 def test_people_whom_the_owner_has_let_in_are_refused_and_those_of_the_stack_stay() -> None:
-    own = settings.parse(graph.defaults(), stack="local").own_tags
-    entries = {ADA: own, BOB: {"Team": "platform"}}
+    entries = {ADA: ["tidewater:vision"], BOB: ["platform"]}
 
     def ask(token: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         if token.endswith(":getAccessEntry") and arguments["principalArn"] in entries:
-            return {**arguments, "tags": entries[arguments["principalArn"]]}
+            return {**arguments, "kubernetesGroups": entries[arguments["principalArn"]]}
         return existing_cluster.ask(token, arguments)
 
     assert graph.run(graph.program, {**CONFIG, **TEAMS}, ask=ask).all("aws:eks/nodeGroup:NodeGroup")
