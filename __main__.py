@@ -72,24 +72,25 @@ def main(run: login.Run = login.run, look: Look = look_at_cluster) -> None:
     platform = kubernetes_platform(stack, account, cluster, after=pods_need_first)
 
     code = Code("code", CodeArgs(bundle_for(training), bucket.name), account.options(bucket))
-    # The file system stays until the namespace is gone, and with it all pods that may have mounted it.
-    namespace = Namespace(space, NamespaceArgs(PriorityClasses(space)), platform.options(files))
+    # File system and volume stay until the namespace is gone, and with it all pods that may have mounted them.
+    storage = Storage(
+        space, StorageArgs(f"{name}-{space}", files.volume_handle, stack.file_iam), platform.mounts(files)
+    )
+    namespace = Namespace(space, NamespaceArgs(PriorityClasses(space)), platform.options(files, storage.volume))
+    mounts = storage.claim(platform.claims(namespace.space, namespace))
     access = TrainerAccess(
         space, TrainerAccessArgs(stack.cluster_name, identity.trainer_role_arn), platform.options(namespace)
-    )
-    storage = Storage(
-        space, StorageArgs(f"{name}-{space}", files.volume_handle, stack.file_iam), platform.mounts(namespace)
     )
     isolation = NetworkPolicies(space, NetworkPoliciesArgs(stack.network.cidrs), platform.options(namespace))
     etcd = Etcd(
         "etcd",
-        EtcdArgs(training, namespace.priorities.etcd, storage.mounts),
+        EtcdArgs(training, namespace.priorities.etcd, mounts),
         platform.options(namespace, storage, isolation),
     )
     pods_need = platform.mounts(storage, access, isolation)
     filled = [
-        Dataset(training.dataset.name, DatasetArgs(training, code.uri, name, stack.region, storage.mounts), pods_need),
-        *packages(stack, account, bucket, storage, pods_need),
+        Dataset(training.dataset.name, DatasetArgs(training, code.uri, name, stack.region, mounts), pods_need),
+        *packages(stack, account, bucket, mounts, pods_need),
     ]
     teams = team_spaces(stack, account, (bucket, key, files), namespace, platform)
     controller = Controller(
@@ -97,10 +98,7 @@ def main(run: login.Run = login.run, look: Look = look_at_cluster) -> None:
     )
     efa_plugin(stack, namespace, platform)
     gpu_plugin = device_plugin(stack, platform)
-    prometheus: pulumi.Input[str] | None = None
-    if stack.monitoring is not None:
-        Monitoring("monitoring", MonitoringArgs(stack, stack.monitoring), platform.options(namespace, *gpu_plugin))
-        prometheus = managed(stack, account, network, cluster) if stack.monitoring.managed else server.address()
+    prometheus = monitoring(stack, account, (network, cluster), platform.options(namespace, *gpu_plugin))
     # Nodes with GPUs cost money, so they come when there is something to train on.
     worker_nodes: list[pulumi.Resource] = [
         NodeGroup(
@@ -110,7 +108,7 @@ def main(run: login.Run = login.run, look: Look = look_at_cluster) -> None:
     if stack.surge is not None:
         worker_nodes.append(surge_nodes(stack, stack.surge, account, (*node_needs, files), platform))
     worker_nodes += [*gpu_plugin, *gpu_check(stack, platform, [*gpu_plugin, *worker_nodes])]
-    workers = TrainingArgs(stack, bucket.name, code.uri, namespace.priorities, storage.mounts)
+    workers = TrainingArgs(stack, bucket.name, code.uri, namespace.priorities, mounts)
     Training(training.job, workers, platform.options(*filled, etcd, controller, *worker_nodes))
 
     export(
@@ -204,14 +202,28 @@ def image_caches(stack: settings.Settings, account: Account) -> list[pulumi.Reso
 
 
 def packages(
-    stack: settings.Settings, account: Account, bucket: Bucket, storage: Storage, opts: pulumi.ResourceOptions
+    stack: settings.Settings,
+    account: Account,
+    bucket: Bucket,
+    mounts: pulumi.ResourceOptions,
+    opts: pulumi.ResourceOptions,
 ) -> list[pulumi.Resource]:
     """Make what installs the packages of the person's script, if there are some."""
     wanted = stack.training.packages
     if wanted is None:
         return []
     code = Code("installer", CodeArgs(installer(wanted), bucket.name), account.options(bucket))
-    return [Installed("packages", InstalledArgs(stack.training, wanted, code.uri, storage.mounts), opts)]
+    return [Installed("packages", InstalledArgs(stack.training, wanted, code.uri, mounts), opts)]
+
+
+def monitoring(
+    stack: settings.Settings, account: Account, made: tuple[Network, Cluster], opts: pulumi.ResourceOptions
+) -> pulumi.Input[str] | None:
+    """Make what reads the metrics, if the stack wants it; return its address."""
+    if stack.monitoring is None:
+        return None
+    Monitoring("monitoring", MonitoringArgs(stack, stack.monitoring), opts)
+    return managed(stack, account, *made) if stack.monitoring.managed else server.address()
 
 
 def managed(stack: settings.Settings, account: Account, network: Network, cluster: Cluster) -> pulumi.Output[str]:

@@ -36,12 +36,21 @@ class Platform:
 
         Kubernetes deletes a claim when no pod mounts it any more. After a `pulumi up` that was killed, there can be
         pods that the state doesn't have; only the deletion of their namespace ends them. On a cluster that stays, a
-        volume would stay too, so all of it is deleted.
+        volume would stay too, so all of it is deleted, see `claims`.
         https://www.pulumi.com/docs/iac/concepts/options/deletedwith/
         """
         if self.cluster_stays:
             return self.options(*after)
         return pulumi.ResourceOptions.merge(self.options(*after), pulumi.ResourceOptions(deleted_with=self.cluster))
+
+    def claims(self, space: pulumi.Resource, *after: pulumi.Resource) -> pulumi.ResourceOptions:
+        """Return options for a claim in the namespace `space`. On a cluster that stays, the namespace deletes it.
+
+        People's pods may mount it. It would wait for them, and only the deletion of the namespace ends them.
+        """
+        if self.cluster_stays:
+            return pulumi.ResourceOptions(depends_on=list(after), deleted_with=space)
+        return pulumi.ResourceOptions(depends_on=list(after), deleted_with=self.cluster)
 
 
 def kubernetes_platform(

@@ -93,11 +93,13 @@ class Namespace(pulumi.ComponentResource):
     """The namespace, and the objects that belong to the cluster as a whole."""
 
     priorities: PriorityClasses
+    space: pulumi.CustomResource
+    """The namespace itself."""
 
     def __init__(self, name: str, args: NamespaceArgs, opts: pulumi.ResourceOptions) -> None:
         super().__init__("tidewater:workloads:Namespace", name, None, opts)
         child = pulumi.ResourceOptions(parent=self)
-        objects.register(namespace_manifest(name), opts=child)
+        self.space = objects.register(namespace_manifest(name), opts=child)
         self.priorities = args.priorities
         for class_name, wanted in self.priorities.values().items():
             objects.register(priority_class_manifest(class_name, wanted), opts=child)

@@ -110,16 +110,23 @@ class Storage(pulumi.ComponentResource):
     deletes what has `replace_with` first, in any order; then what a property is to be replaced for, here the claim.
     https://kubernetes.io/docs/concepts/storage/persistent-volumes/#storage-object-in-use-protection
     https://www.pulumi.com/docs/iac/concepts/resources/options/replacewith/
+
+    People's pods mount the claim too, and go with the namespace. So it is the volume, then the namespace, which depends
+    on it, then the claim: in the other order a destroy deletes the namespace, with the claim in it, before the volume.
     """
 
-    mounts: pulumi.ResourceOptions
-    """The options of what makes pods that mount it."""
+    volume: pulumi.CustomResource
 
     def __init__(self, name: str, args: StorageArgs, opts: pulumi.ResourceOptions) -> None:
         super().__init__("tidewater:workloads:Storage", name, None, opts)
-        volume = objects.register(
+        self._namespace, self._volume_name = name, args.volume
+        self.volume = objects.register(
             volume_manifest(args.volume, name, args.volume_handle, iam=args.iam),
             opts=pulumi.ResourceOptions(parent=self),
         )
-        self.mounts = mounts_of(volume, claim_of(volume, name, args.volume, pulumi.ResourceOptions(parent=self)))
         self.register_outputs({})
+
+    def claim(self, opts: pulumi.ResourceOptions) -> pulumi.ResourceOptions:
+        """Make the claim in the namespace; return the options of what makes pods that mount it."""
+        own = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(parent=self))
+        return mounts_of(self.volume, claim_of(self.volume, self._namespace, self._volume_name, own))

@@ -5,6 +5,7 @@ Each test uses the stack as the one before left it.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,9 +13,12 @@ import pytest
 import yaml
 
 from tests.e2e.checkout import DESTROY, LONG_TRAINING, ROOT, UP, Checkout, repeat, stop_once_printed, wait_until
+from tests.e2e.elasticjob import PYTORCH
 from tests.e2e.guest.platform import CLUSTER, Platform
 from tests.e2e.inventory import Inventory, added, aws_inventory
 from tests.e2e.training import assert_steps_only_grow, latest_step, node_of, running_workers, wait_for_world
+from tidewater.contract import stack
+from tidewater.contract.pod_defaults import confined
 
 pytestmark = [pytest.mark.e2e, pytest.mark.incremental, pytest.mark.timeout(1800)]
 
@@ -22,6 +26,24 @@ GUEST = "guest"
 NOT_MADE = {
     *("vpcs", "subnets", "route tables", "nat gateways", "addresses", "security groups"),
     *("clusters", "log groups", "file systems"),
+}
+POD = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "notebook", "namespace": "training"},
+    "spec": {
+        "securityContext": stack.non_root(1000),
+        "containers": [
+            {
+                "name": "notebook",
+                "image": PYTORCH,
+                "command": ["sleep", "3600"],
+                "securityContext": confined(),
+                "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+            }
+        ],
+        "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}],
+    },
 }
 SMALL = {"tidewater:trainerArgs": LONG_TRAINING, "tidewater:protect": False}
 
@@ -96,6 +118,9 @@ def test_an_unchanged_stack_changes_nothing(guest: Guest) -> None:
 
 
 def test_the_destroyed_stack_leaves_all_as_it_was(guest: Guest, before: Before) -> None:
+    """A person's pod mounts the stack's files until its namespace is deleted."""
+    guest.checkout.run(f"kubectl apply -f - <<< '{json.dumps(POD)}'")
+    guest.checkout.run("kubectl wait -n training pod/notebook --for=condition=Ready --timeout=120s")
     guest.checkout.run(DESTROY)
     assert guest.surroundings()[1] == before[1]
     assert added(before[0], aws_inventory(guest.checkout.cloud())) == {}

@@ -81,7 +81,10 @@ def test_the_kubeconfig_logs_in_to_the_cluster_by_aws() -> None:
 def test_objects_of_others_are_not_taken_over_and_a_destroy_leaves_none_of_the_stacks(deployed: graph.Graph) -> None:
     provider = deployed.one("pulumi:providers:kubernetes").inputs
     assert str(provider["upsertExistingObjects"]).lower() == "false"
-    assert not [each.name for each in deployed.resources if each.deleted_with]
+    kept = {each.name: each.deleted_with for each in deployed.resources if each.deleted_with}
+    (space,) = [each for each in deployed.all("kubernetes:core/v1:Namespace") if each.name == "namespace-training"]
+    assert kept == {"persistentvolumeclaim-data": space.urn}, "with what is in the namespace"
+    assert deployed.needs(space, deployed.one("kubernetes:core/v1:PersistentVolume")), "deleted after the namespace"
     own = graph.deploy(graph.stack_config("Pulumi.local.yaml"))
     assert str(own.one("pulumi:providers:kubernetes").inputs["upsertExistingObjects"]).lower() == "true"
     assert [each.name for each in own.resources if each.deleted_with]
