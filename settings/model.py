@@ -69,6 +69,8 @@ class Cluster:
     log_retention_days: int
     existing: ExistingCluster | None = None
     """None if the stack makes a cluster of its own."""
+    default_priority: str = ""
+    """The PriorityClass of pods that name none; empty if there is none, and until the cluster is asked."""
 
 
 @dataclass(frozen=True)

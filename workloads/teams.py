@@ -33,8 +33,8 @@ OTHER_MEMORY_MIB = 8_192
 """In addition to a team's workers: for its etcd, and for what people run to look at data."""
 
 OWN = {labels.NAME: labels.APPLICATION}
-SYSTEM_CLASSES = ("system-cluster-critical", "system-node-critical")
-"""https://kubernetes.io/docs/tasks/administer-cluster/guaranteed-scheduling-critical-addon-pods/"""
+ANY: Manifest = {"operator": "Exists", "scopeName": "PriorityClass"}
+"""Pods with a priority class. https://kubernetes.io/docs/concepts/policy/resource-quotas/#resource-quota-per-priorityclass"""
 
 
 def people_manifest(team: settings.Team) -> Manifest:
@@ -50,11 +50,15 @@ def people_manifest(team: settings.Team) -> Manifest:
 
 
 def quota_manifests(
-    team: settings.Team, workers: settings.Workers, members: int, priorities: PriorityClasses
+    team: settings.Team, workers: settings.Workers, members: int, priorities: PriorityClasses, default: str
 ) -> list[Manifest]:
     """Return the quotas: as much as the team's workers need, and pods of a high priority as far as they are its own.
 
     A load balancer, an Ingress or a port of every node would be open to who reaches the network, so there is none.
+
+    Args:
+        members: how many members etcd has.
+        default: the priority class that the cluster gives to pods that name none; empty if there is none.
     """
     count = team.maximum
     whole = {
@@ -67,18 +71,23 @@ def quota_manifests(
     }
     if workers.gpus:
         whole[f"requests.{devices.GPU}"] = str(count * workers.gpus)
+    own = (priorities.core, priorities.surge, priorities.etcd, default)
     return [
         _quota(team.name, "team", whole),
-        _quota(team.name, "core-workers", {"pods": str(team.minimum)}, priorities.core),
-        _quota(team.name, "etcd", {"pods": str(members)}, priorities.etcd),
-        _quota(team.name, "system", {"pods": "0"}, priorities.controller, *SYSTEM_CLASSES),
+        _quota(team.name, "core-workers", {"pods": str(team.minimum)}, _of(priorities.core)),
+        _quota(team.name, "etcd", {"pods": str(members)}, _of(priorities.etcd)),
+        _quota(team.name, "other-classes", {"pods": "0"}, ANY, _of(*(each for each in own if each), but=True)),
     ]
 
 
-def _quota(namespace: str, name: str, hard: Manifest, *classes: str) -> Manifest:
-    """Return a quota for all pods, or for those of some priority classes."""
-    of_classes = {"operator": "In", "scopeName": "PriorityClass", "values": list(classes)}
-    scoped = {"scopeSelector": {"matchExpressions": [of_classes]}} if classes else {}
+def _of(*classes: str, but: bool = False) -> Manifest:
+    """Return a scope: pods of these priority classes, or `but` these, where pods without a class count too."""
+    return {"operator": "NotIn" if but else "In", "scopeName": "PriorityClass", "values": list(classes)}
+
+
+def _quota(namespace: str, name: str, hard: Manifest, *scopes: Manifest) -> Manifest:
+    """Return a quota for the pods that all scopes select."""
+    scoped = {"scopeSelector": {"matchExpressions": list(scopes)}} if scopes else {}
     return {
         "apiVersion": "v1",
         "kind": "ResourceQuota",
@@ -141,7 +150,9 @@ class TeamSpace(pulumi.ComponentResource):
         # What limits pods stays as long as there are some.
         within = pulumi.ResourceOptions.merge(after(), pulumi.ResourceOptions(deleted_with=space))
         objects.register(people_manifest(team), opts=after())
-        quotas = quota_manifests(team, stack.workers, training.etcd_members, args.priorities)
+        quotas = quota_manifests(
+            team, stack.workers, training.etcd_members, args.priorities, stack.cluster.default_priority
+        )
         limits = [objects.register(each, opts=within) for each in (*quotas, limits_manifest(name, stack.workers))]
         TrainerAccess(name, TrainerAccessArgs(stack.cluster_name, args.role_arn), after())
         claim = claim_of(volume, name, volume_name, within)

@@ -51,7 +51,7 @@ def check(
         settings.ConfigurationError: with everything that the region or the account doesn't have.
     """
     region = look_up(wanted, account, run, look)
-    wanted = cluster.known(vpc.known(wanted, region.vpc), region.cluster)
+    wanted = taken.known(cluster.known(vpc.known(wanted, region.vpc), region.cluster), region.inside)
     needs = quotas.needs(wanted, region)
     mistakes = vpc.mistakes(wanted, region.vpc, region.zones) + cluster.mistakes(wanted, region.cluster, region.vpc)
     mistakes += files.mistakes(wanted, region.files) + fit.mistakes(wanted, region)

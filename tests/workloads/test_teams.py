@@ -6,12 +6,16 @@ from typing import Any
 
 import pytest
 
+import settings
 from tests import graph
 from tests.infra.policies.test_teams import TEAMS
+from tests.infra.preflight.world import region, stack
 from tests.security.reach import Host, Network, Pod
 from tidewater.contract import labels
 from tidewater.elasticjob import names
 from workloads.etcd import manifests as etcd
+from workloads.namespace import PriorityClasses
+from workloads.teams import quota_manifests
 
 QUOTA = "kubernetes:core/v1:ResourceQuota"
 BINDING = "kubernetes:rbac.authorization.k8s.io/v1:RoleBinding"
@@ -66,21 +70,21 @@ def test_a_quota_is_enough_for_the_teams_workers_and_for_no_more_gpus(
     assert quotas["core-workers"]["hard"] == {"pods": str(least)}
 
 
-def test_pods_of_a_team_get_no_priority_that_displaces_etcd_or_the_controller(made: graph.Graph) -> None:
-    quotas = {name: each["spec"] for name, each in within(made, QUOTA, "vision").items()}
-    limits = {
-        priority: quota["hard"]["pods"]
-        for quota in quotas.values()
-        for each in quota.get("scopeSelector", {}).get("matchExpressions", ())
-        for priority in each["values"]
-    }
-    assert limits == {
-        "training-core-workers": "1",
-        "training-etcd": "3",
-        "training-controller": "0",
-        "system-cluster-critical": "0",
-        "system-node-critical": "0",
-    }
+def test_a_class_that_the_cluster_gives_to_pods_that_name_none_is_no_class_of_others() -> None:
+    team, wanted = settings.Team("vision", (), 1, 2), stack()
+    workers = wanted.with_hardware(region(wanted).types).workers
+
+    def allowed(default: str) -> list[str]:
+        quotas = {
+            each["metadata"]["name"]: each["spec"]
+            for each in quota_manifests(team, workers, 3, PriorityClasses("training"), default)
+        }
+        _, others = quotas["other-classes"]["scopeSelector"]["matchExpressions"]
+        return list(others["values"])
+
+    own = ["training-core-workers", "training-surge-workers", "training-etcd"]
+    assert allowed("") == own
+    assert allowed("usual") == [*own, "usual"]
 
 
 @pytest.mark.parametrize("team", ["vision", "speech"])

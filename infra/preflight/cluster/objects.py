@@ -16,7 +16,7 @@ from tidewater.contract import labels
 from tidewater.elasticjob.names import JOBS
 from tidewater.kube.cluster import ALL_NAMESPACES, Selection
 from tidewater.kube.errors import ClusterError, MissingKind
-from tidewater.kube.kinds import DEFINITIONS, NAMESPACES, Kind
+from tidewater.kube.kinds import DEFINITIONS, NAMESPACES, PRIORITY_CLASSES, Kind
 from tidewater.kube.kubeconfig import Access
 from tidewater.kube.server import Server, connect
 
@@ -40,9 +40,15 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True)
 class Objects:
-    """What is on a cluster. `found`: whether a stack has made it, for each namespace, definition and ElasticJob."""
+    """What is on a cluster.
+
+    Attributes:
+        found: whether a stack has made it, for each namespace, definition and ElasticJob.
+        default_priority: the PriorityClass of pods that name none; empty if there is none.
+    """
 
     found: Mapping[Key, bool] = field(default_factory=dict)
+    default_priority: str = ""
 
 
 class NoAnswer(Exception):
@@ -57,7 +63,9 @@ def look(kubeconfig: str) -> Objects:
     """Ask, with the `aws` that the kubeconfig starts. See `Look`."""
     try:
         server = connect(Access(text=kubeconfig))
-        return Objects({key: own for kind in KINDS for key, own in _listed(server, kind)})
+        classes = server.list(PRIORITY_CLASSES).items
+        default = next((str(each["metadata"]["name"]) for each in classes if each.get("globalDefault")), "")
+        return Objects({key: own for kind in KINDS for key, own in _listed(server, kind)}, default)
     except ClusterError as error:
         raise NoAnswer(str(error)) from error
 

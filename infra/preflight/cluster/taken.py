@@ -12,7 +12,7 @@ a namespace have names that begin with its own, with that of its namespace, or w
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import settings
 from infra.preflight.cluster.objects import KARPENTER, OWN_LABELS, Objects
@@ -32,6 +32,12 @@ class Inside:
     objects: Objects = field(default_factory=Objects)
     unread: str = ""
     entries: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+def known(stack: settings.Settings, inside: Inside | None) -> settings.Settings:
+    """Return the settings with what the cluster says of priorities."""
+    default = inside.objects.default_priority if inside else ""
+    return replace(stack, cluster=replace(stack.cluster, default_priority=default))
 
 
 def mistakes(stack: settings.Settings, inside: Inside | None, *, new: bool) -> list[str]:

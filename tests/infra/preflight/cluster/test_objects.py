@@ -9,15 +9,16 @@ import pytest
 import settings
 from infra.preflight.cluster import objects
 from infra.preflight.cluster.kubeconfig import kubeconfig
-from infra.preflight.cluster.objects import NoAnswer, made_by_a_stack
+from infra.preflight.cluster.objects import NoAnswer, Objects, made_by_a_stack
 from tests import graph
 from tests.infra.policies.test_teams import TEAMS
 from tidewater.elasticjob import names
-from tidewater.kube.cluster import Listing, Selection
+from tidewater.kube.cluster import EVERYTHING, Listing, Selection
 from tidewater.kube.errors import Forbidden
-from tidewater.kube.kinds import Kind, missing
+from tidewater.kube.kinds import PRIORITY_CLASSES, Kind, missing
 from tidewater.kube.kubeconfig import Access, load
 
+CLASSES = ("system-node-critical", "usual")
 THERE = settings.ExistingCluster("platform", "https://platform.eks.example", "c2VjcmV0", "sg-1")
 TEXT = kubeconfig(THERE, "us-west-2", "")
 
@@ -25,11 +26,13 @@ TEXT = kubeconfig(THERE, "us-west-2", "")
 class Server:
     """A cluster with a namespace and a definition that people have made, and a namespace and a job of a stack's."""
 
-    def list(self, kind: Kind, selection: Selection) -> Listing:
+    def list(self, kind: Kind, selection: Selection = EVERYTHING) -> Listing:
         own = dict(objects.OWN_LABELS)
         if kind.namespaced:
             assert selection.namespace == "*"
             return Listing([{"metadata": {"name": "digits", "namespace": "training", "labels": own}}], "1")
+        if kind == PRIORITY_CLASSES:
+            return Listing([{"metadata": {"name": name}, "globalDefault": name == "usual"} for name in CLASSES], "1")
         found = {"namespaces": [{"name": "training", "labels": {**own, "team": "ml"}}, {"name": "vision"}]}
         return Listing([{"metadata": each} for each in found.get(kind.plural, [{"name": f"a-{kind.plural}"}])], "1")
 
@@ -37,7 +40,7 @@ class Server:
 class WithoutJobs(Server):
     """A cluster that doesn't know ElasticJobs."""
 
-    def list(self, kind: Kind, selection: Selection) -> Listing:
+    def list(self, kind: Kind, selection: Selection = EVERYTHING) -> Listing:
         if kind.namespaced:
             raise missing(kind)
         return super().list(kind, selection)
@@ -63,7 +66,7 @@ def test_what_people_may_have_made_is_listed(
         return server
 
     monkeypatch.setattr(objects, "connect", connect)
-    assert objects.look(TEXT).found == OTHERS | jobs
+    assert objects.look(TEXT) == Objects(OTHERS | jobs, default_priority="usual")
     (access,) = asked
     assert load(access, {}).server == THERE.endpoint
 
