@@ -39,6 +39,7 @@ from workloads.monitoring import server
 from workloads.monitoring.component import Monitoring, MonitoringArgs, parts
 from workloads.namespace import Namespace, NamespaceArgs, PriorityClasses
 from workloads.network_policies import NetworkPolicies, NetworkPoliciesArgs
+from workloads.people import PeopleRights
 from workloads.storage import Storage, StorageArgs
 from workloads.teams import TeamSpace, TeamSpaceArgs
 from workloads.training import Training, TrainingArgs
@@ -173,7 +174,8 @@ def team_spaces(
         handle, mounts = files.team_handles[team.name], platform.mounts(namespace)
         return TeamSpaceArgs(stack, team, roles[team.name], handle, namespace.priorities, mounts)
 
-    return [TeamSpace(team.name, args(team), platform.options(namespace)) for team in stack.teams]
+    rights = PeopleRights("people", platform.options(namespace))
+    return [TeamSpace(team.name, args(team), platform.options(namespace, rights)) for team in stack.teams]
 
 
 def controller_args(stack: settings.Settings, priorities: PriorityClasses) -> ControllerArgs:

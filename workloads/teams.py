@@ -14,7 +14,7 @@ import pulumi
 
 import settings
 from tidewater.contract import devices, labels
-from workloads import objects
+from workloads import objects, people
 from workloads.access import TrainerAccess, TrainerAccessArgs
 from workloads.etcd.component import Etcd, EtcdArgs
 from workloads.exports import StackFacts, StackFactsArgs
@@ -23,9 +23,6 @@ from workloads.namespace import PriorityClasses, namespace_manifest
 from workloads.network_policies import NetworkPolicies, NetworkPoliciesArgs
 from workloads.storage import claim_of, mounts_of, volume_manifest
 from workloads.training import cpu_millis, memory_mib
-
-RIGHTS = "edit"
-"""The role of Kubernetes that a team's people have in their namespace. It includes ElasticJobs."""
 
 OTHER_PODS = 20
 OTHER_CPU_MILLIS = 4_000
@@ -44,7 +41,7 @@ def people_manifest(team: settings.Team) -> Manifest:
         "apiVersion": f"{group}/v1",
         "kind": "RoleBinding",
         "metadata": metadata("people", OWN, namespace=team.name),
-        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": RIGHTS},
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": people.ROLE},
         "subjects": [{"apiGroup": group, "kind": "Group", "name": team.group}],
     }
 

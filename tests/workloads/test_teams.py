@@ -49,7 +49,8 @@ def test_a_teams_people_may_edit_its_namespace_and_no_other(made: graph.Graph) -
         for subject in each.inputs["subjects"]
         if subject["kind"] == "Group"
     }
-    assert given == {("vision", "edit", "tidewater:vision"), ("speech", "edit", "tidewater:speech")}
+    role = "tidewater-people"
+    assert given == {("vision", role, "tidewater:vision"), ("speech", role, "tidewater:speech")}
     of_cluster = made.all("kubernetes:rbac.authorization.k8s.io/v1:ClusterRoleBinding")
     assert not [each for each in of_cluster if "tidewater:" in str(each.inputs["subjects"])]
 

@@ -28,6 +28,7 @@ class Person:
 
     checkout: Checkout
     team: str
+    arn: str
     key: str
     secret: str
 
@@ -49,19 +50,18 @@ class Person:
 
 
 @pytest.fixture(scope="module")
-def people(checkout: Checkout) -> Iterator[dict[str, Person]]:
-    """Yield a person of each team, by the team's name."""
+def persons(checkout: Checkout) -> Iterator[dict[str, Person]]:
+    """Yield a person of each team, by the team's name; the teams are in the config only."""
     make_room(checkout, 2)
     found = {}
     checkout.run("pulumi config set tidewater:fileAccess iam")
     for number, (team, name) in enumerate(TEAMS.items()):
         arn = checkout.aws(f"iam create-user --user-name {name}")["User"]["Arn"]
         key = checkout.aws(f"iam create-access-key --user-name {name}")["AccessKey"]
-        found[team] = Person(checkout, team, key["AccessKeyId"], key["SecretAccessKey"])
+        found[team] = Person(checkout, team, arn, key["AccessKeyId"], key["SecretAccessKey"])
         for entry, value in {"name": team, "userArns[0]": arn, "maxWorkers": "1"}.items():
             checkout.run(f"pulumi config set --path 'tidewater:teams[{number}].{entry}' {value}")
     try:
-        checkout.run(UP)
         yield found
     finally:  # the modules after this one have the stack without teams
         without_teams(checkout)
@@ -71,11 +71,31 @@ def people(checkout: Checkout) -> Iterator[dict[str, Person]]:
         checkout.run(f"aws iam delete-user --user-name {name}")
 
 
+@pytest.fixture(scope="module")
+def people(persons: dict[str, Person], checkout: Checkout) -> dict[str, Person]:
+    """Return the same people, with their teams on the stack."""
+    checkout.run(UP)
+    return persons
+
+
 def without_teams(checkout: Checkout) -> None:
     """Take the teams off the stack."""
     for key in ("teams", "fileAccess"):
         checkout.run(f"pulumi config rm tidewater:{key}", expect=None)
     checkout.run(UP)
+
+
+def test_a_namespace_of_others_and_a_person_with_another_access_entry_are_refused_at_once(
+    persons: dict[str, Person], checkout: Checkout
+) -> None:
+    cluster, ada = checkout.outputs["clusterName"], persons["vision"].arn
+    entry = f"--cluster-name {cluster} --principal-arn {ada}"
+    checkout.run(f"kubectl create namespace speech && aws eks create-access-entry {entry}")
+    refused = checkout.fails("pulumi preview").text
+    checkout.run(f"kubectl delete namespace speech && aws eks delete-access-entry {entry}")
+    assert "the configuration has 2 mistakes; nothing was changed" in refused
+    assert f"teams = speech: the cluster {cluster} has a namespace of this name already" in refused
+    assert f"teams.vision.userArns = {ada}: has an access entry on the cluster {cluster} already" in refused
 
 
 def test_each_person_runs_a_job_with_her_own_identity(people: dict[str, Person], checkout: Checkout) -> None:
@@ -132,11 +152,12 @@ def test_the_controller_has_no_right_on_jobs_elsewhere(people: dict[str, Person]
         assert found.strip() == answer, space
 
 
-def test_a_teams_quota_and_binding_stay_as_the_stack_has_made_them(people: dict[str, Person]) -> None:
+def test_a_teams_quota_binding_and_policies_stay_as_the_stack_has_made_them(people: dict[str, Person]) -> None:
     person = people["vision"]
     change = json.dumps({"spec": {"hard": {"pods": "1000"}}})
     assert "forbidden" in person.fails(f"kubectl patch resourcequota team -n vision -p '{change}'").text
-    assert "forbidden" in person.fails("kubectl delete rolebinding people -n vision").text
+    for kept in ("rolebinding people", "networkpolicy default-deny"):
+        assert "forbidden" in person.fails(f"kubectl delete {kept} -n vision").text
 
 
 def test_teams_that_are_removed_go_with_their_peoples_jobs(people: dict[str, Person], checkout: Checkout) -> None:
