@@ -17,5 +17,6 @@ devices/     the device plug-ins of NVIDIA and of Elastic Fabric Adapters, and t
 monitoring/  Prometheus, alert rules, the Grafana dashboard, DCGM exporter
 training     the training job, an ElasticJob
 teams        the namespace of each team: rights, quotas, and what its jobs need
+people       the role of teams' people
 exports      the stack's outputs, and what the stack tells the tools that submit jobs to it
 """
