@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections import OrderedDict, deque
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -219,3 +220,10 @@ def test_the_gradients_are_summed_in_memory_that_the_divided_parameters_share(gr
         gradient: Any = mine.grad
         assert is_sharded(gradient)
         torch.testing.assert_close(local(gradient), theirs.grad, rtol=1e-6, atol=1e-6)
+
+
+def test_a_part_does_not_keep_the_memory_of_the_whole() -> None:
+    mesh = SimpleNamespace(size=lambda: 2, get_local_rank=lambda: 1)
+    part = part_of(torch.arange(8.0).reshape(4, 2), SimpleNamespace(device_mesh=mesh))
+    assert part.tolist() == [[4.0, 5.0], [6.0, 7.0]]
+    assert part.untyped_storage().nbytes() == part.nbytes

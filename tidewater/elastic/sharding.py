@@ -46,11 +46,14 @@ def like(part: torch.Tensor, model: Any) -> Any:
 
 
 def part_of(value: torch.Tensor, model: Any) -> torch.Tensor:
-    """Return this process's part of a whole tensor, as it has one of ``model``: some of the rows."""
+    """Return this process's part of a whole tensor, as it has one of ``model``: a copy of some of the rows.
+
+    An optimizer keeps what it loads, and with a view it would keep the whole tensor.
+    """
     mesh = model.device_mesh
     parts = value.chunk(mesh.size())
     index = mesh.get_local_rank()
-    return parts[index] if index < len(parts) else value[:0]
+    return (parts[index] if index < len(parts) else value[:0]).clone()
 
 
 def whole(value: Any) -> Any:

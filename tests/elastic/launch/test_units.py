@@ -119,13 +119,31 @@ def test_after_a_planned_end_the_others_have_time_to_end_by_themselves(started: 
     assert started.code() == exit_codes.LEFT
 
 
-def test_a_process_that_does_not_follow_a_planned_end_is_killed(
+def test_a_process_that_does_not_follow_one_that_leaves_is_killed(
     started: Started, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(units, "LAST_SECONDS", 0.1)
-    started.end(0, exit_codes.FINISHED)
-    assert started.code() == exit_codes.FINISHED
+    started.end(0, exit_codes.LEFT)
+    assert started.code() == exit_codes.LEFT
     assert not started.unit.runs
+
+
+@pytest.mark.parametrize("code", [exit_codes.FAILED, 3])
+def test_when_the_job_has_finished_a_process_may_work_on_and_its_failure_counts(started: Started, code: int) -> None:
+    started.end(0, exit_codes.FINISHED)
+    eventually(lambda: started.unit.look(time.monotonic()) is None and started.unit.code == exit_codes.FINISHED)
+    assert started.unit.look(time.monotonic() + 1000) is None
+    assert started.unit.runs
+    started.end(1, code)
+    assert started.code() == code
+    assert started.unit.first == 1
+
+
+def test_a_unit_that_has_ended_is_to_be_killed_at_no_time(started: Started) -> None:
+    started.end(0, exit_codes.LEFT)
+    started.end(1, exit_codes.LEFT)
+    started.code()
+    assert started.unit.kill_at is None
 
 
 def test_each_start_has_a_place_to_meet_that_no_start_had_before(started: Started) -> None:

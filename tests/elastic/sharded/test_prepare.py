@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch._C._distributed_c10d import HashStore
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.utils.data import IterableDataset, TensorDataset
 
 from tidewater.elastic.errors import ConfigError
@@ -97,6 +97,26 @@ def test_gradients_are_sums_over_the_processes() -> None:
     assert [(each.gradient_divide_factor, each.force_sum_reduction_for_comms) for each in groups] == [(1.0, True)]
 
 
-def test_with_one_process_nothing_is_refused() -> None:
+def test_with_one_process_that_has_the_whole_model_nothing_is_refused() -> None:
     made = training(validation=TensorDataset(torch.zeros(1)))
-    assert divided(config(shard=1, data_workers=2), made, CPU) is None
+    assert divided(config(shard=1, data_workers=2), made, torch.device("cuda", 0)) is None
+
+
+@pytest.mark.parametrize(
+    ("workers", "device", "words"), [(0, "cuda", "this worker has a GPU"), (2, "cpu", "--data-workers is 2")]
+)
+def test_a_model_that_one_process_divides_is_refused_where_its_mesh_does_not_suit(
+    workers: int, device: str, words: str
+) -> None:
+    model = nn.Linear(3, 2)
+    fully_shard(model)
+    with pytest.raises(ConfigError, match=f"fully_shard divides the model, and {words}"):
+        divided(config(shard=1, data_workers=workers), training(model), torch.device(device))
+
+
+def test_a_torch_that_can_not_sum_its_gradients_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = nn.Linear(3, 2)
+    fully_shard(model)
+    monkeypatch.delattr(FSDPModule, "set_force_sum_reduction_for_comms")
+    with pytest.raises(ConfigError, match=r"can't sum the gradients .* use a newer one"):
+        divided(config(shard=1), training(model), CPU)

@@ -15,6 +15,7 @@ nothing blocks its signals. As process 1 of a container it reaps orphaned proces
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import tempfile
@@ -110,8 +111,9 @@ def launch(config: Config, planned: Plan) -> int:
         except ConfigError as error:
             log.event("metrics_not_served", process=child.rank, reason=str(error))
 
-    with tempfile.TemporaryDirectory(prefix="tidewater-") as folder:
-        place = Path(folder) if config.shard > 1 else None
+    with contextlib.ExitStack() as stack:
+        divide = config.shard > 1
+        place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tidewater-"))) if divide else None
         units = [Unit(children[at : at + config.shard], place) for at in range(0, len(children), config.shard)]
         return _Launcher(own_command(), units, log, stand_in).run()
 

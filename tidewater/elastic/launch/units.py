@@ -51,12 +51,14 @@ class Unit:
     """Monotonic time at which to start it; None if it is not to be started."""
     starts: int = 0
     code: int | None = None
-    """The exit code of the process that has ended first. What the others end with is a consequence, unless that is an
-    error, and another one says more."""
+    """The exit code of the process that has ended first. What the others end with is a consequence, unless it
+    says more: another failure than an error, or any failure where that process has ended as planned."""
     kill_at: float | None = None
     """Monotonic time at which to kill those that are left."""
+    killed: bool = False
+    """Whether those that were left have been killed. What a killed process ends with says nothing."""
     first: int = 0
-    """The rank of that process."""
+    """The rank of the process with that code."""
     fit: int = 0
     """Samples that were known to fit in its memory when it was started; 0: any number."""
 
@@ -73,7 +75,7 @@ class Unit:
     def start(self, command: Sequence[str], now: float) -> None:
         """Start its processes."""
         self.fit = limit.known(self._limit)
-        self.due, self.started, self.code, self.kill_at = None, now, None, None
+        self.due, self.started, self.code, self.kill_at, self.killed = None, now, None, None, False
         self.starts += 1
         for child in self.children:
             child.process = subprocess.Popen(
@@ -93,10 +95,13 @@ class Unit:
             if status is not None:
                 child.process = None
                 self._ended(child, as_a_shell_does(status), now)
-        if self.kill_at is not None and now >= self.kill_at:
+        if not self.runs:
             self.kill_at = None
+            return self.code
+        if self.kill_at is not None and now >= self.kill_at:
+            self.kill_at, self.killed = None, True
             self.send(signal.SIGKILL)
-        return None if self.runs else self.code
+        return None
 
     def send(self, number: signal.Signals) -> None:
         """Send a signal to its processes."""
@@ -105,13 +110,15 @@ class Unit:
                 child.process.send_signal(number)
 
     def _ended(self, child: Child, code: int, now: float) -> None:
-        was_killed = self.code is not None and self.kill_at is None
-        says_more = self.code is None or self.code == exit_codes.FAILED != code
-        if was_killed or not says_more:
+        planned = (exit_codes.FINISHED, exit_codes.LEFT)
+        says_more = self.code == exit_codes.FAILED != code or (self.code in planned and code not in planned)
+        if self.killed or not (self.code is None or says_more):
             return
-        planned = code in (exit_codes.FINISHED, exit_codes.LEFT)
-        last = LAST_SECONDS if planned else MOMENT_SECONDS if code == exit_codes.FAILED else 0.0
-        self.code, self.first, self.kill_at = code, child.rank, now + last
+        self.code, self.first = code, child.rank
+        # When the job has finished, another process may still have work of the script's own, such as an export.
+        limits = {exit_codes.FINISHED: None, exit_codes.LEFT: LAST_SECONDS, exit_codes.FAILED: MOMENT_SECONDS}
+        seconds = limits.get(code, 0.0)
+        self.kill_at = None if seconds is None else now + seconds
 
     def _meeting(self) -> dict[str, str]:
         """Return the variables with the file at which its processes meet, a new one for those of this start only, and

@@ -5,8 +5,6 @@ replica = divided(config, training, device)     # None if this process has the w
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import nn
 
@@ -15,6 +13,7 @@ from tidewater.elastic.data.stream import is_stream
 from tidewater.elastic.errors import ConfigError
 from tidewater.elastic.group.replica import Replica
 from tidewater.elastic.method.optimizers import several
+from tidewater.elastic.sharding import is_divided
 from tidewater.elastic.training import Training
 
 _WIDE = 4
@@ -25,32 +24,51 @@ def divided(config: Config, training: Training, device: torch.device) -> Replica
 
     The runtime weights losses itself, so nothing is to be divided by the number of processes.
 
-    Raise ConfigError for a training that can't be trained so yet.
+    Raise ConfigError for a training that can't be trained so yet, also if one process divides the model with itself.
     """
-    _sum_gradients(training.model)
+    is_parted = is_divided(training.model.parameters())
+    if config.shard > 1 or is_parted:
+        _refuse(config, training, device)
+    if is_parted:
+        _sum_gradients(training.model)
     if config.shard == 1:
         return None
-    _refuse(config, training, device)
     return Replica.opened(config.index, config.shard, config.worker)
 
 
 def _sum_gradients(model: nn.Module) -> None:
+    from torch.distributed.fsdp import FSDPModule
+
     for module in model.modules():
-        set_factor: Any = getattr(module, "set_gradient_divide_factor", None)
-        if set_factor is not None:
-            set_factor(1.0)
-            set_force: Any = module.set_force_sum_reduction_for_comms
-            set_force(True)
+        if isinstance(module, FSDPModule):
+            try:
+                module.set_gradient_divide_factor(1.0)
+                module.set_force_sum_reduction_for_comms(True)
+            except AttributeError as error:
+                raise ConfigError(
+                    f"torch {torch.__version__} can't sum the gradients of a model that fully_shard divides ({error}): "
+                    "use a newer one"
+                ) from error
 
 
 def _refuse(config: Config, training: Training, device: torch.device) -> None:
-    given = f"--shard is {config.shard}, and"
-    yet = "which isn't supported together yet"
+    given = f"--shard is {config.shard}, and" if config.shard > 1 else "fully_shard divides the model, and"
     problems = {
         "this worker has a GPU": device.type != "cpu",
+        f"--data-workers is {config.data_workers}": config.data_workers > 0,
+    }
+    if config.shard > 1:
+        problems |= _problems_of_several(config, training)
+    for problem, is_there in problems.items():
+        if is_there:
+            raise ConfigError(f"{given} {problem}, which isn't supported together yet")
+
+
+def _problems_of_several(config: Config, training: Training) -> dict[str, bool]:
+    """Return what isn't supported with several processes, and whether it is there."""
+    return {
         "the training has validation data": training.validation is not None,
         f"the training's dataset, {type(training.dataset).__name__}, is a stream": is_stream(training.dataset),
-        f"--data-workers is {config.data_workers}": config.data_workers > 0,
         "the script is rehearsed": config.rehearsal is not None,
         "the training's optimizer evaluates other values than it trains": any(
             hasattr(each, "train") and hasattr(each, "eval") for each in several(training.optimizer)
@@ -59,6 +77,3 @@ def _refuse(config: Config, training: Training, device: torch.device) -> None:
             each.element_size() < _WIDE for each in training.model.parameters()
         ),
     }
-    for problem, is_there in problems.items():
-        if is_there:
-            raise ConfigError(f"{given} {problem}, {yet}")
