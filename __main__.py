@@ -39,7 +39,7 @@ from workloads.monitoring import server
 from workloads.monitoring.component import Monitoring, MonitoringArgs, parts
 from workloads.namespace import Namespace, NamespaceArgs, PriorityClasses
 from workloads.network_policies import NetworkPolicies, NetworkPoliciesArgs
-from workloads.people import PeopleRights
+from workloads.people import PeopleRights, PeopleRightsArgs, role_manifests
 from workloads.storage import Storage, StorageArgs
 from workloads.teams import TeamSpace, TeamSpaceArgs
 from workloads.training import Training, TrainingArgs
@@ -174,7 +174,7 @@ def team_spaces(
         handle, mounts = files.team_handles[team.name], platform.mounts(namespace)
         return TeamSpaceArgs(stack, team, roles[team.name], handle, namespace.priorities, mounts)
 
-    rights = PeopleRights("people", platform.options(namespace))
+    rights = PeopleRights("people", PeopleRightsArgs(role_manifests()), platform.options(namespace))
     return [TeamSpace(team.name, args(team), platform.options(namespace, rights)) for team in stack.teams]
 
 

@@ -1,6 +1,7 @@
 """What a team's people may do in its namespace: what Kubernetes' role `edit` has, but for writing NetworkPolicies.
 
-    PeopleRights("people", platform.options(namespace))      # once; a RoleBinding in each namespace names ROLE
+    # Once; a RoleBinding in each namespace names ROLE.
+    PeopleRights("people", PeopleRightsArgs(role_manifests()), platform.options(namespace))
 
 With `edit` a team could open its namespace, and its pods' way to the file system and to others. Kubernetes adds roles
 up and takes nothing off. So this one is made of `view`, of what others add to `edit` by its label (ElasticJobs, for
@@ -10,7 +11,8 @@ https://kubernetes.io/docs/reference/access-authn-authz/rbac/#aggregated-cluster
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import pulumi
 
@@ -76,11 +78,18 @@ def role_manifests() -> list[Manifest]:
     ]
 
 
+@dataclass(frozen=True)
+class PeopleRightsArgs:
+    """The roles' manifests."""
+
+    roles: Sequence[Manifest]
+
+
 class PeopleRights(pulumi.ComponentResource):
     """The roles, which the bindings of all teams name."""
 
-    def __init__(self, name: str, opts: pulumi.ResourceOptions) -> None:
+    def __init__(self, name: str, args: PeopleRightsArgs, opts: pulumi.ResourceOptions) -> None:
         super().__init__("tidewater:workloads:PeopleRights", name, None, opts)
-        for manifest in role_manifests():
+        for manifest in args.roles:
             objects.register(manifest, opts=pulumi.ResourceOptions(parent=self))
         self.register_outputs({})

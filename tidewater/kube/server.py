@@ -24,21 +24,26 @@ _GRACE_SECONDS = 10.0
 _PAGE = 500
 
 
-def connect(access: Access, environment: Mapping[str, str] | None = None) -> Server:
+def connect(access: Access, environment: Mapping[str, str] | None = None, *, interactive: bool = True) -> Server:
     """Return the cluster that the flags and the kubeconfig name. Nothing is sent yet.
+
+    Args:
+        access: the flags.
+        environment: None: that of this process.
+        interactive: whether a login plug-in may talk to the user on the terminal; else it has a limit.
 
     Raises:
         NoKubeconfig: there is none, or it is wrong.
     """
-    return Server(kubeconfig.load(access, os.environ if environment is None else environment))
+    return Server(kubeconfig.load(access, os.environ if environment is None else environment), interactive=interactive)
 
 
 class Server:
     """One API server, and the user of one context. See `tidewater.kube.cluster.Cluster`."""
 
-    def __init__(self, connection: kubeconfig.Connection) -> None:
+    def __init__(self, connection: kubeconfig.Connection, *, interactive: bool = True) -> None:
         self._connection = connection
-        self._http = Http(connection)
+        self._http = Http(connection, interactive=interactive)
 
     @property
     def namespace(self) -> str:

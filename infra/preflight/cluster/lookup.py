@@ -25,8 +25,8 @@ GROUPS = "aws:eks/getNodeGroups:getNodeGroups"
 GROUP = "aws:eks/getNodeGroup:getNodeGroup"
 ENTRY = "aws:eks/getAccessEntry:getAccessEntry"
 
-_ABSENT = re.compile(r"couldn't find resource|ResourceNotFoundException|empty result")
-"""The words of the plug-in and of EKS for what doesn't exist."""
+_ABSENT = re.compile(r"couldn't find resource|ResourceNotFoundException|empty result|authentication mode must be set")
+"""The words of the plug-in and of EKS for what doesn't exist. A cluster that only takes aws-auth has no entries."""
 
 
 async def look_up(stack: settings.Settings, existing: settings.ExistingCluster, ask: Ask, look: Look) -> Cluster:

@@ -62,7 +62,7 @@ Look = Callable[[str], Objects]
 def look(kubeconfig: str) -> Objects:
     """Ask, with the `aws` that the kubeconfig starts. See `Look`."""
     try:
-        server = connect(Access(text=kubeconfig))
+        server = connect(Access(text=kubeconfig), interactive=False)  # a preview must not wait for an answer
         classes = server.list(PRIORITY_CLASSES).items
         default = next((str(each["metadata"]["name"]) for each in classes if each.get("globalDefault")), "")
         return Objects({key: own for kind in KINDS for key, own in _listed(server, kind)}, default)

@@ -49,6 +49,12 @@ def mistakes(stack: settings.Settings, inside: Inside | None, *, new: bool) -> l
     """
     if inside is None:
         return []
+    if inside.unread and stack.teams and not stack.cluster.existing:
+        return [
+            f"teams: whether people have namespaces of their names on the cluster {stack.cluster_name} could not be "
+            f"checked: {inside.unread} Run this where the API is reached and lets you in; `python -m scripts.address` "
+            "opens it for the addresses of publicAccessCidrs"
+        ]
     taken = {each for each, own in inside.objects.found.items() if new or not own}
     name, training = stack.cluster_name, stack.training.namespace
     where = f"clusterName = {name}:" if stack.cluster.existing else f"the cluster {name}"
@@ -93,9 +99,10 @@ def mistakes(stack: settings.Settings, inside: Inside | None, *, new: bool) -> l
 def warnings(stack: settings.Settings, inside: Inside | None) -> list[str]:
     """Return why names could not be checked on the stack's own cluster.
 
-    Then `pulumi up` makes no object either, unless it first lets in the one who deploys: so it is no mistake.
+    Then `pulumi up` makes no object either, unless it first lets in the one who deploys: so it is no mistake. With
+    teams, or on a cluster of others, it is one: people make namespaces there.
     """
-    if inside is None or not inside.unread or stack.cluster.existing:  # there it is a mistake
+    if inside is None or not inside.unread or stack.cluster.existing or stack.teams:
         return []
     return [
         f"the cluster {stack.cluster_name}: whether the names of the stack's namespaces are free could not be checked: "

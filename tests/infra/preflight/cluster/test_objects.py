@@ -61,7 +61,8 @@ def test_what_people_may_have_made_is_listed(
 ) -> None:
     asked: list[Access] = []
 
-    def connect(access: Access) -> Server:
+    def connect(access: Access, *, interactive: bool) -> Server:
+        assert not interactive
         asked.append(access)
         return server
 
@@ -72,7 +73,7 @@ def test_what_people_may_have_made_is_listed(
 
 
 def test_a_refusal_is_an_answer_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    def connect(_: Any) -> Any:
+    def connect(_: Any, *, interactive: bool) -> Any:
         raise Forbidden("namespaces is forbidden", "Ask for the right.", status=403)
 
     monkeypatch.setattr(objects, "connect", connect)

@@ -69,8 +69,20 @@ def test_who_has_lost_the_way_to_the_api_can_still_open_it_again(monkeypatch: py
 
     warned: list[str] = []
     monkeypatch.setattr("pulumi.log.warn", warned.append)
-    assert graph.run(lambda: graph.program(look=look), CONFIG, ask=own_cluster()).all("eks:index:Cluster")
+    config = {**CONFIG, "teams": []}
+    assert graph.run(lambda: graph.program(look=look), config, ask=own_cluster()).all("eks:index:Cluster")
     assert [each for each in warned if "could not be checked: no connection within 10 s" in each]
+
+
+def test_no_team_is_made_where_nobody_can_say_whether_people_have_its_namespace() -> None:
+    def look(_: str) -> Objects:
+        raise NoAnswer("no connection within 10 s.")
+
+    with pytest.raises(settings.ConfigurationError) as refused:
+        graph.run(lambda: graph.program(look=look), CONFIG, ask=own_cluster())
+    (mistake,) = refused.value.mistakes
+    assert "could not be checked: no connection within 10 s. Run this where the API is reached" in mistake
+    assert "python -m scripts.address" in mistake
 
 
 def test_a_cluster_that_is_not_there_yet_is_not_asked() -> None:
