@@ -95,7 +95,7 @@ class Unit:
             if status is not None:
                 child.process = None
                 self._ended(child, as_a_shell_does(status), now)
-        if not self.runs:
+        if not any(child.process for child in self.children):
             self.kill_at = None
             return self.code
         if self.kill_at is not None and now >= self.kill_at:
