@@ -1,4 +1,4 @@
-"""A process group of one rank, and a stepper in it, for tests of what a step does."""
+"""Process groups of one rank, and a stepper in one, for tests of what a step does."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 from torch import nn
+from torch._C._distributed_c10d import HashStore
 from torch.utils.data import TensorDataset
 
 from tidewater.elastic.addresses import Address
@@ -28,6 +30,13 @@ def opened_alone(open_: Callable[..., Group] = open_group) -> Iterator[Group]:
         group = open_("127.0.0.1", torch.device("cpu"), 60.0)
         yield group
         group.close()
+
+
+def default_group_alone() -> Iterator[None]:
+    """Make torch's default group, as a script does that divides a model; end it at the end."""
+    dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
 
 
 def form_alone(group: Group) -> None:

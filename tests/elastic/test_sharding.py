@@ -10,14 +10,12 @@ from typing import Any
 
 import pytest
 import torch
-import torch.distributed as dist
 from torch import nn
-from torch._C._distributed_c10d import HashStore
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.utils.data import TensorDataset
 
-from tests.elastic.alone import form_alone, opened_alone
+from tests.elastic.alone import default_group_alone, form_alone, opened_alone
 from tidewater.elastic.errors import ConfigError
 from tidewater.elastic.group.group import Group
 from tidewater.elastic.group.reducer import Reducer
@@ -29,9 +27,7 @@ from tidewater.elastic.training import Training
 @pytest.fixture(scope="module", autouse=True)
 def default_group() -> Iterator[None]:
     """One process that divides a model with itself."""
-    dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
-    yield
-    dist.destroy_process_group()
+    yield from default_group_alone()
 
 
 @pytest.fixture

@@ -7,9 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-import torch.distributed as dist
 from torch import nn
-from torch._C._distributed_c10d import HashStore
 from torch.distributed._composable.replicate import replicate
 from torch.distributed._composable.replicate_with_fsdp import replicate as replicate_with_fsdp
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
@@ -20,6 +18,7 @@ from torch.distributed.tensor.parallel import ColwiseParallel, parallelize_modul
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import TensorDataset
 
+from tests.elastic.alone import default_group_alone
 from tidewater.contract import env
 from tidewater.elastic.config import Config
 from tidewater.elastic.errors import ConfigError
@@ -31,9 +30,7 @@ from tidewater.elastic.training import Training
 @pytest.fixture(scope="module", autouse=True)
 def default_group() -> Iterator[None]:
     """torch's default group, as such a script makes it."""
-    dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
-    yield
-    dist.destroy_process_group()
+    yield from default_group_alone()
 
 
 def net() -> nn.Sequential:

@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 import torch
-import torch.distributed as dist
 from torch import nn
-from torch._C._distributed_c10d import HashStore
 from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.utils.data import IterableDataset, TensorDataset
 
+from tests.elastic.alone import default_group_alone
 from tidewater.elastic.errors import ConfigError
 from tidewater.elastic.sharded.prepare import divided
 from tidewater.elastic.training import Training
@@ -39,9 +38,7 @@ class Averaging(torch.optim.SGD):
 
 @pytest.fixture(scope="module", autouse=True)
 def default_group() -> Iterator[None]:
-    dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
-    yield
-    dist.destroy_process_group()
+    yield from default_group_alone()
 
 
 def config(**more: Any) -> Any:

@@ -8,13 +8,11 @@ from typing import Any
 
 import pytest
 import torch
-import torch.distributed as dist
 from torch import nn
-from torch._C._distributed_c10d import HashStore
 from torch.distributed.fsdp import fully_shard
 from torch.utils.data import TensorDataset
 
-from tests.elastic.alone import form_alone, opened_alone
+from tests.elastic.alone import default_group_alone, form_alone, opened_alone
 from tidewater.elastic.data.loader import Micro, Prepared
 from tidewater.elastic.data.sampler import Cursor, Step
 from tidewater.elastic.errors import ConfigError, ShortOfMemory
@@ -28,9 +26,7 @@ from tidewater.elastic.training import Training
 
 @pytest.fixture(scope="module", autouse=True)
 def default_group() -> Iterator[None]:
-    dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
-    yield
-    dist.destroy_process_group()
+    yield from default_group_alone()
 
 
 @pytest.fixture
