@@ -61,8 +61,9 @@ def test_a_schedule_loses_no_sample_and_all_workers_have_the_same_counters(arena
 
 
 def test_it_ends_where_an_undisturbed_run_does(farm: Farm, etcd: str, tmp_path: Path) -> None:
+    """A worker alone makes one pass of a batch, also if two have begun: with two passes the running mean is another."""
     epochs = 20
-    flags = ("--epochs", str(epochs), "--checkpoint-every", "10")
+    flags = ("--epochs", str(epochs), "--checkpoint-every", "10", "--micro-batch", str(BATCH_SIZE))
     calm = job(farm, tmp_path / "calm", etcd, *flags)
     alone = calm.start("a")
     shaken = job(farm, tmp_path / "shaken", etcd, *flags, "--min-step-seconds", "0.02")
