@@ -27,6 +27,17 @@ def is_sharded(value: object) -> bool:
     return isinstance(value, torch.Tensor) and hasattr(value, "_local_tensor")
 
 
+def layers(model: nn.Module) -> list[Any]:
+    """Return the modules that ``fully_shard`` was called for."""
+    return [each for each in model.modules() if hasattr(each, "unshard") and hasattr(each, "reshard")]
+
+
+def reshard(model: nn.Module) -> None:
+    """Let its parameters be the divided ones again: after passes without a backward pass, some are whole."""
+    for layer in layers(model):
+        layer.reshard()
+
+
 def is_divided(parameters: Iterable[nn.Parameter]) -> bool:
     """Return whether any of these parameters is divided."""
     return any(map(is_sharded, parameters))

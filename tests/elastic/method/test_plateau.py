@@ -55,12 +55,14 @@ class Worker:
             training=self.training,
             metrics=SimpleNamespace(evaluated=lambda seconds: None),
         )
-        nothing = SimpleNamespace(evaluating=torch.no_grad, precision=torch.no_grad)
+        nothing = SimpleNamespace(
+            evaluating=torch.no_grad, precision=torch.no_grad, enough_memory=lambda samples: torch.no_grad()
+        )
         loader = SimpleNamespace(validation=lambda parts: iter([torch.zeros(len(part), 1) for part in parts]))
         material: Any = SimpleNamespace(training=self.training, stepper=nothing, loader=loader)
         never, session = (lambda: False), SimpleNamespace(worker=worker, log=Log("a"), check=lambda: None)
         session.knows = session.is_overdue = never
-        session.together, session.decided = lambda call: call(), lambda value: value
+        session.together, session.over_processes, session.decided = lambda call: call(), list, lambda value: value
         self.evaluation = Evaluation(cast("Session", session), material)
         unused: Any = None
         self.reports = Reports(unused, worker, Log("a"))

@@ -155,10 +155,15 @@ class World:
     def _material(self) -> Any:
         return SimpleNamespace(
             training=SimpleNamespace(
-                model=None, validation=[1], score=lambda model, batch: 1.0, on_evaluation=lambda evaluated: None
+                model=self.state.model,
+                validation=[1],
+                score=lambda model, batch: 1.0,
+                on_evaluation=lambda evaluated: None,
             ),
             loader=SimpleNamespace(start=lambda place: None, validation=lambda shares: iter([[1.0]])),
-            stepper=SimpleNamespace(precision=torch.no_grad, evaluating=nullcontext),
+            stepper=SimpleNamespace(
+                precision=torch.no_grad, evaluating=nullcontext, enough_memory=lambda samples: nullcontext()
+            ),
         )
 
     def _tally(self, numbers: list[float]) -> list[float]:

@@ -90,6 +90,13 @@ def training(config: tidewater.Config) -> tidewater.Training:
         with ledger.open("a") as file:
             file.write(json.dumps([*line, report.loss, report.writes]) + "\n")
 
+    def score(model: nn.Module, batch: torch.Tensor) -> float:
+        logits = model(batch[:, :-1]).flatten(0, 1)
+        return float(nn.functional.cross_entropy(logits, batch[:, 1:].flatten(), reduction="sum")) / LENGTH
+
+    held_out: dict[str, Any] = {}
+    if config.user.validates:
+        held_out = {"validation": Sentences(), "score": score, "keep_best": "min"}
     return tidewater.Training(
         model=model,
         # With a larger eps the rounding of gradients that are nearly 0 makes no step of its own.
@@ -98,6 +105,7 @@ def training(config: tidewater.Config) -> tidewater.Training:
         loss=loss,
         before_step=clip,
         on_step=on_step,
+        **held_out,
     )
 
 
@@ -108,17 +116,27 @@ def flags(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--loop", default="run")
     group.add_argument("--fits", default="0:100", help="step from which the process b.1 has too little memory, samples")
     group.add_argument("--hold-at", type=int, default=0, help="step after which the job waits for the file go")
+    group.add_argument("--validates", action="store_true")
     group.add_argument("--drift-at", type=int, default=0)
 
 
 def own_loop() -> int:
     """Do the same in a loop of this script's own."""
     config = tidewater.init(flags=flags)
-    made = training(config)
-    given = {each.name: getattr(made, each.name) for each in fields(made) if each.name != "loss"}
+    made: Any = training(config)
+    wanted = [each.name for each in fields(made) if each.name not in ("loss", "score", "keep_best")]
+    given = {name: getattr(made, name) for name in wanted}
     with tidewater.session(config, **given) as run:
-        for batch in run.batches():
-            run.step(functools.partial(made.loss, made.model, batch))
+        for _ in run.epochs() if config.user.validates else [0]:
+            for batch in run.batches():
+                run.step(functools.partial(made.loss, made.model, batch))
+            if config.user.validates:
+                validation = run.validation(made.validation)
+                for batch, add in validation:
+                    add(loss=made.score(made.model, batch), first=batch[:, 0].sum(), count=len(batch))
+                if found := validation.totals:
+                    sums = f"accuracy={found['loss'] / SAMPLES:.4f} first={found['first']:g} count={found['count']:g}"
+                    print(f"event=evaluated epoch={run.epoch} {sums} worker={config.process}", flush=True)
     return run.exit_code
 
 

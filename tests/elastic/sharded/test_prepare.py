@@ -60,7 +60,6 @@ def training(model: nn.Module | None = None, **more: Any) -> Training:
 @pytest.mark.parametrize(
     ("given", "more", "device", "words"),
     [
-        ({}, {"validation": TensorDataset(torch.zeros(1))}, CPU, "the training has validation data"),
         ({}, {"dataset": Stream()}, CPU, "the training's dataset, Stream, is a stream"),
         ({"data_workers": 2}, {}, CPU, "--data-workers is 2"),
         ({"rehearsal": "/somewhere"}, {}, CPU, "the script is rehearsed"),
@@ -100,15 +99,21 @@ def test_with_one_process_that_has_the_whole_model_nothing_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("workers", "device", "words"), [(0, "cuda", "this worker has a GPU"), (2, "cpu", "--data-workers is 2")]
+    ("workers", "device", "optimizer", "words"),
+    [
+        (0, "cuda", torch.optim.SGD, "this worker has a GPU"),
+        (2, "cpu", torch.optim.SGD, "--data-workers is 2"),
+        (0, "cpu", Averaging, "the training's optimizer evaluates other values than it trains"),
+    ],
 )
-def test_a_model_that_one_process_divides_is_refused_where_its_mesh_does_not_suit(
-    workers: int, device: str, words: str
+def test_what_does_not_suit_a_model_that_one_process_divides_is_refused(
+    workers: int, device: str, optimizer: type[torch.optim.SGD], words: str
 ) -> None:
     model = nn.Linear(3, 2)
     fully_shard(model)
+    made = training(model, optimizer=optimizer(model.parameters(), lr=0.1))
     with pytest.raises(ConfigError, match=f"fully_shard divides the model, and {words}"):
-        divided(config(shard=1, data_workers=workers), training(model), torch.device(device))
+        divided(config(shard=1, data_workers=workers), made, torch.device(device))
 
 
 def test_a_torch_that_can_not_sum_its_gradients_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,12 +7,12 @@ import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
 
-from tests.elastic.sharded.script import BATCH, SAMPLES
+from tests.elastic.sharded.script import BATCH, SAMPLES, Sentences
 from tests.elastic.workers import Worker
 from tests.farm import Farm
 from tests.programs import Forked
@@ -26,14 +26,24 @@ EPOCHS = 6
 STEPS = EPOCHS * -(-SAMPLES // BATCH)
 TOLERANCE = 2e-5
 """Between weights of about 1 that were learned in parts and as a whole: the order of sums differs."""
+SCORE_TOLERANCE = 2e-4
+"""Of scores between 1 and 5, which the log has with four digits."""
 SCRIPT = ("-m", "tests.elastic.sharded.script")
+
+
+class Whole(NamedTuple):
+    """What one worker with the whole model learns, undisturbed."""
+
+    learned: dict[str, torch.Tensor]
+    scores: dict[int, float]
+    """By the number of epochs before."""
 
 
 class Job:
     """A job of workers that divide a model."""
 
-    def __init__(self, start: Callable[..., Worker], folder: Path, whole: dict[str, torch.Tensor]) -> None:
-        self._start, self._folder, self._whole = start, folder, whole
+    def __init__(self, start: Callable[..., Worker], folder: Path, whole: Whole) -> None:
+        self._start, self._folder, self.whole = start, folder, whole
         self.ledger = folder / "ledger"
         self.ledger.mkdir()
 
@@ -65,7 +75,7 @@ class Job:
 
     def learned(self) -> list[str]:
         """Return how the final checkpoint, which has whole tensors, differs from what an undivided model learns."""
-        mine, theirs = saved(self._folder / "checkpoints"), self._whole
+        mine, theirs = saved(self._folder / "checkpoints"), self.whole.learned
         assert mine.keys() == theirs.keys()
         assert sum(float(each.abs().max()) > 0.1 for each in mine.values()) > 10
         return [
@@ -98,19 +108,21 @@ def verdict(lines: list[list[Any]], shards: Callable[[int], int]) -> list[str]:
 
 
 @pytest.fixture
-def job(start: Callable[..., Worker], tmp_path: Path, whole: dict[str, torch.Tensor]) -> Job:
+def job(start: Callable[..., Worker], tmp_path: Path, whole: Whole) -> Job:
     return Job(start, tmp_path, whole)
 
 
 @pytest.fixture(scope="module")
-def whole(etcd: str, farm: Farm, tmp_path_factory: pytest.TempPathFactory) -> dict[str, torch.Tensor]:
-    """Return what one worker with the whole model learns, undisturbed."""
+def whole(etcd: str, farm: Farm, tmp_path_factory: pytest.TempPathFactory) -> Whole:
     folder = tmp_path_factory.mktemp("whole")
     flags = ["--job", "whole", "--worker", "whole", "--etcd", etcd, "--host", "127.0.0.1", "--ledger", str(folder)]
     flags += ["--checkpoints", str(folder), "--batch-size", str(BATCH), "--epochs", str(EPOCHS)]
+    flags += ["--validates", "--evaluate-every", "1"]
     worker = Forked(farm, "whole", [*SCRIPT, *flags], folder / "log")
     assert worker.wait() == exit_codes.FINISHED, worker.account()
-    return saved(folder)
+    scores = {int(line["epoch"]): float(line["accuracy"]) for line in worker.events("evaluated")}
+    assert len(set(scores.values())) == EPOCHS, scores
+    return Whole(saved(folder), scores)
 
 
 def saved(place: Path) -> dict[str, torch.Tensor]:
@@ -147,8 +159,11 @@ def test_a_lost_process_is_the_loss_of_its_worker_and_the_others_go_on(job: Job)
 
 
 @pytest.mark.parametrize("loop", ["run", "own"])
-def test_a_lost_process_comes_back_with_its_whole_worker(loop: str, job: Job) -> None:
-    flags = ["--min-workers", "2", "--loop", loop, "--micro-batch", "1"]
+def test_a_lost_process_comes_back_with_its_whole_worker_and_validations_find_what_a_whole_model_does(
+    loop: str, job: Job
+) -> None:
+    flags = ["--min-workers", "2", "--loop", loop, "--micro-batch", "1", "--validates"]
+    flags += ["--evaluate-every", "1"] if loop == "run" else []
     a, b = job.start("a", 2, *flags), job.start("b", 2, *flags)
     a.wait_for_world(2)
     victims = {name: pid(b, name) for name in ("b", "b.1")}
@@ -158,6 +173,17 @@ def test_a_lost_process_comes_back_with_its_whole_worker(loop: str, job: Job) ->
     assert finished(a, b) == [1, 1]
     assert verdict(job.lines(), lambda _: 2) == []
     assert job.learned() == []
+    found = [line for worker in (a, b) for line in worker.events("evaluated")]
+    assert {int(line["epoch"]) for line in found} == set(range(1, EPOCHS + 1))
+    for line in found:
+        assert float(line["accuracy"]) == pytest.approx(job.whole.scores[int(line["epoch"])], abs=SCORE_TOLERANCE)
+    if loop == "run":
+        assert not any("." in line["worker"] for line in found)
+        assert any("score" in line for worker in (a, b) for line in worker.events("checkpoint_saved"))
+    else:
+        total = sum(int(Sentences()[index][0]) for index in range(SAMPLES))
+        assert {(float(line["first"]), int(line["count"])) for line in found} == {(total, SAMPLES)}
+        assert {line["worker"] for line in found} == {"a", "a.1", "b", "b.1"}
 
 
 @pytest.mark.parametrize(("fits", "loop"), [("0:1", "run"), ("10:1", "run"), ("10:1", "own")])

@@ -25,7 +25,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, cast
 
 import torch
@@ -34,9 +34,9 @@ from tidewater.elastic.data.device import onto
 from tidewater.elastic.data.loader import split
 from tidewater.elastic.errors import ConfigError, GroupBroken
 from tidewater.elastic.group.group import await_all
-from tidewater.elastic.session.memory import enough_memory
 from tidewater.elastic.session.session import Session
 from tidewater.elastic.session.worker import Material, Worker
+from tidewater.elastic.sharding import reshard
 from tidewater.elastic.training import Evaluated
 
 ROUND = 64
@@ -47,15 +47,24 @@ _Result = TypeVar("_Result")
 
 @dataclass(frozen=True)
 class Seat:
-    """A rank of a generation, and so its part of each round."""
+    """A rank of a generation, or one of its processes that divide a model, and so its part of each round."""
 
     rank: int
     size: int
+    index: int = 0
+    """Of this process among those of the rank."""
+    shards: int = 1
+    """Number of these."""
+
+    @property
+    def taken(self) -> int:
+        """The number of samples that all ranks take in a round."""
+        return ROUND * self.size * self.shards
 
     def shares(self, start: int, total: int) -> Iterator[range]:
-        """Yield this rank's samples for each round from sample ``start`` on; the last ranges may be short or empty."""
-        for first in range(start, total, ROUND * self.size):
-            mine = first + ROUND * self.rank
+        """Yield its samples for each round from sample ``start`` on; the last ranges may be short or empty."""
+        for first in range(start, total, self.taken):
+            mine = first + ROUND * (self.rank * self.shards + self.index)
             yield range(min(mine, total), min(mine + ROUND, total))
 
 
@@ -165,13 +174,13 @@ class Evaluation:
 
     def measure(self) -> None:
         """Compute the training's score, if it has one, over its validation data. Collective. Raise GroupBroken."""
-        training, worker = self._material.training, self._session.worker
+        training = self._material.training
         total = len(cast("Any", training.validation)) if training.score and training.validation is not None else 0
         if not total:
             return
         validation = self.validation(range(total))
         for batch, add in validation:
-            with enough_memory(worker.state, worker.group, samples=validation.size):
+            with self._material.stepper.enough_memory(validation.size):
                 add(score=self._scored(batch))
         if validation.totals is not None:
             self._score = validation.totals["score"] / total
@@ -199,13 +208,17 @@ class Evaluation:
         state, score = self._session.worker.state, self._score
         if score is not None:
             state.scored(score)
-            if self.seat.rank == 0:
+            if self._is_first:
                 self._session.log.event("evaluated", epoch=state.cursor.epoch, step=state.step, accuracy=score)
         state.evaluated = state.step
         if score is not None:
-            report = Evaluated(state.step, state.cursor.epoch, score, self.seat.rank == 0)
+            report = Evaluated(state.step, state.cursor.epoch, score, self._is_first)
             self._material.training.on_evaluation(report)
         return True
+
+    @property
+    def _is_first(self) -> bool:
+        return self.seat.rank == self.seat.index == 0
 
     def refuse_unfinished(self) -> None:
         """Raise ConfigError if the script has not gone through all of a validation."""
@@ -268,7 +281,7 @@ class Evaluation:
 
     def say(self, done: int, total: int) -> None:
         """Log the progress from time to time."""
-        if self.seat.rank == 0 and time.monotonic() - self._said > _SAY_SECONDS:
+        if self._is_first and time.monotonic() - self._said > _SAY_SECONDS:
             self._said = time.monotonic()
             self._session.log.event("evaluating", step=self._session.worker.state.step, samples=done, of=total)
 
@@ -319,24 +332,33 @@ class Validation:
     def _rounds(self, progress: _Progress) -> Iterator[tuple[Any, Sums]]:
         """Add the remaining rounds to the sums."""
         evaluation, worker, total = self._evaluation, self._session.worker, len(self._samples)
-        shares = [self._samples[each.start : each.stop] for each in evaluation.seat.shares(progress.done, total)]
-        parts = [split(share, worker.state.micro_batch) if share else [] for share in shares]
-        batches = self._material.loader.validation(part for round_ in parts for part in round_)
-        for parts_of_round in parts:
+        # Of the processes that divide a model, all make as many passes as the first one, which has the most samples.
+        most = map(len, self._parts(progress, replace(evaluation.seat, index=0)))
+        parts = self._parts(progress, evaluation.seat)
+        passes = [each + [self._samples[:1]] * (count - len(each)) for each, count in zip(parts, most, strict=True)]
+        batches = self._material.loader.validation(part for round_ in passes for part in round_)
+        for count, parts_of_round in zip(map(len, parts), passes, strict=True):
             if self._session.is_overdue():
                 evaluation.interrupted = True
                 return
-            began, sums = time.monotonic(), Sums(tuple(progress.sums))
-            for part in parts_of_round:
-                self.size = len(part)
-                yield onto(next(batches), worker.group.device), sums
-                sums.end_batch()
+            began, sums, unused = time.monotonic(), Sums(tuple(progress.sums)), Sums(tuple(progress.sums))
+            for place, part in enumerate(parts_of_round):
+                self.size, used = len(part), sums if place < count else unused
+                yield onto(next(batches), worker.group.device), used
+                used.end_batch()
+            sums.names = sums.names or unused.names
             everyone_knows = self._agree(progress, sums)
             worker.metrics.evaluated(time.monotonic() - began)
             evaluation.say(progress.done, total)
             if everyone_knows and progress.done < total:
                 evaluation.interrupted = True
                 return
+
+    def _parts(self, progress: _Progress, seat: Seat) -> list[list[range]]:
+        """Return the samples of each pass in each round that is left."""
+        shares = seat.shares(progress.done, len(self._samples))
+        most = self._session.worker.state.micro_batch
+        return [split(share, most) if (share := self._samples[each.start : each.stop]) else [] for each in shares]
 
     def _agree(self, progress: _Progress, sums: Sums) -> bool:
         """Add the sums of a round of all ranks. Return whether all know of the next generation."""
@@ -345,18 +367,24 @@ class Validation:
             progress.sums = dict.fromkeys(self._names(sums), 0.0)
         mine = sums.total() or [0.0] * len(progress.sums)  # a rank without samples in this round knows no names
         knows = float(self._session.knows())
-        *totals, knowing = evaluation.waiting(lambda: group.tally([*mine, knows]))
+        *totals, knowing = self._session.over_processes(evaluation.waiting(lambda: group.tally([*mine, knows])))
         for name, total in zip(progress.sums, totals, strict=True):
             progress.sums[name] += total
-        progress.done = min(progress.done + ROUND * evaluation.seat.size, len(self._samples))
-        return self._session.decided(round(knowing) == evaluation.seat.size)
+        progress.done = min(progress.done + evaluation.seat.taken, len(self._samples))
+        return round(knowing) == evaluation.seat.size
 
     def _names(self, sums: Sums) -> Sequence[str]:
         """Return the names of all ranks. Collective. Raise ConfigError, on all ranks, if they differ."""
         rows = self._evaluation.gathered(sums.names)
         acts = [f"adds the sums {', '.join(row)}" if row else "" for row in rows]
         self._evaluation.refuse_differences(acts, "every worker has to add the same sums")
-        return next(row for row in rows if row)
+        names: Sequence[str] = next(row for row in rows if row)
+        if names != (first := self._session.decided(names)):
+            raise ConfigError(
+                f"the processes of this worker add other sums: this one {', '.join(names)}, and the first one "
+                f"{', '.join(first)}: every process has to add the same sums"
+            )
+        return names
 
 
 @contextmanager
@@ -365,6 +393,7 @@ def passes(worker: Worker, material: Material) -> Iterator[None]:
     with ExitStack() as stack:
         stack.enter_context(worker.state.evaluating())
         stack.enter_context(material.stepper.evaluating())
+        stack.callback(reshard, material.training.model)
         stack.enter_context(torch.no_grad())
         stack.enter_context(material.stepper.precision())
         yield

@@ -35,7 +35,7 @@ from tidewater.elastic.session.session import Session
 from tidewater.elastic.session.state import State, refuse_divergence
 from tidewater.elastic.session.step import Outcome, Vote, Voter
 from tidewater.elastic.session.warmup import rehearsals
-from tidewater.elastic.session.worker import Material, Meeting, Share, save
+from tidewater.elastic.session.worker import Material, Meeting, Share, is_best, save
 
 
 class Pause(Enum):
@@ -256,7 +256,7 @@ class Loop:
             self._say_why()
             if over and config.compare_every:
                 self._compare()
-            if not (yield from self._evaluated(Seat(rank, size), over)):
+            if not (yield from self._evaluated(Seat(rank, size, meeting.index, meeting.shards), over)):
                 return
             if over:
                 session.finish()
@@ -353,7 +353,7 @@ class Loop:
         if self._state.score is None:
             return
         refuse_divergence(self._state)
-        if rank == 0:
+        if rank == 0 and self._session.decided(is_best(self._session.worker)):
             save(self._session.worker, if_best=True)
 
     def _agree_to_stop(self) -> None:

@@ -208,6 +208,10 @@ class Session:
         """Return what a collective call returns. All processes of this worker make it, and it fails on all or none."""
         return call()
 
+    def over_processes(self, sums: Sequence[float]) -> list[float]:
+        """Return the sums over the processes of this worker. All of them call this."""
+        return list(sums)
+
     def decided(self, value: _Result) -> _Result:
         """Return what the first process of this worker has found. All of them call this."""
         return value

@@ -21,8 +21,7 @@ The last bucket of gradients also carries the ballot: whether a rank knows of th
 wants training to end, whether it is time for a checkpoint, the loss and its weight, whether the rank has changed
 buffers that the others don't expect to be changed (see ``buffers``), and for each rank the time that its part of the
 step before took. At some steps it also carries a checksum of the rank's state (see ``peer.drift``); at the others these
-numbers mean nothing.
-Buffers have their old values until ``apply``, so a discarded step does not change them.
+numbers mean nothing. Buffers have their old values until ``apply``, so a discarded step does not change them.
 """
 
 from __future__ import annotations
@@ -170,7 +169,7 @@ class Stepper:
         """
         compare = compare and self._group.size > 1
         self._step = _Step(prepared, compare, max(micro.size for micro in prepared.micro))
-        with self._enough_memory():
+        with self.enough_memory(self._step.largest):
             self._buffers.begin()
             if compare:
                 device = self._group.device
@@ -185,7 +184,7 @@ class Stepper:
         Raise OutOfMemory if a smaller micro-batch may fit; ConfigError if one sample does not fit.
         """
         try:
-            with self._enough_memory():
+            with self.enough_memory(self._step.largest):
                 yield
         except BaseException:
             self._buffers.restore()
@@ -317,8 +316,9 @@ class Stepper:
         """Return the lengths of what is sent with the gradients."""
         return _BALLOT + self._group.size, drift.SENT
 
-    def _enough_memory(self) -> contextlib.AbstractContextManager[None]:
-        return memory.enough_memory(self._state, self._group, samples=self._step.largest, release=self._reducer.reset)
+    def enough_memory(self, samples: int) -> contextlib.AbstractContextManager[None]:
+        """Return a context for passes with so many samples. It raises like ``attempt``."""
+        return memory.enough_memory(self._state, self._group, samples=samples, release=self._reducer.reset)
 
     def _accumulate(self, vote: Voter) -> None:
         """Run both passes of all micro-batches, with the training's loss."""

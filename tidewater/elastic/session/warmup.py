@@ -33,7 +33,6 @@ from tidewater.elastic.group.group import Group
 from tidewater.elastic.machine_errors import device_failure
 from tidewater.elastic.observe.log import Log
 from tidewater.elastic.session.evaluation import ROUND, passes
-from tidewater.elastic.session.memory import enough_memory
 from tidewater.elastic.session.worker import Material, Worker
 
 _FORM_SECONDS = 20.0
@@ -121,7 +120,7 @@ def _evaluate(worker: Worker, material: Material, *, every_size: bool) -> None:
     held_out: Any = training.validation
     with passes(worker, material):
         for size, batch in trials(worker, material, range(len(held_out)), most=ROUND, every_size=every_size):
-            with enough_memory(worker.state, worker.group, samples=size):
+            with material.stepper.enough_memory(size):
                 _refuse_score(training.score(training.model, batch))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 from tidewater.elastic.checkpoint import Checkpoints
 from tidewater.elastic.data.loader import Loader
@@ -83,21 +82,24 @@ class Share:
     """The same, without the wait for ``--min-step-seconds``."""
 
 
-def save(worker: Worker, *, if_best: bool = False, tree: dict[str, Any] | None = None) -> bool:
+def is_best(worker: Worker) -> bool:
+    """Return whether the state was evaluated, and a place has no checkpoint with a better score."""
+    score = worker.state.score
+    return score is not None and not worker.checkpoints.has_better(score)
+
+
+def save(worker: Worker, *, if_best: bool = False) -> bool:
     """Save the state in the background. Return whether it is being written; the event of a failure says why not.
 
-    All processes of a worker that divide a model must call this, or give the tree that they have made together.
+    All processes of a worker that divide a model must call this.
 
     Args:
         worker: Of this process.
         if_best: Whether to skip places that have a checkpoint with a better score.
-        tree: What ``saved_tree`` has returned for this state; None: call it.
     """
     checkpoints, state = worker.checkpoints, worker.state
-    if if_best and (state.score is None or checkpoints.has_better(state.score)):
-        return False
     try:
-        tree = state.saved_tree() if tree is None else tree
+        tree = state.saved_tree()
     except ConfigError as error:
         checkpoints.failed(state.step, error)
         return False

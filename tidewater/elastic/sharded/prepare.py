@@ -13,7 +13,7 @@ from tidewater.elastic.data.stream import is_stream
 from tidewater.elastic.errors import ConfigError
 from tidewater.elastic.group.replica import Replica
 from tidewater.elastic.method.optimizers import several
-from tidewater.elastic.sharding import is_divided
+from tidewater.elastic.sharding import is_divided, layers
 from tidewater.elastic.training import Training
 
 _WIDE = 4
@@ -37,18 +37,15 @@ def divided(config: Config, training: Training, device: torch.device) -> Replica
 
 
 def _sum_gradients(model: nn.Module) -> None:
-    from torch.distributed.fsdp import FSDPModule
-
-    for module in model.modules():
-        if isinstance(module, FSDPModule):
-            try:
-                module.set_gradient_divide_factor(1.0)
-                module.set_force_sum_reduction_for_comms(True)
-            except AttributeError as error:
-                raise ConfigError(
-                    f"torch {torch.__version__} can't sum the gradients of a model that fully_shard divides ({error}): "
-                    "use a newer one"
-                ) from error
+    for layer in layers(model):
+        try:
+            layer.set_gradient_divide_factor(1.0)
+            layer.set_force_sum_reduction_for_comms(True)
+        except AttributeError as error:
+            raise ConfigError(
+                f"torch {torch.__version__} can't sum the gradients of a model that fully_shard divides ({error}): "
+                "use a newer one"
+            ) from error
 
 
 def _refuse(config: Config, training: Training, device: torch.device) -> None:
@@ -56,6 +53,9 @@ def _refuse(config: Config, training: Training, device: torch.device) -> None:
     problems = {
         "this worker has a GPU": device.type != "cpu",
         f"--data-workers is {config.data_workers}": config.data_workers > 0,
+        "the training's optimizer evaluates other values than it trains": any(
+            hasattr(each, "train") and hasattr(each, "eval") for each in several(training.optimizer)
+        ),
     }
     if config.shard > 1:
         problems |= _problems_of_several(config, training)
@@ -67,12 +67,8 @@ def _refuse(config: Config, training: Training, device: torch.device) -> None:
 def _problems_of_several(config: Config, training: Training) -> dict[str, bool]:
     """Return what isn't supported with several processes, and whether it is there."""
     return {
-        "the training has validation data": training.validation is not None,
         f"the training's dataset, {type(training.dataset).__name__}, is a stream": is_stream(training.dataset),
         "the script is rehearsed": config.rehearsal is not None,
-        "the training's optimizer evaluates other values than it trains": any(
-            hasattr(each, "train") and hasattr(each, "eval") for each in several(training.optimizer)
-        ),
         "the model has parameters of less than 32 bits (use MixedPrecisionPolicy)": any(
             each.element_size() < _WIDE for each in training.model.parameters()
         ),

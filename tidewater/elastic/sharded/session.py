@@ -61,6 +61,10 @@ class ShardedSession(Session):
             self._replica.vote()
         return result
 
+    def over_processes(self, sums: Sequence[float]) -> list[float]:
+        """Return the sums over the processes of this worker."""
+        return self._replica.sum(sums)
+
     def decided(self, value: _Result) -> _Result:
         """Return what the first process has found."""
         found: _Result = self._replica.first(value)

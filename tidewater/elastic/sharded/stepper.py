@@ -83,10 +83,10 @@ class ShardedStepper(Stepper):
         return [*totals, *works], differing > 0
 
     @contextlib.contextmanager
-    def _enough_memory(self) -> Iterator[None]:
+    def enough_memory(self, samples: int) -> Iterator[None]:
         """Raise ShortOfMemory if memory is: the other processes wait for this one in their passes."""
         try:
-            with super()._enough_memory():
+            with super().enough_memory(samples):
                 yield
         except OutOfMemory as error:
             fits = self._state.micro_batch

@@ -98,7 +98,7 @@ def test_no_share_of_a_step_or_an_evaluation_compiles_after_the_warm_up(
                 cursor = prepared.step.after
         session: Any = SimpleNamespace(worker=worker, log=quiet, check=lambda: None)
         session.knows = session.is_overdue = lambda: False
-        session.together, session.decided = lambda call: call(), lambda value: value
+        session.together, session.over_processes, session.decided = lambda call: call(), list, lambda value: value
         evaluation = Evaluation(session, material)
         evaluation.begin(Seat(0, 1))
         evaluation.measure()
