@@ -73,7 +73,7 @@ test-torchx: install-tests ## the tests of TorchX's scheduler alone, and its ses
 
 soak: install-tests ## what only takes long: a hundred schedules of faults on each kind of group, tests marked `soak`, new random examples
 	@$(PYTHON) -m scripts.toolchain previous
-	@TIDEWATER_SCHEDULES=0:100 $(TESTS) tests/elastic/schedules/test_schedules.py
+	@TIDEWATER_SCHEDULES=0:100 $(TESTS) tests/elastic/schedules/test_schedules.py tests/elastic/sharded/test_schedules.py
 	@TIDEWATER_ELASTICDL_SCHEDULES=0:50 $(TESTS) packages/elasticdl/tests/chaos
 	@$(TESTS) -m soak
 	@$(TESTS) -m hypothesis --hypothesis-profile="new examples"

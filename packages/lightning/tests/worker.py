@@ -19,7 +19,8 @@ from torch.utils.data import DataLoader
 
 import tidewater
 from tests.elastic.group import kinds
-from tests.elastic.schedules.script import BATCH_SIZE, Average, Means, Numbers, Options, Witness
+from tests.elastic.regression import Means
+from tests.elastic.schedules.script import BATCH_SIZE, Average, Numbers, Options, Witness
 from tidewater.elastic.launch.zygote import Request, Run, serve
 from tidewater.elastic.training import Report
 

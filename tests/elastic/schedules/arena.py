@@ -9,13 +9,13 @@ from __future__ import annotations
 import itertools
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.elastic.schedules.forked import Forked, Job
 from tests.elastic.schedules.ledger import verdict
-from tests.elastic.schedules.plan import Move, Schedule
+from tests.elastic.schedules.plan import Move, Schedule, schedule
 from tests.elastic.schedules.points import CHECKPOINT, STRIKES, arm, disarm, was_hit
 from tests.elastic.schedules.script import BATCH_SIZE, TOTAL
 from tests.elastic.session.evaluation.held_out import Keys
@@ -59,12 +59,14 @@ class Aim:
 class Arena:
     """Keeps a job running from schedule to schedule."""
 
+    kind_of_job = Job
+
     def __init__(
         self, farm: Farm, folder: Path, etcd: str, group: str, *, own_loops: bool = False, inner_steps: int = 0
     ) -> None:
         """With ``own_loops``, the workers train and validate in loops of their own, of each kind in turn."""
         self.group, self.own_loops = group, own_loops
-        self.job = Job(farm, folder, etcd, *COMMON, *_PACE, group=group, inner_steps=inner_steps)
+        self.job = self.kind_of_job(farm, folder, etcd, *COMMON, *_PACE, group=group, inner_steps=inner_steps)
         self.pauses: list[float] = []
         """The longest pause of a survivor in each schedule."""
         self.changes: list[float] = []
@@ -84,10 +86,14 @@ class Arena:
         self._check(round_)
 
     def enlist(self, armed: dict[str, str] | None = None) -> Forked:
-        """Start another worker. Every fourth one prepares its batches, some ahead, in a separate process."""
+        """Start another worker."""
         count = len(self.job.workers)
         own_loop = _OWN_LOOPS[count % len(_OWN_LOOPS)] if self.own_loops else ""
-        return self.job.start("w", "--data-workers", str(int(count % 4 == 3)), armed=armed or {}, own_loop=own_loop)
+        return self.job.start("w", *self.flags(count), armed=armed or {}, own_loop=own_loop)
+
+    def flags(self, number: int) -> tuple[str, ...]:
+        """Return the flags of a worker. Every fourth one prepares its batches, some ahead, in a separate process."""
+        return ("--data-workers", str(int(number % 4 == 3)))
 
     def _anchor(self, schedule: Schedule) -> Forked:
         """Return the worker that is never hit. Not rank 0, if what only that one does is to be struck."""
@@ -131,6 +137,40 @@ class Arena:
         times = [book.finals[step][name].at for step in sorted(book.finals) if name in book.finals[step]]
         times = [at for at in times if at >= round_.began]
         return max(later - earlier for earlier, later in itertools.pairwise(times))
+
+
+class Ring:
+    """The current arena. There is a new one after a failure, for another kind of group, and for the other of script.
+
+    Args:
+        make: Makes an arena for a kind of group, and for loops of the workers' own or not.
+    """
+
+    def __init__(self, make: Callable[[str, bool], Arena]) -> None:
+        self._make = make
+        self.arena: Arena | None = None
+        self.pauses: list[float] = []
+        self.changes: list[float] = []
+        self.aims: list[Aim] = []
+
+    def play(self, group: str, own_loops: bool, seed: int) -> Arena:
+        """Play a schedule on the arena. Raise AssertionError."""
+        moves = schedule(seed)
+        print(moves)
+        if self.arena is not None and (self.arena.group, self.arena.own_loops) != (group, own_loops):
+            self.discard()
+        arena = self.arena = self.arena or self._make(group, own_loops)
+        try:
+            arena.play(moves)
+        except BaseException:
+            self.discard()
+            raise
+        return arena
+
+    def discard(self) -> None:
+        if self.arena:
+            self.arena.job.kill()
+        self.arena = None
 
 
 def _misjudged(workers: Sequence[Forked]) -> Iterator[str]:
@@ -228,7 +268,7 @@ class _Round:
         else:
             victims = candidates if move.point in _OF_ONE else [candidates[move.victim % len(candidates)]]
             for worker in victims:
-                arm(worker.folder, move.point, move.kind)
+                arm(worker.target(move.point), move.point, move.kind)
             self._trigger(move, [worker for worker in candidates if worker not in victims])
         self._armed.append((move, victims))
 
@@ -244,13 +284,15 @@ class _Round:
         armed, self._armed = self._armed, []
         deadline = time.monotonic() + _HIT_SECONDS
         for move, victims in armed:
-            while time.monotonic() < deadline and not any(was_hit(worker.folder, move.point) for worker in victims):
+            while time.monotonic() < deadline and not any(
+                was_hit(worker.target(move.point), move.point) for worker in victims
+            ):
                 if all(worker.poll() is not None for worker in victims):
                     break
                 self._pass(0.005)
             for worker in victims:
-                disarm(worker.folder, move.point)
-            hit = [worker for worker in victims if was_hit(worker.folder, move.point)]
+                disarm(worker.target(move.point), move.point)
+            hit = [worker for worker in victims if was_hit(worker.target(move.point), move.point)]
             self.aims.append(Aim(move.point, bool(hit)))
             for worker in hit:
                 worker.has_sent_itself(STRIKES[move.kind])
@@ -264,6 +306,7 @@ class _Round:
         until = time.monotonic() + seconds
         while True:
             now = time.monotonic()
+            self._job.tend()
             for at, worker in list(self._thaws):
                 if at <= now:
                     self._thaws.remove((at, worker))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import signal
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,10 @@ class Forked(Logged):
         self.frozen = False
         self.leaving = False
         self.killed = False
+
+    def target(self, point: str) -> Path:
+        """Return the folder of the process that is to be hit there."""
+        return self.folder
 
     @property
     def last(self) -> Final | None:
@@ -90,7 +95,7 @@ class Job:
         group: str = "reconfigured",
         inner_steps: int = 0,
     ) -> None:
-        self._farm, self.folder, self._group, self.inner_steps = farm, folder, group, inner_steps
+        self.farm, self.folder, self._group, self.inner_steps = farm, folder, group, inner_steps
         folder.mkdir(parents=True, exist_ok=True)
         self.ledgers = folder / "ledgers"
         self.ledgers.mkdir(exist_ok=True)
@@ -104,12 +109,17 @@ class Job:
 
     def start(self, name: str, *arguments: str, netns: str = "", host: str = "127.0.0.1", **options: Any) -> Forked:
         """Start a worker. ``options``: see ``script.Options``; ``armed``: point and strike, see ``points.arm``."""
-        process = f"{name}-{len(self.workers)}"
+        worker = self.forked(f"{name}-{len(self.workers)}", arguments, netns, host, options)
+        self.workers.append(worker)
+        return worker
+
+    def forked(self, process: str, arguments: Sequence[str], netns: str, host: str, options: dict[str, Any]) -> Forked:
+        """Fork a process. See ``start``."""
         folder = self.folder / process
         folder.mkdir()
         for point, strike in options.pop("armed", {}).items():
             arm(folder, point, strike)
-        where = ["--worker", process, "--host", host, "--checkpoints", str(self.checkpoints)]
+        where = ["--worker", process.partition(".")[0], "--host", host, "--checkpoints", str(self.checkpoints)]
         request = {
             "id": str(folder),
             "log": str(folder / "log"),
@@ -124,14 +134,15 @@ class Job:
                 **options,
             },
         }
-        worker = Forked(self._farm, self, process, self._farm.fork(request))
-        self.workers.append(worker)
-        return worker
+        return Forked(self.farm, self, process, self.farm.fork(request))
 
     @property
     def living(self) -> list[Forked]:
         """Return the workers that have not ended, including frozen ones."""
         return [worker for worker in self.workers if worker.poll() is None]
+
+    def tend(self) -> None:
+        """Do what the workers' launchers do."""
 
     def wait_for_all(self, seconds: float = PATIENCE_SECONDS) -> None:
         """Wait until all living workers have made two more steps together."""

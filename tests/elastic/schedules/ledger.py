@@ -57,6 +57,8 @@ class Final:
     """What the runtime says this process has contributed."""
     scale: float = 1.0
     """Of the loss, with ``--amp fp16``: it is halved with every step that is skipped."""
+    part: int = 0
+    """Which part of a divided model this process has."""
 
 
 @dataclass(frozen=True)
@@ -314,8 +316,8 @@ def _miscounted(history: dict[int, list[Attempt]], total: int) -> Iterator[str]:
 
 def _different(book: Book) -> Iterator[str]:
     for step, finals in sorted(book.finals.items()):
-        digests = Counter(final.digest for final in finals.values() if final.digest)
-        if len(digests) > 1:
+        digests = {(final.part, final.digest) for final in finals.values() if final.digest}
+        if max(Counter(part for part, _ in digests).values(), default=0) > 1:
             told = ", ".join(f"{process}: {final.digest}" for process, final in sorted(finals.items()))
             yield f"step {step}: the replicas' states differ ({told})"
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
@@ -25,10 +26,12 @@ from torch.utils.data import Dataset, IterableDataset
 
 import tidewater
 from tests.elastic.group import faulty, kinds
+from tests.elastic.regression import FEATURES, divisible, network
 from tests.elastic.schedules import breakages
 from tests.elastic.schedules.ledger import SUFFIX, Attempt, Final, Restored, Scribe, Validated, Written
 from tests.elastic.schedules.points import MIDDLE, Points
 from tests.elastic.session.evaluation.held_out import HELD_OUT, Keys, go_through, times
+from tidewater.contract import env
 from tidewater.elastic.checkpoint import Checkpoints
 from tidewater.elastic.membership.rules import Generation
 from tidewater.elastic.observe.tracker import Tracker, Write
@@ -44,7 +47,6 @@ BATCH_SIZE = 7
 """50 is no multiple: an epoch's last step has one sample, so most ranks have none."""
 STUCK = "stuck"
 _STUCK_SECONDS = 0.02
-_FEATURES = 6
 _EPOCH_SEEDS = 20261121
 
 
@@ -87,6 +89,12 @@ class Options:
     """The body of the loop of its own raises an error in this step."""
     inner_steps: int = 0
     """The value of ``--sync-every``, if it is given."""
+    part: tuple[int, int] = (0, 1)
+    """The index of this process among those that divide the model, and their number."""
+    meeting: str = ""
+    """Where these meet."""
+    whole: bool = False
+    """Whether the model is the one that several processes divide, and isn't divided."""
     fails_alone: bool = False
     """Whether it fails also before this worker has joined others."""
 
@@ -98,8 +106,8 @@ class Numbers(Dataset[tuple[torch.Tensor, torch.Tensor, int]]):
         self._before = before
         """Called before a sample is read."""
         generator = torch.Generator().manual_seed(_EPOCH_SEEDS)
-        self._inputs = torch.randn(TOTAL, _FEATURES, generator=generator)
-        weights = torch.randn(_FEATURES, 1, generator=generator)
+        self._inputs = torch.randn(TOTAL, FEATURES, generator=generator)
+        weights = torch.randn(FEATURES, 1, generator=generator)
         self._targets = self._inputs @ weights + torch.randn(TOTAL, 1, generator=generator)
 
     def __len__(self) -> int:
@@ -127,27 +135,6 @@ class Stream(IterableDataset[tuple[torch.Tensor, torch.Tensor, int]]):
 
     def load_state_dict(self, state: dict[str, int]) -> None:
         self._next = state["next"]
-
-
-class Means(nn.Module):
-    """Tracks the mean of its input in a buffer, as batch normalization does, and doesn't change the input.
-
-    So the loss is the same at any number of workers.
-    """
-
-    mean: torch.Tensor
-    passes: torch.Tensor
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.register_buffer("mean", torch.zeros(_FEATURES))
-        self.register_buffer("passes", torch.zeros((), dtype=torch.long))
-
-    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        if self.training:
-            self.mean.lerp_(inputs.detach().mean(0), 0.1)
-            self.passes += 1
-        return inputs
 
 
 class Average:
@@ -182,6 +169,7 @@ class Witness:
         self._tracker = Tracker(self._board)
         self._generation: Generation | None = None
         self._rank = 0
+        self._index, self._parts = options.part
         self._restored_from = 0
         """Generation that applied the last step of the checkpoint that was read; 0: there was none."""
 
@@ -191,7 +179,8 @@ class Witness:
 
         @functools.wraps(synchronise)
         def witnessed(worker: Worker, generation: Generation, rank: int, *more: Any) -> Any:
-            self._state, self._generation, self._rank = worker.state, generation, rank
+            self._state, self._generation = worker.state, generation
+            self._rank = rank * self._parts + self._index
             return synchronise(worker, generation, rank, *more)
 
         @functools.wraps(restore)
@@ -258,7 +247,7 @@ class Witness:
                 step=state.step + 1,
                 generation=generation.number,
                 rank=self._rank,
-                size=len(generation.members),
+                size=len(generation.members) * self._parts,
                 epoch=cursor.epoch,
                 base=state.applied_in,
                 weight=weight,
@@ -278,7 +267,7 @@ class Witness:
 
     def validate(self, epoch: int, validation: Validation, model: nn.Module) -> None:
         """Go through a validation at the end of an epoch, and record its totals."""
-        go_through(validation, model, _FEATURES, self._validates)
+        go_through(validation, model, FEATURES, self._validates)
         if validation.totals is not None:
             state, generation = self._state, self._generation
             assert state is not None
@@ -302,13 +291,14 @@ class Witness:
             Final(
                 step=report.step,
                 generation=report.generation,
-                rank=report.rank,
+                rank=report.rank * self._parts + self._index if report.rank >= 0 else -1,
                 size=report.world_size,
                 loss=report.loss,
                 digest=state.digest() if state.step == report.step else "",
                 at=time.monotonic(),
                 samples=report.samples,
                 scale=state.scaler.get_scale(),
+                part=self._index,
             )
         )
         if report.step == self.options.flip_at:
@@ -323,14 +313,13 @@ class Witness:
         opened = time.monotonic()
         yield lambda seen: self._scribe.write(Written(seen.step, step, opened))
 
-    def training(self, _: tidewater.Config) -> Training:
+    def training(self, config: tidewater.Config) -> Training:
         """Return the workers' training."""
         torch.manual_seed(_EPOCH_SEEDS)
-        hidden = self.options.hidden
-        last = (
-            [nn.Dropout(self.options.dropout), nn.Linear(hidden, 1)] if self.options.dropout else [nn.Linear(hidden, 1)]
-        )
-        model = nn.Sequential(Means(), nn.Linear(_FEATURES, hidden), nn.Tanh(), *last)
+        size = self.options.hidden, self.options.dropout
+        divided = self._parts > 1
+        plain = divided or self.options.whole
+        model = divisible(*size, config.mesh if divided else None) if plain else network(*size)
         self._average = Average(model)
         # Low enough that rounding errors vanish: at ten times this rate they grow, and runs differ.
         optimizer = torch.optim.SGD(model.parameters(), lr=0.002, momentum=0.9, weight_decay=1e-3)
@@ -353,6 +342,10 @@ def main(options: Options, argv: list[str]) -> int:
     if options.clock_skew_seconds:
         real = time.time
         time.time = lambda: real() + options.clock_skew_seconds
+    index, parts = options.part
+    if parts > 1:  # as a launcher does
+        meeting = {env.LOCAL_MEETING: options.meeting, env.LOCAL_LIMIT: f"{options.meeting}-limit"}
+        os.environ |= {env.LOCAL_RANK: str(index), env.LOCAL_SIZE: str(parts), **meeting}
     kinds.use(options.group)
     witness = Witness(options)
     witness.install()

@@ -92,6 +92,14 @@ def test_missing_ranks_different_parameters_and_wrong_reports_are_detected(book:
     assert "step 1: a was told of samples [0], its loss saw [3]" in found
 
 
+def test_only_processes_with_the_same_part_of_a_model_must_have_equal_states(book: Book) -> None:
+    parts = [replace(book.finals[2]["b"], digest=digest, part=1) for digest in ("other", "third")]
+    book.finals[2]["b"] = parts[0]
+    assert verdict(book, TOTAL) == []
+    book.finals[2] |= {"c": parts[0], "d": parts[1]}
+    assert verdict(book, TOTAL) == ["step 2: the replicas' states differ (a: same, b: other, c: other, d: third)"]
+
+
 def test_a_step_that_a_process_took_part_in_and_never_learnt_of_is_a_failure(book: Book) -> None:
     del book.finals[2]["b"]
     assert verdict(book, TOTAL) == ["step 2 (generation 1) was never reported to b, which took part in it"]

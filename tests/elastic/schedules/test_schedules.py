@@ -18,13 +18,13 @@ import itertools
 import os
 import statistics
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
 from tests.elastic.group.kinds import KINDS as KINDS_OF_GROUP
 from tests.elastic.schedules import points
-from tests.elastic.schedules.arena import COMMON, MOST_CHANGES, Aim, Arena
+from tests.elastic.schedules.arena import COMMON, MOST_CHANGES, Arena, Ring
 from tests.elastic.schedules.forked import Job
 from tests.elastic.schedules.ledger import Book
 from tests.elastic.schedules.plan import KINDS, ONE_PER_MOMENT, schedule
@@ -70,30 +70,6 @@ NOISE = 1e-4
 """Of the mean loss of an epoch, relative. Other world sizes add in another order, and nothing else differs."""
 
 
-class Ring:
-    """The current arena."""
-
-    def __init__(self, make: Callable[[str, bool], Arena]) -> None:
-        self._make = make
-        self.arena: Arena | None = None
-        self.pauses: list[float] = []
-        self.changes: list[float] = []
-        self.aims: list[Aim] = []
-
-    def enter(self, group: str, script: str) -> Arena:
-        own_loops = script == OWN_LOOPS
-        if self.arena is not None and (self.arena.group, self.arena.own_loops) != (group, own_loops):
-            self.discard()
-        if self.arena is None:
-            self.arena = self._make(group, own_loops)
-        return self.arena
-
-    def discard(self) -> None:
-        if self.arena:
-            self.arena.job.kill()
-        self.arena = None
-
-
 @pytest.fixture(scope="module")
 def ring(farm: Farm, etcd: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ring]:
     numbers = itertools.count()
@@ -133,7 +109,7 @@ def test_one_schedule_per_moment_covers_every_moment_and_every_fault() -> None:
 def test_no_sample_is_lost_or_repeated_and_all_replicas_stay_equal(
     ring: Ring, group: str, script: str, seed: int
 ) -> None:
-    arena = played(ring, group, script, seed)
+    arena = ring.play(group, script == OWN_LOOPS, seed)
     ring.pauses.append(arena.pauses[-1])
     ring.changes.append(arena.changes[-1])
     ring.aims += arena.aims
@@ -201,20 +177,7 @@ def inner_ring(farm: Farm, etcd: str, tmp_path_factory: pytest.TempPathFactory) 
 @pytest.mark.e2e
 @pytest.mark.parametrize("seed", WITH_INNER_STEPS)
 def test_so_it_is_with_inner_steps(inner_ring: Ring, seed: int) -> None:
-    played(inner_ring, "reconfigured", RUN, seed)
-
-
-def played(ring: Ring, group: str, script: str, seed: int) -> Arena:
-    """Play a schedule on the ring's arena. After a failure the next one gets a new arena."""
-    moves = schedule(seed)
-    print(moves)
-    arena = ring.enter(group, script)
-    try:
-        arena.play(moves)
-    except BaseException:
-        ring.discard()
-        raise
-    return arena
+    inner_ring.play("reconfigured", own_loops=False, seed=seed)
 
 
 def samples(book: Book, steps: int) -> list[list[int]]:
