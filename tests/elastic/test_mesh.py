@@ -19,10 +19,10 @@ from tidewater.elastic.errors import TrainerError
 
 def test_processes_go_on_when_all_have_come() -> None:
     store = HashStore()
-    others = [threading.Thread(target=mesh.meet, args=[store, "here", (index, 3), "a"]) for index in (1, 2)]
+    others = [threading.Thread(target=mesh.meet, args=[store, "here", (index, 3), "a", 20.0]) for index in (1, 2)]
     for other in others:
         other.start()
-    mesh.meet(store, "here", (0, 3), "a")
+    mesh.meet(store, "here", (0, 3), "a", 20.0)
     for other in others:
         other.join()
 
@@ -33,9 +33,8 @@ def test_a_process_says_which_others_it_waits_for_and_ends_at_last(
     store = HashStore()
     store.set("config.mesh 0", "")
     monkeypatch.setattr(mesh, "_SAY_SECONDS", 0.0)
-    monkeypatch.setattr(mesh, "MEETING_SECONDS", 0.2)
     with pytest.raises(TrainerError, match=r"a\.2, a\.3 did not come to config\.mesh in 0\.2 s, where a\.1 has waited"):
-        mesh.meet(store, "config.mesh", (1, 4), "a")
+        mesh.meet(store, "config.mesh", (1, 4), "a", 0.2)
     line, *_ = capsys.readouterr().out.splitlines()
     assert line.startswith('event=waiting reason=processes waits_for="a.2, a.3" place=config.mesh worker=a.1')
 
@@ -66,7 +65,7 @@ def test_each_group_of_the_processes_uses_the_loopback_interface(
 
 def test_processes_meet_at_a_file(tmp_path: Path) -> None:
     stores = [FileStore(str(tmp_path / "here"), 2) for _ in range(2)]
-    other = threading.Thread(target=mesh.meet, args=[stores[1], "config.mesh", (1, 2), "a"])
+    other = threading.Thread(target=mesh.meet, args=[stores[1], "config.mesh", (1, 2), "a", 20.0])
     other.start()
-    mesh.meet(stores[0], "config.mesh", (0, 2), "a")
+    mesh.meet(stores[0], "config.mesh", (0, 2), "a", 20.0)
     other.join()

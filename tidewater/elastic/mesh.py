@@ -56,7 +56,7 @@ def mesh_of(meeting: Path | None, index: int, size: int, worker: str) -> DeviceM
             "model are torch's default group, which config.mesh makes: leave that call out"
         )
     store = FileStore(str(meeting), size) if meeting else HashStore()
-    meet(store, "config.mesh", (index, size), worker)
+    meet(store, "config.mesh", (index, size), worker, MEETING_SECONDS)
     with _on_loopback():
         dist.init_process_group("gloo", store=store, rank=index, world_size=size, timeout=_LONGEST)
     atexit.register(dist.destroy_process_group)  # its threads must not outlive the interpreter
@@ -69,14 +69,20 @@ def further_group(index: int, size: int, worker: str) -> Any:
     Raise TrainerError if they don't come.
     """
     import torch.distributed as dist
-    from torch.distributed.distributed_c10d import _get_default_store
 
-    meet(_get_default_store(), "the end of the script's preparations", (index, size), worker)
+    meet_again("the end of the script's preparations", MEETING_SECONDS, (index, size), worker)
     with _on_loopback():
         return dist.new_group(backend="gloo", timeout=_LONGEST)
 
 
-def meet(store: Any, place: str, who: tuple[int, int], worker: str) -> None:
+def meet_again(place: str, seconds: float, who: tuple[int, int], worker: str) -> None:
+    """Do ``meet`` in the store of torch's default group."""
+    from torch.distributed.distributed_c10d import _get_default_store
+
+    meet(_get_default_store(), place, who, worker, seconds)
+
+
+def meet(store: Any, place: str, who: tuple[int, int], worker: str, limit: float) -> None:
     """Wait until all processes of the worker have come to a place of the script, and say for which ones.
 
     Raise TrainerError if they take too long.
@@ -86,6 +92,7 @@ def meet(store: Any, place: str, who: tuple[int, int], worker: str) -> None:
         place: Its name, for a person.
         who: The index of this process, and their number.
         worker: Of these processes.
+        limit: Of the wait, in seconds.
     """
     (index, size), began = who, time.monotonic()
     name = f"{worker}.{index}" if index else worker
@@ -93,9 +100,9 @@ def meet(store: Any, place: str, who: tuple[int, int], worker: str) -> None:
     store.set(f"{place} {index}", "")
     while absent := [each for each in range(size) if not store.check([f"{place} {each}"])]:
         names, seconds = ", ".join(f"{worker}.{each}" if each else worker for each in absent), time.monotonic() - began
-        if seconds > MEETING_SECONDS:
+        if seconds > limit:
             raise TrainerError(
-                f"{names} did not come to {place} in {MEETING_SECONDS:g} s, where {name} has waited: all processes of "
+                f"{names} did not come to {place} in {limit:g} s, where {name} has waited: all processes of "
                 "a worker that divide a model must run the same code of the script"
             )
         if seconds > _SAY_SECONDS:

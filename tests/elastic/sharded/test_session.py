@@ -9,11 +9,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 from torch import nn
+from torch._C._distributed_c10d import HashStore
 
 from tests.elastic.sharded.threads import SIZE, at_once
 from tidewater.contract import exit_codes
-from tidewater.elastic.errors import Diverged, GroupBroken
+from tidewater.elastic import mesh
+from tidewater.elastic.errors import ConfigError, Diverged, GroupBroken
 from tidewater.elastic.group.replica import Parted, Replica
 from tidewater.elastic.membership.rules import Generation, Member, View
 from tidewater.elastic.observe.log import Log
@@ -206,6 +209,24 @@ def test_a_worker_leaves_with_the_code_of_its_first_process_and_all_give_their_p
     first, *others = at_once(do)
     assert first == (exit_codes.LEFT, [*["gather", "saved"] * times, "settled"])
     assert others == [(exit_codes.LEFT, [*["gather"] * times, "settled"])] * (SIZE - 1)
+
+
+def test_a_process_that_ends_its_loop_alone_does_not_wait_without_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidewater.contract.leaving.LAST_SECONDS", 0.2)
+    store = HashStore()
+
+    def alone(_: torch.Tensor) -> None:
+        raise AssertionError("the other process is in its passes")
+
+    def meet(place: str, seconds: float) -> None:
+        mesh.meet(store, place, (0, 2), "a", seconds)
+
+    words = (
+        r"a\.1 did not come to the end of the script's loop in 0\.2 s, where a has waited: .* the same code .*\. "
+        r"After run\.leave\(\), go on with the loop until it ends"
+    )
+    with pytest.raises(ConfigError, match=words):
+        Session(Replica(0, 2, alone, meet)).end()
 
 
 def test_all_processes_meet_again_when_the_first_one_can_not_finish_the_job() -> None:

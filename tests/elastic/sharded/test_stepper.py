@@ -40,7 +40,7 @@ class Others(Replica):
     """A worker in which another process has the same ballot."""
 
     def __init__(self) -> None:
-        super().__init__(0, 2, lambda tensor: tensor.mul_(2))
+        super().__init__(0, 2, lambda tensor: tensor.mul_(2), lambda place, seconds: None)
 
     def vote(self, *, fails: bool = False, says: bool = False) -> bool:
         """Return it: no process fails."""

@@ -29,7 +29,7 @@ def at_once(do: Callable[[Replica], Any]) -> list[Any]:
             barrier.wait(SECONDS)
 
         try:
-            found[index] = do(Replica(index, SIZE, add))
+            found[index] = do(Replica(index, SIZE, add, lambda place, seconds: None))
         except Exception as error:
             found[index] = error
             if not isinstance(error, GroupBroken):

@@ -10,12 +10,14 @@ A process with a failure votes no, exactly once. A vote in which another has vot
 So it doesn't matter at which of their votes the others are: all have left what they did together.
 
 If one of the processes ends, the launcher ends the others: an error of these calls is no GroupBroken. So there is no
-limit to a wait for one that lives; what a worker waits for is in the event ``silent``, see ``peer.silence``.
+limit to a wait for one that lives; what a worker waits for is in the event ``silent``, see ``peer.silence``. Where the
+script's code decides whether a process comes, all meet first, with a limit.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -24,7 +26,7 @@ import torch
 import torch.distributed as dist
 
 from tidewater.elastic.errors import GroupBroken, TrainerError
-from tidewater.elastic.mesh import further_group
+from tidewater.elastic.mesh import further_group, meet_again
 
 
 class Parted(GroupBroken):
@@ -38,10 +40,13 @@ class Replica:
         index: Of this process.
         size: Number of processes.
         add: Adds a tensor of all of them, in place.
+        meet: Waits until all of them have come to a place of the script; raises TrainerError after so many seconds.
     """
 
-    def __init__(self, index: int, size: int, add: Callable[[torch.Tensor], object]) -> None:
-        self.index, self.size, self._add = index, size, add
+    def __init__(
+        self, index: int, size: int, add: Callable[[torch.Tensor], object], meet: Callable[[str, float], None]
+    ) -> None:
+        self.index, self.size, self._add, self.meet = index, size, add, meet
 
     @classmethod
     def opened(cls, index: int, size: int, worker: str) -> Replica:
@@ -57,7 +62,7 @@ class Replica:
                     f"another process of this worker has ended, and all of them start again ({error})"
                 ) from error
 
-        return cls(index, size, add)
+        return cls(index, size, add, functools.partial(meet_again, who=(index, size), worker=worker))
 
     def vote(self, *, fails: bool = False, says: bool = False) -> bool:
         """Return whether any process ``says`` so, if none has met a failure. Raise Parted on the others if one has."""

@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from tidewater.contract import exit_codes
+from tidewater.contract import exit_codes, leaving
 from tidewater.elastic.config import Config
-from tidewater.elastic.errors import GroupBroken
+from tidewater.elastic.errors import ConfigError, GroupBroken, TrainerError
 from tidewater.elastic.group.replica import Parted, Replica
 from tidewater.elastic.membership import records
 from tidewater.elastic.membership.rules import Generation
@@ -110,7 +110,8 @@ class ShardedSession(Session):
                 self.ending.finish(self._current, self.worker.group.rank)
 
     def end(self) -> int:
-        """End, as the first process decides it. Return its exit code."""
+        """End, as the first process decides it. Return its exit code. Raise ConfigError if not all processes end."""
+        self._meet_at_the_end()
         coordinator = self.worker.coordinator
         if self._replica.first(bool(coordinator.view.finished)):
             coordinator.wait(lambda view: bool(view.finished), time.monotonic() + _VIEW_SECONDS)
@@ -130,6 +131,13 @@ class ShardedSession(Session):
         if reported and self._replica.index:
             self._report(rank=-1)
         return int(code)
+
+    def _meet_at_the_end(self) -> None:
+        """Wait for the others, which may be in passes that need this process, for as long as a leave may take."""
+        try:
+            self._replica.meet("the end of the script's loop", leaving.LAST_SECONDS)
+        except TrainerError as error:
+            raise ConfigError(f"{error}. After run.leave(), go on with the loop until it ends by itself") from error
 
     @contextlib.contextmanager
     def _saving(self) -> Iterator[bool]:
