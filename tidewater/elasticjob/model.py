@@ -271,7 +271,7 @@ class JobSpec:
         CleanPodPolicy,
         About(
             "Which pods a finished job loses. None: those that are Pending; if it has failed, also those that run."
-            " Running: those that are Pending or run. All: all.",
+            " Running: those that are Pending or run. All: all. Those that run have 30 seconds to end by themselves.",
             blank=True,
         ),
     ] = CleanPodPolicy.NONE

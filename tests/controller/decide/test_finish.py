@@ -22,8 +22,9 @@ from tests.controller.decide.world import (
     running,
     view,
 )
-from tidewater.controller.decide.actions import DeleteJob
+from tidewater.controller.decide.actions import DeleteJob, DeletePod
 from tidewater.controller.decide.decision import decide
+from tidewater.controller.decide.finish import GRACE_SECONDS
 from tidewater.controller.decide.observed import PodView
 from tidewater.elasticjob.choices import CleanPodPolicy, RestartPolicy, State, SuccessPolicy
 from tidewater.elasticjob.model import ElasticJob, ReplicaSpec
@@ -64,8 +65,10 @@ def test_only_what_was_reached_is_the_settled_size_of_a_failed_job() -> None:
 
 def test_a_job_that_the_old_controller_ended_has_a_state_and_keeps_no_pod_if_it_failed() -> None:
     told = Condition(type="Failed", status="True", reason="ElasticJobFailed", message="", observed_generation=0)
-    found = decide(view(job(2, status=Status(conditions=(told,))), [pod(0), pod(1, "Failed")]), NOW)
-    assert (found.status.state, deleted(found)) == (State.FAILED, ["worker-0"])
+    old, pods = job(2, status=Status(conditions=(told,))), [pod(0), pod(1, "Failed")]
+    found = decide(view(old, pods), NOW)
+    assert found.status.state is State.FAILED
+    assert deleted(decide(view(replace(old, status=found.status), pods), later(GRACE_SECONDS))) == ["worker-0"]
 
 
 def test_the_master_decides_if_there_is_one() -> None:
@@ -91,15 +94,17 @@ def test_a_pod_whose_sidecar_still_runs_is_one_that_runs_when_the_job_is_cleaned
     policy: CleanPodPolicy, expected: list[str]
 ) -> None:
     pods = (pod(0, "Succeeded", lingers=True), DONE[1])
-    made = job(2, clean_pod_policy=policy)
-    decision = decide(view(made, pods), NOW)
-    assert (decision.status.state, deleted(decision)) == (State.SUCCEEDED, expected)
-    assert deleted(decide(view(replace(made, status=decision.status), pods), later(9))) == expected
+    ended = after(job(2, clean_pod_policy=policy), *pods, at=NOW)
+    assert deleted(decide(view(ended, pods), later(GRACE_SECONDS))) == expected
 
 
 def test_a_failed_job_keeps_no_sidecar_running() -> None:
-    decision = decide(view(job(1), [pod(0, "Failed", lingers=True)]), NOW)
-    assert (decision.status.state, deleted(decision)) == (State.FAILED, ["worker-0"])
+    pods = [pod(0, "Failed", lingers=True)]
+    ended = after(job(1), *pods, at=NOW)
+    assert (ended.status.state, deleted(decide(view(ended, pods), later(GRACE_SECONDS)))) == (
+        State.FAILED,
+        ["worker-0"],
+    )
 
 
 def test_any_worker() -> None:
@@ -127,7 +132,7 @@ def test_all_pods() -> None:
 def test_all_pods_of_a_fixed_type_can_no_longer_succeed_when_one_has_failed_for_good() -> None:
     made = job(3, low=3, success_policy=ALL_PODS)
     decision = decide(view(made, (pod(0), DONE[1], pod(2, "Failed"))), NOW)
-    assert (decision.status.state, deleted(decision)) == (State.FAILED, ["worker-0"])
+    assert decision.status.state is State.FAILED
     failed = condition(decision.status, "Failed")
     assert "among them j-worker-2: at most 2 can run and at least 3 are needed" in failed.message
 
@@ -185,24 +190,52 @@ def test_never_fails_the_job_at_the_first_exit_below_the_minimum() -> None:
 
 
 def test_a_failed_job_keeps_no_pod_running() -> None:
-    made = job(2, clean_pod_policy=CleanPodPolicy.NONE)
-    decision = decide(view(made, (pod(0, "Failed"), pod(1))), NOW)
-    assert deleted(decision) == ["worker-1"]
+    pods = (pod(0, "Failed"), pod(1))
+    ended = after(job(2, clean_pod_policy=CleanPodPolicy.NONE), *pods, at=NOW)
+    assert deleted(decide(view(ended, pods), later(GRACE_SECONDS))) == ["worker-1"]
 
 
 @pytest.mark.parametrize(
-    ("policy", "gone"),
+    ("policy", "at_once", "gone"),
     [
-        (CleanPodPolicy.NONE, ["worker-3"]),
-        (CleanPodPolicy.RUNNING, ["worker-1", "worker-3"]),
-        (CleanPodPolicy.ALL, ["worker-0", "worker-1", "worker-2", "worker-3"]),
+        (CleanPodPolicy.NONE, ["worker-3"], ["worker-3"]),
+        (CleanPodPolicy.RUNNING, ["worker-3"], ["worker-1", "worker-3"]),
+        (
+            CleanPodPolicy.ALL,
+            ["worker-0", "worker-2", "worker-3"],
+            ["worker-0", "worker-1", "worker-2", "worker-3"],
+        ),
     ],
 )
-def test_a_succeeded_job_is_cleaned_by_its_policy(policy: CleanPodPolicy, gone: list[str]) -> None:
+def test_a_succeeded_job_is_cleaned_by_its_policy(policy: CleanPodPolicy, at_once: list[str], gone: list[str]) -> None:
     pods = (DONE[0], pod(1), pod(2, "Failed"), pod(3, "Pending"))
-    decision = decide(view(job(4, low=1, clean_pod_policy=policy), pods), NOW)
+    made = job(4, low=1, clean_pod_policy=policy)
+    decision = decide(view(made, pods), NOW)
     assert holds(decision.status, "Succeeded")
-    assert sorted(deleted(decision)) == gone
+    assert sorted(deleted(decision)) == at_once
+    ended = replace(made, status=decision.status)
+    assert sorted(deleted(decide(view(ended, pods), later(GRACE_SECONDS)))) == gone
+
+
+@pytest.mark.parametrize("first", [DONE[0], pod(0, "Failed")], ids=["succeeded", "failed"])
+def test_a_pod_that_runs_when_the_job_ends_has_time_to_end_by_itself(first: PodView) -> None:
+    made = job(2, clean_pod_policy=CleanPodPolicy.RUNNING)
+    decision = decide(view(made, (first, pod(1))), NOW)
+    assert (deleted(decision), decision.again) == ([], later(GRACE_SECONDS))
+    ended = replace(made, status=decision.status)
+    waits = decide(view(ended, (first, pod(1))), later(GRACE_SECONDS - 1))
+    assert (waits.actions, waits.again) == ((), later(GRACE_SECONDS))
+    by_itself = decide(view(ended, (first, DONE[1])), later(1))
+    assert (by_itself.actions, by_itself.again) == ((), None), "its log stays, and nothing is left to do"
+    (action,) = decide(view(ended, (first, pod(1))), later(GRACE_SECONDS)).actions
+    assert isinstance(action, DeletePod)
+    assert action.reason.endswith(f", and it still ran {GRACE_SECONDS} s later")
+
+
+def test_the_end_of_a_job_does_not_depend_on_how_the_pods_end_that_run_then() -> None:
+    ended = after(job(2, clean_pod_policy=CleanPodPolicy.RUNNING), DONE[0], pod(1), at=NOW)
+    status = decide(view(ended, (DONE[0], pod(1, "Failed"))), later(9)).status
+    assert (status.state, status.completion_time, status.settled_replicas) == (State.SUCCEEDED, NOW, 2)
 
 
 def test_what_was_not_cleaned_when_the_job_ended_is_cleaned_later() -> None:

@@ -24,6 +24,7 @@ from tests.controller.decide.world import (
     view,
 )
 from tidewater.controller.decide.decision import decide
+from tidewater.controller.decide.finish import GRACE_SECONDS
 from tidewater.elasticjob.choices import State
 from tidewater.elasticjob.model import ReplicaSpec
 from tidewater.elasticjob.status import Status
@@ -78,8 +79,9 @@ def test_4_the_start_is_recorded_and_the_deadline_ends_the_job() -> None:
     waits = decide(view(begun, running(0, 1)), NOW)
     assert (waits.status.state, waits.again) == (State.RUNNING, later(1))
     ends = decide(view(begun, running(0, 1)), later(1))
-    assert deleted(ends) == ["worker-0", "worker-1"]
     assert holds(ends.status, "Failed")
+    ended = replace(begun, status=ends.status)
+    assert deleted(decide(view(ended, running(0, 1)), later(1 + GRACE_SECONDS))) == ["worker-0", "worker-1"]
 
 
 def test_4_a_failed_job_is_deleted_after_its_time_to_live() -> None:

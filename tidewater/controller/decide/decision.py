@@ -40,7 +40,7 @@ from tidewater.controller.decide.conditions import (
 )
 from tidewater.controller.decide.displacement import departures
 from tidewater.controller.decide.exits import failing, failure, in_one_line
-from tidewater.controller.decide.finish import BY_FAILURES, Outcome, cleaning, deadline, outcome
+from tidewater.controller.decide.finish import BY_FAILURES, Ended, Outcome, cleaning, deadline, outcome
 from tidewater.controller.decide.observed import JobView, is_finished, lost, parted
 from tidewater.controller.decide.pods import abandon, delete_all, fill, inherited, remaining, superfluous
 from tidewater.controller.decide.queue import Standing
@@ -157,8 +157,7 @@ def _ongoing(situation: Assessment, plan: Plan) -> Decision:
     deletes += tuple(delete for crew in left.values() for delete in superfluous(crew))
     events = (*_events(situation, state), *_warnings(situation, left, status))
     actions = (*first, *_forced(deletes, view), *plan.creates, *_taints(situation), *events)
-    times = [time for time in (*plan.again, next_told(left, now)) if time is not None]
-    return Decision(_dated(status, old, now), actions, min(times, default=None))
+    return Decision(_dated(status, old, now), actions, _first(*plan.again, next_told(left, now)))
 
 
 def _taints(situation: Assessment) -> tuple[TaintNode, ...]:
@@ -200,8 +199,8 @@ def _finished(situation: Assessment, end: Outcome) -> Decision:
     """Return the decision about a job that has just succeeded or failed."""
     job, now = situation.job, situation.now
     found, _ = crews(situation.view)  # a node's end no longer matters
-    deletes = cleaning(job, found.values(), failed=not end.succeeded)
-    gone = {delete.uid for delete in deletes}
+    cleaned = cleaning(job, found.values(), Ended(now, failed=not end.succeeded), now)
+    gone = {delete.uid for delete in cleaned.deletes}
     counts = {type: _last(crew, gone) for type, crew in found.items()}
     state = State.SUCCEEDED if end.succeeded else State.FAILED
     message = f"ElasticJob {job.name} has {state.lower()}{f' because {end.why}' if end.why else ''}."
@@ -222,8 +221,8 @@ def _finished(situation: Assessment, end: Outcome) -> Decision:
         events = [Emit("Warning", end.reason, why), Emit("Warning", Reason.FAILED, message)]
     ended = _status(situation, Standing(None), counts, fate)
     status = _dated(replace(ended, job_restarts=job.status.job_restarts, restart_time=None), job.status, now)
-    actions: tuple[Action, ...] = (*_forced(deletes, situation.view), *situation.tally.events, *events)
-    return Decision(status, actions, _expiry(job, now))
+    actions: tuple[Action, ...] = (*_forced(cleaned.deletes, situation.view), *situation.tally.events, *events)
+    return Decision(status, actions, _first(_expiry(job, now), cleaned.again))
 
 
 def _after(view: JobView, now: datetime) -> Decision:
@@ -235,8 +234,8 @@ def _after(view: JobView, now: datetime) -> Decision:
         return Decision(old, (DeleteJob(),))
     sorted_, _ = crews(view)
     failed = any(each.type == ConditionType.FAILED and each.status == "True" for each in old.conditions)
-    deletes = cleaning(job, sorted_.values(), failed=failed)
-    gone = {delete.uid for delete in deletes}
+    cleaned = cleaning(job, sorted_.values(), Ended(completed, failed), now)
+    gone = {delete.uid for delete in cleaned.deletes}
     counts = {type: _last(crew, gone, old.replica_statuses.get(type)) for type, crew in sorted_.items()}
     worker = counts[names.WORKER]
     state = State.FAILED if failed else State.SUCCEEDED  # the old controller wrote none
@@ -251,7 +250,7 @@ def _after(view: JobView, now: datetime) -> Decision:
         observed_generation=job.generation,
         settled_replicas=old.settled_replicas if failed else job.spec.worker.replicas,
     )
-    return Decision(_dated(status, old, now), _forced(deletes, view), expiry)
+    return Decision(_dated(status, old, now), _forced(cleaned.deletes, view), _first(expiry, cleaned.again))
 
 
 def _forced(deletes: tuple[DeletePod, ...], view: JobView) -> tuple[DeletePod, ...]:
@@ -360,6 +359,11 @@ def _warnings(situation: Assessment, left: Mapping[str, Crew], status: Status) -
 def _told(status: Status) -> str:
     """Return what the job's condition says of its pods."""
     return next((each.message for each in status.conditions if each.type == ConditionType.RUNNING), "")
+
+
+def _first(*times: datetime | None) -> datetime | None:
+    """Return the earliest of these times; None if there is none."""
+    return min((time for time in times if time is not None), default=None)
 
 
 def _expiry(job: ElasticJob, completed: datetime) -> datetime | None:

@@ -1,7 +1,7 @@
 """When a job has succeeded or failed, and what is left to do after that.
 
-    outcome(situation)              # Outcome(succeeded=False, reason=..., why="...") or None
-    cleaning(job, crews, failed)    # pods to delete
+    outcome(situation)                      # Outcome(succeeded=False, reason=..., why="...") or None
+    cleaning(job, crews, ended, now)        # pods to delete, and when to look again
 
 A job has succeeded when its success policy is met, even if other pods still run. By default that is the success of
 pod 0. If pod 0 has failed for good, or has left by shrinking, it is that of the lowest index that is left: in elastic
@@ -13,6 +13,9 @@ without it.
 A job has failed when fewer pods of a type than its minimum can ever run again, when a pod exhausts its memory again and
 again, at its back-off limit, and at its deadline. A failed job keeps no pod running, whatever `cleanPodPolicy` says,
 and of no finished job a pod starts: both would hold machines, or begin a training that has ended.
+
+A pod that runs when the job ends may itself be about to end: it writes the last lines of its log, or a file. It is
+deleted only if it still runs `GRACE_SECONDS` later: its log would go with it, and others would see it as killed.
 """
 
 from __future__ import annotations
@@ -31,6 +34,9 @@ from tidewater.elasticjob import names
 from tidewater.elasticjob.choices import CleanPodPolicy, PodNames, SuccessPolicy
 from tidewater.elasticjob.model import ElasticJob
 from tidewater.elasticjob.names import Reason
+
+GRACE_SECONDS = 30
+"""For which a pod that runs when its job ends may end by itself: as long as Kubernetes gives one that is deleted."""
 
 BY_FAILURES = (Reason.BACKOFF_LIMIT, Reason.PERMANENT_FAILURE, Reason.TOO_FEW_WORKERS)
 """Reasons of a job that has failed because its pods have: it says how the last one did."""
@@ -51,6 +57,22 @@ class Outcome:
     reason: Reason
     why: str = ""
     failed: PodView | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A job that has ended: when, and whether it has failed."""
+
+    time: datetime
+    failed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaning:
+    """The deletions of pods that a finished job does not keep, and when others may be due; None: no other is left."""
+
+    deletes: tuple[DeletePod, ...]
+    again: datetime | None
 
 
 def outcome(situation: Assessment) -> Outcome | None:
@@ -100,20 +122,26 @@ def deadline(situation: Assessment) -> datetime | None:
     return None if start is None or not seconds else start + timedelta(seconds=seconds)
 
 
-def cleaning(job: ElasticJob, crews: Iterable[Crew], failed: bool) -> tuple[DeletePod, ...]:
-    """Return the deletion of the pods that a finished job does not keep."""
-    policy = job.spec.clean_pod_policy
-    pods: list[PodView] = []
+def cleaning(job: ElasticJob, crews: Iterable[Crew], ended: Ended, now: datetime) -> Cleaning:
+    """Return what is to be done about the pods that a finished job does not keep."""
+    policy, why = job.spec.clean_pod_policy, f"the job has {'failed' if ended.failed else 'succeeded'}"
+    rest: list[PodView] = []
+    running: list[PodView] = []
     for crew in crews:
-        if policy is CleanPodPolicy.ALL:
-            pods += crew.staying()
-            pods += (pod for pod in crew.replaced if not pod.terminating)
-        elif policy is CleanPodPolicy.RUNNING or failed:
-            pods += crew.live
-            pods += (pod for pod in crew.staying() if pod.lingers)
-        else:
-            pods += (pod for pod in crew.live if pod.phase == "Pending")
-    return delete_all(pods, "the job has failed" if failed else "the job has succeeded")
+        held = [*crew.staying(), *(pod for pod in crew.replaced if not pod.terminating)]
+        live = {pod.uid for pod in crew.live}
+        for pod in held:
+            if pod.lingers or (pod.uid in live and pod.phase != "Pending"):
+                running.append(pod)
+            elif policy is CleanPodPolicy.ALL or pod.uid in live:
+                rest.append(pod)
+    if policy is CleanPodPolicy.NONE and not ended.failed:
+        running = []
+    due = ended.time + timedelta(seconds=GRACE_SECONDS)
+    if running and now < due:
+        return Cleaning(delete_all(rest, why), due)
+    late = delete_all(running, f"{why}, and it still ran {GRACE_SECONDS} s later")
+    return Cleaning(delete_all(rest, why) + late, None)
 
 
 def _lead_is_done(situation: Assessment, crew: Crew) -> bool:

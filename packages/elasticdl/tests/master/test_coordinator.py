@@ -122,6 +122,18 @@ def test_a_worker_whose_broken_stream_is_seen_before_or_after_its_new_one_stays(
     assert one.state.work.returned == (task,)
 
 
+def test_the_end_waits_for_the_workers_to_leave_and_names_those_that_do_not(tmp_path: Path) -> None:
+    one = coordinator(write_job(tmp_path), MemoryStore())
+    *others, last = OWNERS
+    for owner in others:
+        one.gone(owner, owner)
+    assert one.wait_until_all_are_gone(one._clock()) == [last.worker]
+    with ThreadPoolExecutor(1) as threads:
+        waits = threads.submit(one.wait_until_all_are_gone, one._clock() + PATIENCE_SECONDS)
+        one.gone(last, last)
+        assert waits.result(PATIENCE_SECONDS) == []
+
+
 def test_a_job_that_ends_because_its_workers_die_stays_so_for_the_next_master(tmp_path: Path) -> None:
     store = MemoryStore()
     one = coordinator(write_job(tmp_path, task_fault_tolerance=False), store)

@@ -311,14 +311,16 @@ class Coordinator:
             state = self._state
             return Progress(state.stage, work.done, total, epoch, state.records, state.version, len(self._streams))
 
-    def wait_until_all_are_gone(self, deadline: float) -> None:
+    def wait_until_all_are_gone(self, deadline: float) -> list[str]:
         """Wait until no worker attends any more, or until the deadline on the coordinator's clock.
 
-        Workers that another master knew, and that have not yet come to this one, are waited for, too.
+        Workers that another master knew, and that have not yet come to this one, are waited for, too. Return the names
+        of those that still attend.
         """
         with self._changed:
             while (left := deadline - self._clock()) > 0 and (self._streams or self._expected):
                 self._changed.wait(left)
+            return sorted({owner.worker for owner in self._streams})
 
     def _kept(self, number: int, outcome: Outcome, states: Mapping[str, bytes], scores: Scores) -> Outcome:
         """Keep the metrics of an evaluation task; return the outcome, which is an error if they are of no use."""

@@ -45,8 +45,9 @@ from tidewater.elastic.etcd.mirror import Entries, Mirror
 log = logging.getLogger(__name__)
 
 TICK_SECONDS = 1.0
-LINGER_SECONDS = 10.0
-"""How long the master waits, after the job, for the workers to learn of its end."""
+LINGER_SECONDS = 30.0
+"""How long the master waits, after the job, for the workers to learn of its end: on a slow machine one may be in a
+minibatch for seconds. The job's result does not depend on it."""
 GRACE_SECONDS = 2.0
 LEASE_SECONDS = 5
 LOOK_SECONDS = 0.5
@@ -62,8 +63,6 @@ class Place:
     name: str
     """The same for a master that is started again; another one for another pod."""
     servers: tuple[str, ...] = ()
-    settle_seconds: float = 0.0
-    """How long it stays after the last worker."""
     process: str = field(default_factory=lambda: secrets.token_hex(8))
 
 
@@ -74,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         args = JobArgs.from_json(given.job_args)
         log_to(sys.stdout, args.log_level)
         name, servers = given.name or socket.gethostname(), _parts(given.ps_addrs)
-        place = Place(f"{given.host}:{given.port}", name, servers, given.settle_seconds)
+        place = Place(f"{given.host}:{given.port}", name, servers)
         store = EtcdStore(_parts(given.etcd), access=_access(os.environ)) if given.etcd else None
         return run(args, place, store)
     except InputError as error:
@@ -144,8 +143,8 @@ def _lead(args: JobArgs, place: Place, job: Job, store: StateStore, watch: Watch
         checkpoints = Checkpoints(args.checkpoint_dir, args.keep_checkpoint_max, args.run)
         Actor(coordinator, store, servers, job.setup.scores, checkpoints).run()
         service.stop()
-        coordinator.wait_until_all_are_gone(time.monotonic() + LINGER_SECONDS)
-        time.sleep(place.settle_seconds)
+        for worker in coordinator.wait_until_all_are_gone(time.monotonic() + LINGER_SECONDS):
+            log.warning("%s has not left in the %.0f s after the end of the job", worker, LINGER_SECONDS)
         tell_end(coordinator.state)
         store.expire()
     return exit_codes.FAILED if coordinator.state.stage is Stage.FAILED else exit_codes.FINISHED
@@ -206,7 +205,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--host", default="[::]", help="address on which to listen; default: all")
     parser.add_argument("--port", type=int, default=50001)
     parser.add_argument("--ps_addrs", default="", help="host:port of each parameter server, in their order")
-    parser.add_argument("--settle_seconds", type=float, default=0.0, help="how long to stay after the last worker")
     parser.add_argument("--job_args", required=True, help="JSON of elasticdl.job.JobArgs")
     parser.add_argument("--etcd", default=os.environ.get(env.ETCD, ""), help="client URLs")
     return parser

@@ -43,10 +43,6 @@ SERVER_FAILURES = 5
 """Failures for each parameter server after which the job fails, if no worker is replaced after a failure. Otherwise
 servers count as workers do. A lost or deleted pod is no failure."""
 
-SETTLE_SECONDS = 5
-"""For which the master stays after the last worker. Pods that still count as running when the job has ended are deleted
-with the servers, and their logs with them."""
-
 MASTER_ADDR, JOB_ARGS, JOB_NAME = "ELASTICDL_MASTER_ADDR", "ELASTICDL_JOB_ARGS", "ELASTICDL_JOB_NAME"
 """A user's own script finds its master with these variables: `elasticdl.api.assembly` reads them."""
 
@@ -82,8 +78,8 @@ def elastic_job(asked: Asked, place: Place) -> Manifest:
             "minReplicas": _least(args, deployment),
             "maxReplicas": max(deployment.max_workers, args.num_workers),
             "successPolicy": (SuccessPolicy.RANK0 if has_master(args) else SuccessPolicy.ANY_WORKER).value,
-            # Only servers don't leave by themselves. With all-reduce the job has succeeded when the first worker has
-            # ended: the others have the last lines of their logs to write then, and a script may have a model to store.
+            # Only servers don't leave by themselves, and workers that are about to end have time for that. With
+            # all-reduce the job has succeeded when the first worker has ended: a script may then have a model to store.
             "cleanPodPolicy": (CleanPodPolicy.RUNNING if servers(args) else CleanPodPolicy.NONE).value,
             "backoffLimit": _failures(args, deployment),
             **_classes(deployment),
@@ -182,7 +178,6 @@ def _master_process(asked: Asked, place: Place) -> Process:
     args = asked.args
     state = etcd(asked, place)
     more = [*(["--etcd", state] if state else []), *_ps_addrs(args), *_job_args(args)]
-    more = ["--settle_seconds", str(SETTLE_SECONDS), *more]
     return Process([*_module("master"), "--job", args.job_name, "--port", str(MASTER_PORT), *more])
 
 
