@@ -45,6 +45,17 @@ def test_a_pod_says_which_one_it_is() -> None:
     assert (seen.phase, seen.node, seen.restarts, seen.exit_code, seen.terminating) == ("Running", "n", 2, None, False)
 
 
+@pytest.mark.parametrize(
+    ("trains", "sidecar", "ready"),
+    [(True, False, True), (False, True, False), (None, True, True)],
+    ids=["only a sidecar is not", "its probe has not succeeded", "its kubelet says nothing"],
+)
+def test_a_pod_is_ready_when_the_container_that_trains_is(trains: bool | None, sidecar: bool, ready: bool) -> None:
+    mine = {**container("elasticjob-worker"), **({} if trains is None else {"ready": trains})}
+    statuses = [mine, {**container("sidecar"), "ready": sidecar}]
+    assert observed({"phase": "Running", "containerStatuses": statuses}).ready is ready
+
+
 def test_a_pod_says_whether_it_is_core_and_in_which_run_of_the_job_it_was_made() -> None:
     plain = observed()
     assert (plain.core, plain.job_restarts) == (False, 0)

@@ -117,6 +117,7 @@ def pod_view(pod: Object, types: Mapping[str, str]) -> PodView:
         index=_number(labels.get(names.LABEL_REPLICA_INDEX, ""), -1),
         phase=phase,
         lingers=lingers,
+        ready=all(each.get("ready", True) for each in trainers),
         terminating=bool(metadata.get("deletionTimestamp")),
         core=labels.get(names.LABEL_TIER) == names.CORE,
         job_restarts=_number(annotations.get(names.ANNOTATION_JOB_RESTARTS, ""), 0),

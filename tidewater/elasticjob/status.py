@@ -119,7 +119,10 @@ class Status:
     desired: Annotated[int, About("Number of workers that the controller aims for now.")] = 0
     settled_replicas: Annotated[
         int | None,
-        About("The wanted number of workers that was last reached, or with which the job finished; 0 while suspended."),
+        About(
+            "The wanted number of workers that was last reached: that many were ready, or had exited with 0. Or the one"
+            " with which the job finished; 0 while suspended."
+        ),
     ] = None
     restarts: Annotated[int, About("Failures that count against backoffLimit.")] = 0
     counted: Annotated[

@@ -6,11 +6,24 @@ from dataclasses import replace
 
 import pytest
 
-from tests.controller.decide.world import NOW, ago, created, deleted, job, later, pod, running, view
+from tests.controller.decide.world import (
+    NOW,
+    after,
+    ago,
+    condition,
+    created,
+    deleted,
+    job,
+    later,
+    pod,
+    running,
+    view,
+)
 from tidewater.controller.decide.decision import decide
 from tidewater.controller.decide.observed import Admission, PodView
 from tidewater.controller.decide.replica_groups import crews
 from tidewater.controller.decide.sizes import above, floor
+from tidewater.elasticjob.choices import State
 from tidewater.elasticjob.model import ElasticJob
 from tidewater.elasticjob.status import Status
 
@@ -135,6 +148,33 @@ def test_a_growth_that_was_interrupted_before_the_status_was_written_goes_on() -
     begun = (*running(0, 1), pod(2, "Pending", unschedulable_since=None))
     decision = decide(view(auto(2, sizes=(2, 4)), begun), NOW)
     assert (deleted(decision), created(decision), decision.status.desired) == ([], [3], 4)
+
+
+def test_the_number_asked_for_is_settled_when_all_workers_are_ready() -> None:
+    starts = decide(view(job(2), (pod(0), pod(1, ready=False))), NOW).status
+    assert (starts.state, starts.settled_replicas) == (State.RUNNING, None)
+    assert condition(starts, "Running").message == "ElasticJob j is running. 1 of 2 workers run and is not ready yet."
+    settles = decide(view(replace(job(2), status=starts), running(0, 1)), NOW).status
+    assert (settles.settled_replicas, condition(settles, "Running").message) == (2, "ElasticJob j is running.")
+
+
+def test_a_size_that_was_reached_stays_so_when_a_worker_is_not_ready_later() -> None:
+    settled = after(job(2), *running(0, 1))
+    status = decide(view(settled, (pod(0), pod(1, ready=False))), NOW).status
+    assert (status.settled_replicas, condition(status, "Running").message) == (2, "ElasticJob j is running.")
+
+
+def test_a_job_with_a_mistake_in_its_arguments_never_has_its_size() -> None:
+    starts = after(job(2), pod(0, ready=False), pod(1, ready=False), at=NOW)
+    fails = decide(view(starts, (pod(0, "Failed", exit_code=2), pod(1, ready=False))), later(20)).status
+    assert (starts.status.settled_replicas, fails.state, fails.settled_replicas) == (None, State.FAILED, None)
+
+
+def test_a_changed_number_of_a_job_that_grows_by_itself_is_settled_when_it_is_ready() -> None:
+    edited = auto(4, status=Status(desired=2, settled_replicas=2, observed_generation=1))
+    starts = decide(view(edited, (*running(0, 1, 2), pod(3, ready=False))), NOW)
+    assert (created(starts), starts.status.settled_replicas) == ([], 2)
+    assert decide(view(edited, running(0, 1, 2, 3)), NOW).status.settled_replicas == 4
 
 
 def test_the_number_asked_for_is_settled_when_it_runs() -> None:

@@ -16,7 +16,7 @@ from tidewater.controller.decide.pods import Goal, Site, barred
 from tidewater.controller.decide.queue import Standing, need, stand
 from tidewater.controller.decide.replica_groups import Crew, crews
 from tidewater.controller.decide.shrink import shrunk
-from tidewater.controller.decide.sizes import Aim, aim_of
+from tidewater.controller.decide.sizes import Aim, aim_of, settled
 from tidewater.elasticjob import names
 from tidewater.elasticjob.choices import RestartScope
 from tidewater.elasticjob.model import ElasticJob
@@ -131,7 +131,7 @@ def assessed(view: JobView, now: datetime) -> Assessment:
     moved = _mover(view, sorted_[names.WORKER], aim)
     # A client that waits for the size, as `pulumi up` does, must first see that it was reached.
     wanted = view.job.spec.worker.replicas
-    seen, soon = view.job.status.settled_replicas == wanted, aim.settled == wanted or not view.job.spec.autoscale
+    seen, soon = view.job.status.settled_replicas == wanted, settled(view.job, sorted_[names.WORKER], aim) == wanted
     if moved is not None and seen:
         sorted_ = {type: crew.departed({moved.uid}) for type, crew in sorted_.items()}
     nodes, endpoint = view.nodes, view.job.spec.rdzv_endpoint

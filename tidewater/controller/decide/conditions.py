@@ -103,7 +103,7 @@ def sentence(situation: Assessment, state: State, crews: Mapping[str, Crew]) -> 
     short = shortfall(situation, crews)
     if state is State.RUNNING:
         early = " It runs ahead of its turn in its queue." if situation.standing.queued_since else ""
-        return f"ElasticJob {job} is running.{early}{short}{situation.view.silence}"
+        return f"ElasticJob {job} is running.{early}{short}{_unready(situation, crews)}{situation.view.silence}"
     if state is State.RESTARTING and (time := situation.restart.time) is not None:
         return f"ElasticJob {job} is restarting: all pods are made anew at {time:%H:%M:%S} UTC."
     if state is State.RESTARTING:
@@ -237,6 +237,15 @@ def _short(crew: Crew, situation: Assessment) -> str:
         causes.append(f"{starting} starting")
     pods = "workers" if crew.type == names.WORKER else f"pods of type {crew.type}"
     return f" {active} of {size} {pods} run: {', '.join(causes)}."
+
+
+def _unready(situation: Assessment, crews: Mapping[str, Crew]) -> str:
+    """Return a sentence on workers that run and are not ready, until the job has had the number that is wanted."""
+    worker, wanted = crews[names.WORKER], situation.job.spec.worker.replicas
+    late = len(worker.active) + len(worker.done) - worker.serving
+    if not late or situation.job.status.settled_replicas == wanted:
+        return ""
+    return f" {late} of {situation.size(worker)} workers run and {'are' if late > 1 else 'is'} not ready yet."
 
 
 def _starts(pod: PodView) -> str:

@@ -50,6 +50,8 @@ class PodView:
     lingers: bool = False
     """Whether other containers, such as a sidecar, still run after the one that trains has ended: a deletion takes as
     long as that of a pod that runs."""
+    ready: bool = True
+    """Whether the container that trains has passed its startup and readiness probes, as far as it has any, and runs."""
     terminating: bool = False
     gone: bool = False
     """Whether it was deleted, and only the job's status remembers how it ended."""

@@ -68,6 +68,11 @@ class Crew:
         return len(self.live) + len(self.done) + len(self.ended) + len(self.permanent)
 
     @property
+    def serving(self) -> int:
+        """Return the number of pods that run and are ready, or have done their work."""
+        return sum(pod.ready for pod in self.active) + len(self.done)
+
+    @property
     def lacking(self) -> int:
         """Return the number of core pods that are to be created."""
         return max(0, self.low - sum(map(self.cores(), self.counting())))

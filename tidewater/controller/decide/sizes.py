@@ -13,6 +13,9 @@ Without autoscale this depends on the spec alone. With it, the job also
 
 A changed number in the spec, or a resumption, takes effect at once; growth starts again `snoozeSeconds` after the job
 has that size.
+
+A number is reached when all of these workers are ready. One that runs may still be starting, and fail of a mistake in
+its arguments: a client that waits for the size would take the job for one that trains.
 """
 
 from __future__ import annotations
@@ -62,7 +65,7 @@ def settled(job: ElasticJob, worker: Crew, aim: Aim) -> int | None:
     """
     if job.spec.autoscale:
         return aim.settled
-    reached = worker.size == aim.size == len(worker.active) + len(worker.done)
+    reached = worker.size == aim.size == worker.serving
     return job.spec.worker.replicas if reached else aim.settled
 
 
@@ -90,9 +93,10 @@ def _autoscaled(view: JobView, worker: Crew, base: int, now: datetime) -> Aim:
     running = len(worker.active) + len(worker.done)
     later = now + timedelta(seconds=spec.snooze_seconds)
     changed = before is not None and before != wanted
-    if changed and running >= base:
+    reached = worker.serving >= base
+    if changed and reached:
         return Aim(base, wanted, later, later)
-    settled = wanted if running >= base else before
+    settled = wanted if reached else before
     current = floor(spec, worker, status.desired or max(base, worker.size))
     snoozed = status.snoozed_until is not None and status.snoozed_until > now
     edited = changed and status.observed_generation != view.job.generation

@@ -128,7 +128,7 @@ def random_pod(random: Random, type: str, index: int) -> PodView:
     phase = random.choice(("Pending", "Running", "Running", "Running", "Succeeded", "Failed", "Unknown"))
     placed = phase != "Pending" or random.random() < 0.5
     name = names.pod_name("j", type, index)
-    return PodView(
+    made = PodView(
         name=name,
         uid=f"{name}.{random.randint(0, 1)}",
         type=type,
@@ -154,6 +154,7 @@ def random_pod(random: Random, type: str, index: int) -> PodView:
         unschedulable_reason=random.choice(("", "", "Unauthorized", names.NODE_STARTING)),
         nominated=random.random() < 0.1,
     )
+    return replace(made, ready=not made.nominated)  # without a draw of its own: what other seeds show stays
 
 
 def simulate(view: JobView) -> Simulation:
