@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pulumi_aws as aws
 
@@ -105,21 +105,27 @@ async def _role(stack: settings.Settings, cluster: str, names: Sequence[str], as
 async def _inside(stack: settings.Settings, there: settings.ExistingCluster, ask: Ask, look: Look) -> Inside:
     """Return what is on the cluster, or why it could not be read, and who is let in."""
     text = kubeconfig(there, stack.region, stack.profile)
-    objects, entries = await asyncio.gather(
-        asyncio.to_thread(look, text), _entries(stack, there.name, ask), return_exceptions=True
+    objects, inside = await asyncio.gather(
+        asyncio.to_thread(look, text), _let_in(stack, there.name, ask), return_exceptions=True
     )
-    if isinstance(entries, BaseException):
-        raise entries
+    if isinstance(inside, BaseException):
+        raise inside
     if isinstance(objects, NoAnswer):
-        return Inside(unread=str(objects), entries=entries)
+        return replace(inside, unread=str(objects))
     if isinstance(objects, BaseException):
         raise objects
-    return Inside(objects, entries=entries)
+    return replace(inside, objects=objects)
 
 
-async def _entries(stack: settings.Settings, cluster: str, ask: Ask) -> dict[str, tuple[str, ...]]:
-    """Return the groups in the access entries of teams' people and administrators."""
+async def _let_in(stack: settings.Settings, cluster: str, ask: Ask) -> Inside:
+    """Return the access entries of teams' people and administrators."""
     people = sorted({arn for team in stack.teams for arn in team.user_arns} | {*stack.cluster.admin_arns})
     asked = [{"clusterName": cluster, "principalArn": arn} for arn in people]
     found = await asyncio.gather(*(or_none(ask(ENTRY, each, aws.eks.GetAccessEntryResult), _ABSENT) for each in asked))
-    return {arn: tuple(each.kubernetes_groups or ()) for arn, each in zip(people, found, strict=True) if each}
+    entries = {arn: each for arn, each in zip(people, found, strict=True) if each}
+    return Inside(
+        entries={arn: tuple(each.kubernetes_groups or ()) for arn, each in entries.items()},
+        foreign=frozenset(
+            arn for arn, each in entries.items() if not stack.own_tags.items() <= (each.tags or {}).items()
+        ),
+    )

@@ -27,11 +27,13 @@ class Inside:
     Attributes:
         unread: why `objects` could not be read; empty if they could.
         entries: the groups of Kubernetes in the access entries of teams' people and administrators, by their ARNs.
+        foreign: those of them with an entry that the stack has not made, by its tags.
     """
 
     objects: Objects = field(default_factory=Objects)
     unread: str = ""
     entries: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    foreign: frozenset[str] = frozenset()
 
 
 def known(stack: settings.Settings, inside: Inside | None) -> settings.Settings:

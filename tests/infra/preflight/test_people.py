@@ -44,8 +44,9 @@ def test_that_is_refused_before_anything_is_registered() -> None:
     assert not found.all("aws:iam/role:Role")
 
 
-def mistakes(wanted: settings.Settings, entries: Mapping[str, tuple[str, ...]]) -> list[str]:
-    return people.mistakes(wanted, replace(region(wanted), inside=Inside(entries=entries)))
+def mistakes(wanted: settings.Settings, entries: Mapping[str, tuple[str, ...]], *foreign: str) -> list[str]:
+    inside = Inside(entries=entries, foreign=frozenset(foreign))
+    return people.mistakes(wanted, replace(region(wanted), inside=inside))
 
 
 def test_who_is_an_administrator_or_the_creator_gets_into_a_team_with_the_next_update() -> None:
@@ -68,6 +69,41 @@ def test_who_is_in_a_team_becomes_an_administrator_with_the_next_update() -> Non
 def test_who_has_the_entry_of_the_stack_keeps_it_in_any_team() -> None:
     assert mistakes(stack(**TEAMS), {ADA: ("tidewater:speech",), BOB: ("tidewater:vision", "tidewater:speech")}) == []
     assert mistakes(stack(adminArns=[ADA]), {ADA: ()}) == []
+
+
+def test_an_administrator_with_an_entry_of_another_maker_is_refused_with_the_way_out() -> None:
+    (mistake,) = mistakes(stack(adminArns=[ADA, BOB]), {ADA: (), BOB: ()}, BOB)
+    assert mistake.startswith(f"adminArns = {BOB}: has an access entry on the cluster tidewater-dev that this stack")
+    assert (
+        f"if it is that of the cluster's creator, who administers the cluster by it, remove {BOB} from admin" in mistake
+    )
+    assert mistake.endswith(f"aws eks delete-access-entry --cluster-name tidewater-dev --principal-arn {BOB}")
+
+
+def test_an_entry_with_a_teams_group_that_another_maker_gave_is_in_the_way_too() -> None:
+    (mistake,) = mistakes(stack(**TEAMS), {ADA: ("tidewater:vision",), BOB: ("tidewater:vision",)}, ADA)
+    assert mistake.startswith(
+        f"teams.vision.userArns = {ADA}: has an access entry on the cluster tidewater-dev already"
+    )
+    (mistake,) = mistakes(stack(adminArns=[ADA]), {ADA: ("tidewater:vision",)}, ADA)
+    assert "that this stack has not made" in mistake
+
+
+def test_the_creator_who_is_added_later_is_refused_before_anything_is_registered() -> None:
+    tags: dict[str, str] = {}
+
+    def ask(token: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        if not token.endswith(":getAccessEntry"):
+            return own_cluster()(token, arguments)
+        return {**arguments, "kubernetesGroups": [], "tags": dict(tags)}
+
+    made = graph.Graph()
+    config = {**graph.defaults(), "publicAccessCidrs": [graph.ADDRESS], "adminArns": [ADA]}
+    with pytest.raises(settings.ConfigurationError, match=f"{ADA}: has an access entry .* this stack has not made"):
+        graph.run(graph.program, config, ask=ask, graph=made)
+    assert not made.all("aws:iam/role:Role")
+    tags.update(settings.parse(graph.defaults(), stack="local").own_tags)
+    assert graph.run(graph.program, config, ask=ask).all("aws:iam/role:Role"), "the stack's own entry is none of others"
 
 
 def test_the_entries_of_an_owner_stay_as_they_are() -> None:

@@ -150,11 +150,15 @@ def test_teams_are_on_the_cluster_with_entries_and_roles_of_the_stacks() -> None
 
 
 def test_people_whom_the_owner_has_let_in_are_refused_and_those_of_the_stack_stay() -> None:
-    entries = {ADA: ["tidewater:vision"], BOB: ["platform"]}
+    ours = settings.parse(graph.defaults(), stack="local").own_tags
+    entries = {
+        ADA: {"kubernetesGroups": ["tidewater:vision"], "tags": ours},
+        BOB: {"kubernetesGroups": ["platform"], "tags": {}},
+    }
 
     def ask(token: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         if token.endswith(":getAccessEntry") and arguments["principalArn"] in entries:
-            return {**arguments, "kubernetesGroups": entries[arguments["principalArn"]]}
+            return {**arguments, **entries[arguments["principalArn"]]}
         return existing_cluster.ask(token, arguments)
 
     assert graph.run(graph.program, {**CONFIG, **TEAMS}, ask=ask).all("aws:eks/nodeGroup:NodeGroup")
