@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from localcloud.aws.compute import capacity, fleets, placement, quotas, shortages
+from localcloud.aws.compute import capacity, fleets, placement, quotas, repetition, shortages
 
 # AWS reserves the first four addresses of a subnet and the last one.
 # https://docs.aws.amazon.com/vpc/latest/userguide/subnet-sizing.html
@@ -34,6 +34,7 @@ def install() -> None:
     placement.install()
     _count_boots(Instance)
     _choose_addresses(Subnet)
+    repetition.install()
 
 
 def _complete_launches(backend: Any) -> None:
