@@ -18,10 +18,11 @@ from tests.controller.fakes.api import Killed
 from tidewater.controller.cluster.client import Cluster, Manifest, Page, Ref, Source, WatchEvent
 from tidewater.controller.cluster.fence import Fence, Fenced
 from tidewater.controller.cluster.http import ApiServer, connect
-from tidewater.controller.loop import Controller, Options
+from tidewater.controller.loop import Controller
 from tidewater.controller.observe.events import Recorder
 from tidewater.controller.observe.log import Log
 from tidewater.controller.observe.metrics import Metrics
+from tidewater.controller.options import Options
 from tidewater.elasticjob import names
 from tidewater.elasticjob.names import JOBS
 from tidewater.kube.errors import NotFound

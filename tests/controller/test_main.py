@@ -11,10 +11,10 @@ from tests.controller.fakes import jobs, virtual
 from tests.controller.fakes.api import WRITES, Api, Fault
 from tests.controller.fakes.world import World
 from tidewater.controller.cluster.lease import LeaseName
-from tidewater.controller.loop import Options
 from tidewater.controller.main import METRICS_PORT, Process, flags_of
 from tidewater.controller.observe.log import Log
 from tidewater.controller.observe.metrics import Metrics
+from tidewater.controller.options import Options
 from tidewater.kube.kinds import LEASES, PODS
 
 FLAGS = flags_of([], "system")

@@ -26,7 +26,7 @@ from tests.controller.real import cloud, controller, until
 from tidewater.controller.act import stamp
 from tidewater.controller.cluster.client import NODE_CLASSES, NODE_POOLS, Manifest, Ref, Source
 from tidewater.controller.decide.exits import MOST_DEVICE_FAILURES
-from tidewater.controller.loop import Options
+from tidewater.controller.options import Options
 from tidewater.controller.store import SELECTOR
 from tidewater.elasticjob import install, names
 from tidewater.elasticjob.install import Program, access

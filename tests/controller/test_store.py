@@ -13,6 +13,7 @@ from tidewater.controller.cluster.client import Ref
 from tidewater.controller.cluster.mirror import Key
 from tidewater.controller.decide.actions import CreatePod
 from tidewater.controller.decide.observed import JobView, NodeView
+from tidewater.controller.options import Options
 from tidewater.controller.pod_index import PATIENCE_SECONDS
 from tidewater.controller.progress.silence import Silence
 from tidewater.controller.progress.watch import Process, processes
@@ -28,7 +29,7 @@ class Desk:
     def __init__(self) -> None:
         self.api = Api()
         self.due: list[str] = []
-        self.store = Store(self.api.client(), (), lambda key, seconds: self.due.append(key.name))
+        self.store = Store(self.api.client(), Options(), lambda key, seconds: self.due.append(key.name))
         self.task = asyncio.create_task(self.store.run())
 
     async def settle(self) -> None:

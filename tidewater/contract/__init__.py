@@ -5,7 +5,7 @@ module, so each of these is written in exactly one place.
 
 archive       a zip of sources, the same bytes for the same files
 code          how code gets from the bucket into a pod
-controller_program  where the controller's zip finds its packages
+controller_program  what the controller's manifests and its program agree on
 devices       the workers' GPUs: the name of the resource, the namespace of the device plug-in
 env           environment variables: the manifests set them, the trainer reads them
 exit_codes    exit codes of the trainer, and what each means

@@ -8,6 +8,7 @@ anything that it could not find out again, so that the process may be killed at 
 
 __main__      `python -m tidewater.controller`
 start         makes the packages available that the image lacks
+options       what the command line says of what to look after
 main          the command line and the process: probes, election, controller
 loop          reconciles every job that is due
 decide/       what to do about one job: pure functions
@@ -17,6 +18,8 @@ store         what is known: jobs, pods, services, nodes
 pod_index     the pods of all jobs, by job and by node
 views         what the decision reads of a pod or a node
 queues        which job of a queue may have pods
+quotas        how many workers a job may have under the quotas of teams
+sharing/      the arithmetic of these quotas: who lends what to whom
 room/         whether pods have room on the nodes that are there
 work          the queue of jobs that are due
 provisioning/ why no node comes for a pod, in Karpenter's words

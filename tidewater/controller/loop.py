@@ -15,10 +15,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from tidewater.controller import objects
 from tidewater.controller.act import Hands, PodNotCreated, ServiceRefused, TaintRefused, stamp
 from tidewater.controller.cluster.client import Cluster, Manifest
 from tidewater.controller.cluster.fence import NotLeader
@@ -28,6 +26,7 @@ from tidewater.controller.decide.decision import decide
 from tidewater.controller.observe.events import About, Recorder
 from tidewater.controller.observe.log import Log
 from tidewater.controller.observe.metrics import Metrics
+from tidewater.controller.options import Options
 from tidewater.controller.store import Store
 from tidewater.controller.work import WorkQueue
 from tidewater.elasticjob import codec, names
@@ -42,25 +41,6 @@ SOONEST_SECONDS = 0.2
 
 REFUSED_SECONDS = 5.0
 """Pause after the API server refused a pod: only a person or another object can change that."""
-
-
-@dataclass(frozen=True)
-class Options:
-    """What the controller looks after and how.
-
-    Attributes:
-        namespaces: Of the jobs; none: all namespaces.
-        workers: Jobs that are reconciled at the same time.
-        domain: The cluster's DNS domain.
-        fixed_nodes: Whether no node comes for a pod that waits.
-        taints_nodes: Whether nodes on which devices fail get a taint.
-    """
-
-    namespaces: tuple[str, ...] = ()
-    workers: int = 16
-    domain: str = objects.CLUSTER_DOMAIN
-    fixed_nodes: bool = False
-    taints_nodes: bool = False
 
 
 class Controller:
@@ -86,14 +66,7 @@ class Controller:
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self.work = WorkQueue()
-        self.store = Store(
-            cluster,
-            options.namespaces,
-            self._due,
-            self._watch_ended,
-            fixed_nodes=options.fixed_nodes,
-            taints_nodes=options.taints_nodes,
-        )
+        self.store = Store(cluster, options, self._due, self._watch_ended)
         self._options = options
         self._recorder = recorder
         self._log = log

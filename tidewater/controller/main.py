@@ -28,12 +28,13 @@ from tidewater.controller.cluster.client import Cluster
 from tidewater.controller.cluster.fence import Fence, Fenced, uptime
 from tidewater.controller.cluster.http import ApiServer, connect
 from tidewater.controller.cluster.lease import Election, LeaseName
-from tidewater.controller.loop import Controller, Options
+from tidewater.controller.loop import Controller
 from tidewater.controller.observe import log as logs
 from tidewater.controller.observe import probes
 from tidewater.controller.observe.events import Recorder
 from tidewater.controller.observe.log import Log
 from tidewater.controller.observe.metrics import Metrics
+from tidewater.controller.options import Options
 from tidewater.elasticjob import names
 from tidewater.kube.errors import Conflict, Exists
 from tidewater.kube.kinds import DNS_LABEL

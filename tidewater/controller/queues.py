@@ -67,11 +67,19 @@ class Queues:
     Args:
         due: Called with a job's key and the seconds after which it is due.
         rooms: The room on the nodes, if they are fixed; None: nodes come for pods that wait.
+        may: Returns whether a job may have pods as far as the quotas of teams allow. One that may not waits, and stands
+            in the way of no other.
     """
 
-    def __init__(self, due: Callable[[Key, float], None], rooms: RoomWatch | None = None) -> None:
+    def __init__(
+        self,
+        due: Callable[[Key, float], None],
+        rooms: RoomWatch | None = None,
+        may: Callable[[Key], bool] = lambda key: True,
+    ) -> None:
         self._due = due
         self._rooms = rooms
+        self._may = may
         self._queues: dict[str, _Queue] = {}
         self._queue_of: dict[Key, str] = {}
         self._short: set[Key] = set()
@@ -107,7 +115,8 @@ class Queues:
         queue = self._queues[name]
         if not queue.holds(now):
             before = queue.admissions
-            found = admit(queue.jobs.values(), now, self._site(queue))
+            jobs = [job for each, job in queue.jobs.items() if self._may(each)]
+            found = admit(jobs, now, self._site(queue))
             queue.admissions = {Key(*each): admission for each, admission in found.items()}
             queue.answered = now
             queue.ends = next_end(queue.jobs.values(), now)
@@ -115,6 +124,11 @@ class Queues:
                 if other != key and before.get(other) is not admission:
                     self._due(other, 0.0)
         return queue.admissions.get(key, Admission.WAIT)
+
+    def reconsider(self, key: Key) -> None:
+        """Forget the answers of a job's queue: the job may have pods now, or no longer."""
+        if key in self._queue_of:
+            self._changed(self._queue_of[key])
 
     def room_changed(self) -> None:
         """Forget the answers of all queues with a job that is short: the room on the nodes may have changed."""

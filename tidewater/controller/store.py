@@ -1,6 +1,6 @@
 """What the controller knows: mirrors of jobs, pods, services and nodes, and the views of single jobs made of them.
 
-    store = Store(cluster, namespaces=(), due=work.add_after)
+    store = Store(cluster, Options(), work.add_after)
     view = store.view(key, now)     # a JobView, or None if there is no such job
 
 The mirrors keep as little as they can, since there may be thousands of jobs: of a job its JSON without
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -28,10 +28,12 @@ from tidewater.controller.decide.actions import CreatePod
 from tidewater.controller.decide.observed import Admission, JobView, NodeView, PodView
 from tidewater.controller.decide.queue import need
 from tidewater.controller.decide.replica_groups import core_bound
+from tidewater.controller.options import Options
 from tidewater.controller.pod_index import PodIndex
 from tidewater.controller.progress.watch import ProgressWatch
 from tidewater.controller.provisioning.event_watch import EventWatch
 from tidewater.controller.queues import Queues
+from tidewater.controller.quotas import Quotas
 from tidewater.controller.room.watch import RoomWatch
 from tidewater.controller.views import node_view, pod_view, type_keys
 from tidewater.elasticjob import codec, indexes, names
@@ -105,25 +107,16 @@ class Store:
 
     Args:
         cluster: Where to list and watch.
-        namespaces: Of the jobs; none: all namespaces.
+        options: What to look after.
         due: Called for each job that something has changed for.
         report: Called when a watch has ended.
-        fixed_nodes: Whether no node comes for a pod that waits.
-        taints_nodes: Whether nodes on which devices fail get a taint.
     """
 
     def __init__(
-        self,
-        cluster: Cluster,
-        namespaces: Sequence[str],
-        due: Due,
-        report: Report = lambda plural, error: None,
-        *,
-        fixed_nodes: bool = False,
-        taints_nodes: bool = False,
+        self, cluster: Cluster, options: Options, due: Due, report: Report = lambda plural, error: None
     ) -> None:
         self._due = due
-        self._taints_nodes = taints_nodes
+        self._taints_nodes, namespaces = options.taints_nodes, options.namespaces
         self._keys: dict[str, Key] = {}
         self._pods = PodIndex()
         self._services: dict[str, set[str]] = {}
@@ -135,8 +128,9 @@ class Store:
         self.service_refusals: dict[str, str] = {}
         self._unused: dict[str, set[tuple[str, int]]] = {}
         self._decoded: OrderedDict[tuple[str, int], tuple[ElasticJob, Mapping[str, str]]] = OrderedDict()
-        self._rooms = RoomWatch(cluster, lambda: self._queues.room_changed(), report) if fixed_nodes else None
-        self._queues = Queues(due, self._rooms)
+        self._rooms = RoomWatch(cluster, lambda: self._queues.room_changed(), report) if options.fixed_nodes else None
+        self._queues = Queues(due, self._rooms, lambda key: self._quotas.may(key))
+        self._quotas = Quotas(options.quotas, options.worker_size, self._pods.of, due, self._queues.reconsider)
         self._hearing = EventWatch(cluster, namespaces, self._provisioning_changed, report)
         self._progress = ProgressWatch(self._running, self._pods.by_job, self._owner_due)
         jobs, pods, services = (
@@ -194,6 +188,7 @@ class Store:
             pods=tuple(self._told(_typed(pod, job, types), now) for pod in self._pods.of(job.uid)),
             nodes=self._nodes,
             services=frozenset(self._services.get(job.uid, ())),
+            share=self._quotas.share(key),
             admission=self._queues.admission(key, now),
             fixed_nodes=self._rooms is not None,
             taints_nodes=self._taints_nodes,
@@ -280,7 +275,9 @@ class Store:
         else:
             self._autoscaled.discard(entry.key)
         if any(each is not None and each.value.queued for each in (old, new)):
-            self._queues.put(entry.key, self._queued(new))
+            self._queues.put(entry.key, self._readable(new))
+        if self._quotas.concern(entry.key):
+            self._quotas.put(entry.key, self._readable(new))
         if change.mine:
             return
         if old is not None and new is not None and (old.uid, old.value.generation) == (new.uid, new.value.generation):
@@ -288,8 +285,8 @@ class Store:
         else:
             self._due(entry.key, 0.0)
 
-    def _queued(self, entry: Entry[JobRecord] | None) -> ElasticJob | None:
-        """Return the job for its queue; None if it is gone or can't be read."""
+    def _readable(self, entry: Entry[JobRecord] | None) -> ElasticJob | None:
+        """Return the job; None if it is gone or can't be read."""
         try:
             return None if entry is None else self._decode(entry)[0]
         except codec.InvalidJob:
@@ -305,6 +302,8 @@ class Store:
             self._pods.put(new.owner, new.value)
             waits = new.value.unschedulable_since is not None and not new.value.terminating
             self._hearing.waits(new.key, new.uid, waits)
+        if old is None or new is None or old.value.phase != new.value.phase:
+            self._quotas.pods_changed()
         if change.mine:
             return
         starts = new is not None and not new.value.terminating and new.value.phase in ("Pending", "Running")

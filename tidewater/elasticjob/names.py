@@ -132,6 +132,7 @@ class Reason(StrEnum):
     NO_DEVICE_FAILING = "NoDeviceFailing"
     TAINTED_NODE = "TaintedNode"
     FAILED_TAINT_NODE = "FailedTaintNode"
+    QUOTA = "QuotaExceeded"
 
 
 NODE_STARTING = "NodeStarting"

@@ -20,10 +20,11 @@ from tests.controller.fakes.api import WRITES, Api, Fault
 from tidewater.controller.act import stamp
 from tidewater.controller.cluster.client import Manifest, Ref
 from tidewater.controller.cluster.fence import Fence, Fenced
-from tidewater.controller.loop import Controller, Options
+from tidewater.controller.loop import Controller
 from tidewater.controller.observe.events import Recorder
 from tidewater.controller.observe.log import Log
 from tidewater.controller.observe.metrics import Metrics
+from tidewater.controller.options import Options
 from tidewater.elasticjob import names
 from tidewater.elasticjob.names import JOBS
 from tidewater.kube.kinds import EVENTS, NODES, PODS, SERVICES

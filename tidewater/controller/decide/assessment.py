@@ -131,7 +131,8 @@ def assessed(view: JobView, now: datetime) -> Assessment:
     moved = _mover(view, sorted_[names.WORKER], aim)
     # A client that waits for the size, as `pulumi up` does, must first see that it was reached.
     wanted = view.job.spec.worker.replicas
-    seen, soon = view.job.status.settled_replicas == wanted, settled(view.job, sorted_[names.WORKER], aim) == wanted
+    seen = aim.limited or view.job.status.settled_replicas == wanted
+    soon = settled(view.job, sorted_[names.WORKER], aim) == wanted
     if moved is not None and seen:
         sorted_ = {type: crew.departed({moved.uid}) for type, crew in sorted_.items()}
     nodes, endpoint = view.nodes, view.job.spec.rdzv_endpoint

@@ -19,7 +19,7 @@ from datetime import datetime, timedelta
 
 from tidewater.controller.decide.assessment import Assessment
 from tidewater.controller.decide.exits import failing, in_one_line
-from tidewater.controller.decide.observed import STARTING, Admission, PodView
+from tidewater.controller.decide.observed import STARTING, Admission, JobView, PodView, over_quota
 from tidewater.controller.decide.queue import demand
 from tidewater.controller.decide.replica_groups import Crew
 from tidewater.elasticjob import names
@@ -79,7 +79,7 @@ def state_of(situation: Assessment, counts: Mapping[str, ReplicaStatus]) -> Stat
     """
     if situation.job.spec.suspend:
         return State.SUSPENDED
-    queued = situation.job.spec.scheduling_policy.queue is not None
+    queued = situation.job.spec.scheduling_policy.queue is not None or over_quota(situation.view)
     if queued and situation.standing.whole_since is None:
         return State.QUEUED
     enough = all(counts[type].active + counts[type].succeeded >= crew.low for type, crew in situation.crews.items())
@@ -100,7 +100,9 @@ def sentence(situation: Assessment, state: State, crews: Mapping[str, Crew]) -> 
     job = situation.job.name
     if state is State.SUSPENDED:
         return f"ElasticJob {job} is suspended."
-    short = shortfall(situation, crews)
+    if state is State.QUEUED and over_quota(situation.view):
+        return f"ElasticJob {job}{quota(situation.view, ' ')}"
+    short = f"{quota(situation.view)}{shortfall(situation, crews)}"
     if state is State.RUNNING:
         early = " It runs ahead of its turn in its queue." if situation.standing.queued_since else ""
         return f"ElasticJob {job} is running.{early}{short}{_unready(situation, crews)}{situation.view.silence}"
@@ -118,6 +120,11 @@ def sentence(situation: Assessment, state: State, crews: Mapping[str, Crew]) -> 
             return f"ElasticJob {job} waits in queue {queue}.{turns}"
         return f"ElasticJob {job} is the first of queue {queue} and waits for room for its minimum.{turns}{short}"
     return f"ElasticJob {job} is starting.{short}"
+
+
+def quota(view: JobView, subject: str = " It ") -> str:
+    """Return a sentence on what the quotas of teams withhold from the job, after its subject; empty if nothing."""
+    return f"{subject}{view.share.why}." if view.share is not None and view.share.why else ""
 
 
 def no_room(situation: Assessment) -> str:
@@ -158,6 +165,8 @@ def waiting(situation: Assessment, crews: Mapping[str, Crew]) -> str:
         return ""
     if situation.view.refusal:
         return Reason.FAILED_CREATE_POD.value
+    if over_quota(situation.view):
+        return Reason.QUOTA.value
     if no_room(situation):
         return Reason.UNSCHEDULABLE.value
     short = [crew for crew in crews.values() if len(crew.active) + len(crew.done) < situation.size(crew)]
@@ -165,7 +174,8 @@ def waiting(situation: Assessment, crews: Mapping[str, Crew]) -> str:
     roomless = [pod for crew in short for pod in _roomless(crew, situation.now)]
     words += [pod.unschedulable_reason or Reason.UNSCHEDULABLE.value for pod in roomless]
     # That a node is on its way is the better news, and needs no action.
-    silent = Reason.NO_STEP.value if situation.view.silence else ""
+    limited = Reason.QUOTA.value if situation.aim.limited else ""
+    silent = Reason.NO_STEP.value if situation.view.silence else limited
     return min(words, key=lambda word: word == NODE_STARTING, default=silent)
 
 

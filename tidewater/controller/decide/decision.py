@@ -3,8 +3,8 @@
     decision = decide(view, now)
 
 In this order: a job that is being deleted is left alone; a finished one is cleaned up; a job that has just succeeded or
-failed ends; a suspended job, or one that waits in its queue, gives up its pods; a job with a changed template, or
-one that restarts as a whole, is made anew; every other job gets the pods that it aims for.
+failed ends; a suspended job, or one that waits in its queue or for its team's quota, gives up its pods; a job with a
+changed template, or one that restarts as a whole, is made anew; every other job gets the pods that it aims for.
 
 To decide again after the actions were carried out gives no further action: a controller may be stopped between any two
 of them, and another one goes on from what it observes.
@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import Literal
 
 from tidewater.controller.decide.actions import (
     Action,
@@ -32,6 +33,7 @@ from tidewater.controller.decide.conditions import (
     conditions_of,
     next_told,
     of_finished,
+    quota,
     sentence,
     state_of,
     waiting,
@@ -41,7 +43,7 @@ from tidewater.controller.decide.conditions import (
 from tidewater.controller.decide.displacement import departures
 from tidewater.controller.decide.exits import failing, failure, in_one_line
 from tidewater.controller.decide.finish import BY_FAILURES, Ended, Outcome, cleaning, deadline, outcome
-from tidewater.controller.decide.observed import JobView, is_finished, lost, parted
+from tidewater.controller.decide.observed import JobView, is_finished, lost, over_quota, parted
 from tidewater.controller.decide.pods import abandon, delete_all, fill, inherited, remaining, superfluous
 from tidewater.controller.decide.queue import Standing
 from tidewater.controller.decide.replica_groups import Crew, crews
@@ -105,7 +107,8 @@ def _plan(situation: Assessment) -> Plan:
     if situation.waits:
         kept = {pod.uid for crew in situation.kept.values() for pod in crew.staying()}
         rest = (pod for pod in staying if pod.uid not in kept)
-        return Plan(lost + delete_all(rest, "the job waits in its queue"))
+        why = "its team's quota" if over_quota(situation.view) else "its turn in its queue"
+        return Plan(lost + delete_all(rest, f"the job waits for {why}"))
     if situation.standing.admission is None:
         return Plan(lost, again=(deadline(situation),))  # the queue decides next, when it sees that the job is short
     if situation.restart.time is not None:
@@ -329,18 +332,15 @@ def _events(situation: Assessment, state: State) -> tuple[Emit, ...]:
     events = list(situation.tally.events)
     size = situation.aim.size
     if old.desired and old.desired != size:
-        events.append(Emit("Normal", Reason.RESIZED, f"Resized from {old.desired} to {size} workers."))
+        why = quota(situation.view) if size < old.desired else ""
+        events.append(Emit("Normal", Reason.RESIZED, f"Resized from {old.desired} to {size} workers.{why}"))
     if situation.standing.turns_missed > old.turns_missed:
         timeout = job.spec.scheduling_policy.queue_timeout_seconds
         events.append(Emit("Normal", Reason.QUEUED, f"Found no room in {timeout} s. It is the next job's turn."))
     if state is not State.CREATED and old.state is not state:
-        events.append(
-            Emit(
-                "Warning" if state is State.RESTARTING else "Normal",
-                REASONS[state],
-                f"ElasticJob {job.name} is {state.lower()}.",
-            )
-        )
+        why = quota(situation.view) if over_quota(situation.view) else ""
+        kind: Literal["Normal", "Warning"] = "Warning" if state is State.RESTARTING else "Normal"
+        events.append(Emit(kind, REASONS[state], f"ElasticJob {job.name} is {state.lower()}.{why}"))
     if state is not State.SUSPENDED and old.state is State.SUSPENDED:
         events.append(Emit("Normal", Reason.RESUMED, f"ElasticJob {job.name} is resumed."))
     return tuple(events)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum
 
+from tidewater.controller.sharing.shares import Share
 from tidewater.elasticjob import indexes, names
 from tidewater.elasticjob.model import ElasticJob
 from tidewater.elasticjob.status import Status
@@ -137,6 +138,8 @@ class JobView:
     services: frozenset[str] = frozenset()
     """Names of the job's services."""
     admission: Admission = Admission.FREE
+    share: Share | None = None
+    """What the quotas of teams allow the job; None: no quota concerns it."""
     fixed_nodes: bool = False
     """Whether no node comes for a pod that waits."""
     taints_nodes: bool = False
@@ -154,6 +157,11 @@ class JobView:
     silence: str = ""
     """A sentence on how long the job, which runs, has made no step, and which worker it waits for; empty if it makes
     steps, or if that is not known. See `tidewater.controller.progress`."""
+
+
+def over_quota(view: JobView) -> bool:
+    """Return whether the job may have no pods because of the quotas of teams."""
+    return view.share is not None and not view.share.workers
 
 
 def parted(view: JobView) -> JobView:

@@ -36,7 +36,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 
-from tidewater.controller.decide.observed import Admission, JobView, is_finished
+from tidewater.controller.decide.observed import Admission, JobView, is_finished, over_quota
 from tidewater.controller.decide.replica_groups import Crew, limits
 from tidewater.controller.room.packing import Demand, Free, Room, part
 from tidewater.elasticjob import names
@@ -90,7 +90,7 @@ class Site:
 
     def demand(self, job: ElasticJob) -> Demand | None:
         """Return what the job must have room for before it gets pods; None if it begins without an answer."""
-        return None if _begun(job) else self.demands.get(_key(job))
+        return None if begun(job) else self.demands.get(_key(job))
 
     def misfits(self, jobs: Iterable[ElasticJob]) -> set[Key]:
         """Return those of the jobs that wouldn't fit on empty nodes."""
@@ -164,18 +164,18 @@ class _Contest:
     def of(cls, head: ElasticJob, others: list[ElasticJob], whole: list[ElasticJob], site: Site) -> _Contest:
         """Return the queue with the jobs that went ahead of its head."""
         early = [job for job in whole if job.status.queued_since is not None and _head([head, job]) is head]
-        early += [job for job in others if _begun(job) and site.demands.get(_key(job)) is not None]
+        early += [job for job in others if begun(job) and site.demands.get(_key(job)) is not None]
         return cls(head, others, whole, list(_in_order(early)), site)
 
     def admissions(self, now: datetime) -> dict[Key, Admission]:
         """Return what the head, and those behind it, may have in view of the room that there is."""
         head, room = self.head, self.site.room
         rest = self.site.demand(head) or self.site.rest(head)
-        begins = Admission.HEAD if _begun(head) else Admission.ROOM
+        begins = Admission.HEAD if begun(head) else Admission.ROOM
         found = {_key(job): Admission.BACKFILL for job in self.ahead}
         found.update((_key(job), Admission.YIELD) for job in self.ahead if _turn_ends(job) <= now)
         if not room.known:
-            return {**found, _key(head): Admission.HEAD if _begun(head) else Admission.WAIT}
+            return {**found, _key(head): Admission.HEAD if begun(head) else Admission.WAIT}
         above = room.above(rest)
         if self._free(above=above, reserve=self.ahead).place(rest):
             return {**found, _key(head): Admission.HEAD}
@@ -240,7 +240,7 @@ def _key(job: ElasticJob) -> Key:
     return job.namespace, job.name
 
 
-def _begun(job: ElasticJob) -> bool:
+def begun(job: ElasticJob) -> bool:
     """Return whether a short job has its turn, or has pods."""
     counts = job.status.replica_statuses.values()
     return job.status.turn_since is not None or any(each.active or each.pending for each in counts)
@@ -317,12 +317,14 @@ def demand(job: ElasticJob) -> Demand | None:
 
 
 def stand(view: JobView, crews: Mapping[str, Crew], now: datetime) -> Standing:
-    """Return the job's standing in its queue, from its admission and its pods; `now` is in whole seconds."""
+    """Return the job's standing, from its admission, its share and its pods; `now` is in whole seconds."""
     job, status = view.job, view.job.status
-    if job.spec.scheduling_policy.queue is None or job.spec.suspend:
+    if job.spec.suspend:
         return Standing(Admission.FREE)
+    if job.spec.scheduling_policy.queue is None:
+        return Standing(Admission.WAIT if over_quota(view) else Admission.FREE)
     since, missed = status.queued_since or now, status.turns_missed
-    if view.admission is Admission.GIVE_BACK:
+    if over_quota(view) or view.admission is Admission.GIVE_BACK:
         return Standing(Admission.WAIT, None, since, None, missed)
     roomless = None if status.whole_since is None else _roomless(crews)
     lost = roomless is not None and roomless + ROOMLESS <= now

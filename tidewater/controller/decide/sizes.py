@@ -11,6 +11,8 @@ Without autoscale this depends on the spec alone. With it, the job also
 - gives room back, as many workers as core pods of other jobs wait for room, down to its minimum; after
   `snoozeSeconds` it gives more if they still wait, and otherwise returns to its size.
 
+The quotas of teams may allow less than the spec asks for. Then the job has what they allow, and does none of this.
+
 A changed number in the spec, or a resumption, takes effect at once; growth starts again `snoozeSeconds` after the job
 has that size.
 
@@ -20,7 +22,7 @@ its arguments: a client that waits for the size would take the job for one that 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from tidewater.controller.decide.observed import Admission, JobView
@@ -38,18 +40,25 @@ class Aim:
         settled: the number in the spec that was last reached; None if none was.
         snoozed_until: no growth and no giving back before this time.
         again: when to decide again.
+        limited: whether the quotas of teams allow less than the spec asks for.
     """
 
     size: int
     settled: int | None
     snoozed_until: datetime | None = None
     again: datetime | None = None
+    limited: bool = False
 
 
 def aim_of(view: JobView, worker: Crew, now: datetime) -> Aim:
     """Return the number of workers to aim for; `now` is in whole seconds."""
     spec = view.job.spec
+    asked = floor(spec, worker, worker.wanted)
+    if view.share is not None and view.share.workers:
+        worker = replace(worker, high=max(worker.low, min(worker.high, view.share.workers)))
     base = floor(spec, worker, worker.wanted)
+    if base < asked and not spec.suspend:
+        return Aim(base, view.job.status.settled_replicas, limited=True)
     if spec.autoscale and not spec.suspend:
         return _autoscaled(view, worker, base, now)
     return Aim(base, view.job.status.settled_replicas)
@@ -63,7 +72,7 @@ def settled(job: ElasticJob, worker: Crew, aim: Aim) -> int | None:
         worker: its workers as they are after the decision's deletions.
         aim: the number aimed for.
     """
-    if job.spec.autoscale:
+    if job.spec.autoscale or aim.limited:
         return aim.settled
     reached = worker.size == aim.size == worker.serving
     return job.spec.worker.replicas if reached else aim.settled
@@ -77,6 +86,13 @@ def floor(spec: JobSpec, worker: Crew, wanted: int) -> int:
     if spec.size_step:
         return wanted - (wanted - worker.low) % spec.size_step
     return wanted
+
+
+def allowed(spec: JobSpec, low: int, high: int) -> list[int]:
+    """Return all allowed sizes from the minimum to `high`, in ascending order."""
+    if spec.sizes:
+        return [low, *(size for size in sorted(spec.sizes) if low < size <= high)]
+    return list(range(low, high + 1, spec.size_step or 1))
 
 
 def above(spec: JobSpec, worker: Crew, size: int) -> int:
