@@ -24,6 +24,7 @@ from infra.preflight import login, place
 from infra.preflight.cluster import Look
 from infra.preflight.cluster import look as look_at_cluster
 from infra.shared_storage import ExistingStorage, ExistingStorageArgs, SharedStorage, SharedStorageArgs
+from tidewater.contract.controller_program import Quota
 from workloads.access import TrainerAccess, TrainerAccessArgs
 from workloads.bundle import Code, CodeArgs, bundle_for, installer
 from workloads.controller import Controller, ControllerArgs
@@ -42,7 +43,7 @@ from workloads.network_policies import NetworkPolicies, NetworkPoliciesArgs
 from workloads.people import PeopleRights, PeopleRightsArgs, role_manifests
 from workloads.storage import Storage, StorageArgs
 from workloads.teams import TeamSpace, TeamSpaceArgs
-from workloads.training import Training, TrainingArgs
+from workloads.training import Training, TrainingArgs, worker_size
 
 
 def main(run: login.Run = login.run, look: Look = look_at_cluster) -> None:
@@ -182,7 +183,15 @@ def controller_args(stack: settings.Settings, priorities: PriorityClasses) -> Co
     """Return how the controller runs: with teams it serves their namespaces and the stack's, else every one."""
     training = stack.training
     served = (training.namespace, *(team.name for team in stack.teams)) if stack.teams else ()
-    return ControllerArgs(training.images.controller, priorities.controller, stack.surge is None, served)
+    nominal = {team.name: Quota(team.nominal, team.maximum) for team in stack.teams if team.nominal is not None}
+    return ControllerArgs(
+        training.images.controller,
+        priorities.controller,
+        stack.surge is None,
+        served,
+        nominal,
+        worker_size(stack.workers) if nominal else {},
+    )
 
 
 def cluster_addons(

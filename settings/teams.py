@@ -27,8 +27,8 @@ MAX_NAME_LENGTH = 20
 """IAM allows names of 64 characters for roles. They begin with the stack's name, and Pulumi adds 8."""
 
 _NAME = r"[a-z]([-a-z0-9]*[a-z0-9])?"
-_KEYS = ("name", "userArns", "minWorkers", "maxWorkers")
-_FORM = "an object with name and maxWorkers, and optionally userArns and minWorkers, and nothing else"
+_KEYS = ("name", "userArns", "minWorkers", "nominalWorkers", "maxWorkers")
+_FORM = "an object with name and maxWorkers, and optionally userArns, minWorkers and nominalWorkers, and nothing else"
 _OWNERS = {
     NAMESPACE: "the ElasticJob controller",
     devices.NAMESPACE: "the GPUs' device plug-in",
@@ -48,6 +48,9 @@ class Team:
     """How many workers it may have with the priority of core workers, for which other jobs give up theirs."""
     maximum: int
     """How many workers its resources are enough for."""
+    nominal: int | None = None
+    """How many of these it may always have; the others while other teams leave them. None: the teams have no such
+    quotas, and each may have its maximum as long as there are nodes."""
 
     @property
     def group(self) -> str:
@@ -89,7 +92,24 @@ def teams(read: Reader, limits: Limits) -> tuple[Team, ...]:
             f"there are nodes for {limits.maximum} workers; lower some of them, or raise maxWorkers"
         )
         read.wrong("teams", f"minWorkers {together}", remedy)
+    _check_nominal(read, found, limits)
     return found
+
+
+def _check_nominal(read: Reader, found: Sequence[Team], limits: Limits) -> None:
+    """Check the quotas that teams may always use: a promise, which the nodes must be enough for."""
+    without = [team.name for team in found if team.nominal is None]
+    if without and len(without) < len(found):
+        remedy = "the other teams have nominalWorkers; give each team its own, 0 if it only borrows, or none to any"
+        read.wrong("teams", ", ".join(without), remedy)
+    nominal = sum(team.nominal or 0 for team in found)
+    sums = ("teams", "minWorkers", "maxWorkers", *(f"teams.{team.name}.nominalWorkers" for team in found))
+    if nominal and nominal + limits.minimum > limits.maximum and read.are_right(*sums):
+        remedy = (
+            f"the teams' nominalWorkers and the minWorkers of the stack's own job are {nominal + limits.minimum} "
+            f"together, and there are nodes for {limits.maximum} workers; lower some of them, or raise maxWorkers"
+        )
+        read.wrong("teams", f"nominalWorkers {nominal}", remedy)
 
 
 def _is_team(value: Mapping[str, Any]) -> bool:
@@ -108,7 +128,22 @@ def _team(read: Reader, name: str, given: Mapping[str, Any], limits: Limits) -> 
     if minimum > maximum and read.are_right(f"{key}.maxWorkers"):
         remedy = f"is above the team's maxWorkers, which is {maximum}; lower it, or raise that"
         read.wrong(f"{key}.minWorkers", minimum, remedy)
-    return Team(name, _people(read, f"{key}.userArns", given.get("userArns", []), limits), minimum, maximum)
+    nominal = _nominal(read, key, given, (minimum, maximum)) if "nominalWorkers" in given else None
+    return Team(name, _people(read, f"{key}.userArns", given.get("userArns", []), limits), minimum, maximum, nominal)
+
+
+def _nominal(read: Reader, key: str, given: Mapping[str, Any], bounds: tuple[int, int]) -> int:
+    """Return how many workers a team may always have, which is not outside of its minWorkers and maxWorkers."""
+    nominal, (low, high) = _number(read, f"{key}.nominalWorkers", given["nominalWorkers"], 0), bounds
+    if not read.are_right(f"{key}.nominalWorkers", f"{key}.minWorkers", f"{key}.maxWorkers"):
+        return nominal
+    if nominal > high:
+        remedy = f"is above the team's maxWorkers, which is {high}; lower it, or raise that"
+        read.wrong(f"{key}.nominalWorkers", nominal, remedy)
+    if low > nominal:
+        remedy = f"is above the team's nominalWorkers, which is {nominal}; lower it, or raise that"
+        read.wrong(f"{key}.minWorkers", low, remedy)
+    return nominal
 
 
 def _check_name(read: Reader, name: str, limits: Limits) -> None:

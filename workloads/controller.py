@@ -6,12 +6,14 @@ one. Training goes on meanwhile, also without any controller: then lost workers 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pulumi
 
 from tidewater.contract import labels
+from tidewater.contract.controller_program import Quota
 from tidewater.elasticjob import install
 from workloads import objects
 from workloads.manifests import SYSTEM_NODES, Manifest
@@ -21,13 +23,23 @@ ROOT = Path(__file__).resolve().parents[1]
 
 @dataclass(frozen=True)
 class ControllerArgs:
-    """The image that runs it, with Python; the priority of its pods; whether no nodes come for pods that wait; and the
-    namespaces that it serves: none for all."""
+    """How the controller runs.
+
+    Attributes:
+        image: with Python.
+        priority_class: of its pods.
+        fixed_nodes: whether no nodes come for pods that wait.
+        namespaces: that it serves; none for all.
+        quotas: of namespaces that lend each other what they leave.
+        worker_size: what counts as one worker in a quota.
+    """
 
     image: str
     priority_class: str
     fixed_nodes: bool
     namespaces: tuple[str, ...] = ()
+    quotas: Mapping[str, Quota] = field(default_factory=dict)
+    worker_size: Mapping[str, str] = field(default_factory=dict)
 
 
 def installation(args: ControllerArgs) -> install.Installation:
@@ -39,6 +51,8 @@ def installation(args: ControllerArgs) -> install.Installation:
         priority_class=args.priority_class,
         fixed_nodes=args.fixed_nodes,
         namespaces=args.namespaces,
+        quotas=args.quotas,
+        worker_size=args.worker_size,
     )
 
 

@@ -10,6 +10,7 @@ import pytest
 from tests.controller.fakes import jobs, virtual
 from tests.controller.fakes.api import WRITES, Api, Fault
 from tests.controller.fakes.world import World
+from tidewater.contract.controller_program import Quota
 from tidewater.controller.cluster.lease import LeaseName
 from tidewater.controller.main import METRICS_PORT, Process, flags_of
 from tidewater.controller.observe.log import Log
@@ -31,21 +32,41 @@ def test_without_flags_it_looks_after_all_namespaces_and_elects_in_its_own() -> 
 def test_every_flag_is_used() -> None:
     text = (
         "--namespaces a,b --workers 3 --cluster-domain d --lease-namespace b --lease-name c --metrics-port 0"
-        " --fixed-nodes --taint-bad-nodes"
+        " --fixed-nodes --taint-bad-nodes --quotas a=1:4,b=2:2 --worker-size cpu=3500m,memory=8Gi"
     )
     flags = flags_of([*text.split(), "--log-level", "debug"], "x")
-    assert flags.options == Options(("a", "b"), 3, "d", fixed_nodes=True, taints_nodes=True)
+    assert flags.options == Options(
+        ("a", "b"),
+        3,
+        "d",
+        fixed_nodes=True,
+        taints_nodes=True,
+        quotas={"a": Quota(1, 4), "b": Quota(2, 2)},
+        worker_size={"cpu": "3500m", "memory": "8Gi"},
+    )
     assert not FLAGS.options.fixed_nodes
     assert not FLAGS.options.taints_nodes
     assert flags.lease == LeaseName("b", "c")
     assert (flags.metrics_port, flags.log_level) == (0, "debug")
 
 
-@pytest.mark.parametrize("wrong", ["--workers=0", "--workers=many", "--log-level=loud", "--jobs=1"])
+WRONG = (
+    "--workers=0 --workers=many --log-level=loud --jobs=1 --quotas=a --quotas=a=1 --quotas=a=2:1 --quotas=a=1:1,a=1:1"
+    " --quotas=A=1:1 --worker-size=cpu --worker-size=cpu=many"
+).split()
+
+
+@pytest.mark.parametrize("wrong", WRONG)
 def test_a_wrong_flag_is_named(wrong: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         flags_of([wrong], "x")
     assert wrong.split("=")[0] in capsys.readouterr().err
+
+
+def test_a_quota_of_a_namespace_that_is_not_served_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        flags_of(["--namespaces=a", "--quotas=a=1:1,b=1:1"], "x")
+    assert "--quotas names b, which is not in --namespaces" in capsys.readouterr().err
 
 
 class Replica:

@@ -39,6 +39,16 @@ def test_numbers_may_be_text_as_the_command_line_stores_them() -> None:
         ({"maxWorkers": 0, "minWorkers": 0}, "teams.vision.maxWorkers = 0: must be 1 or more"),
         ({"maxWorkers": True, "minWorkers": 0}, "teams.vision.maxWorkers = true: must be 1 or more"),
         ({"minWorkers": -1}, "teams.vision.minWorkers = -1: must be 0 or more"),
+        (
+            {"nominalWorkers": 1},
+            "teams.vision.minWorkers = 2: is above the team's nominalWorkers, which is 1",
+        ),
+        (
+            {"nominalWorkers": 5},
+            "teams.vision.nominalWorkers = 5: is above the team's maxWorkers, which is 4",
+        ),
+        ({"nominalWorkers": -1}, "teams.vision.nominalWorkers = -1: must be 0 or more"),
+        ({"nominalWorkers": "all"}, "teams.vision.nominalWorkers = all: must be 0 or more"),
         ({"name": "Vision"}, "teams = Vision: the name of a team must be 20 lower-case letters"),
         ({"name": ""}, 'teams = "": the name of a team must be'),
         ({"name": "a" * 21}, f"teams = {'a' * 21}: the name of a team must be 20"),
@@ -83,6 +93,36 @@ def test_minimums_above_what_the_nodes_have_room_for_are_refused() -> None:
         "teams = minWorkers 8: the teams' minWorkers and that of the stack's own job are 9 together"
     )
     assert len(graph.parsed(fileAccess="iam", teams=both, maxWorkers=9).teams) == 2
+
+
+def test_nominal_workers_are_read() -> None:
+    both = [{**VISION, "nominalWorkers": 3}, {**SPEECH, "nominalWorkers": "0"}]
+    assert [team.nominal for team in graph.parsed(fileAccess="iam", teams=both).teams] == [3, 0]
+
+
+def test_nominal_workers_above_what_the_nodes_have_room_for_are_refused() -> None:
+    both = [{**VISION, "nominalWorkers": 4}, {**SPEECH, "nominalWorkers": 4}]
+    assert refused(*both) == [
+        "teams = nominalWorkers 8: the teams' nominalWorkers and the minWorkers of the stack's own job are 9 together, "
+        "and there are nodes for 8 workers; lower some of them, or raise maxWorkers"
+    ]
+    assert len(graph.parsed(fileAccess="iam", teams=both, maxWorkers=9).teams) == 2
+
+
+def test_nominal_workers_of_some_teams_only_are_refused() -> None:
+    assert refused({**VISION, "nominalWorkers": 4}, SPEECH) == [
+        "teams = speech: the other teams have nominalWorkers; give each team its own, 0 if it only borrows, or none to "
+        "any"
+    ]
+
+
+def test_all_mistakes_about_quotas_come_at_once() -> None:
+    found = refused({**VISION, "nominalWorkers": 1}, {**SPEECH, "nominalWorkers": 9}, {"name": "text", "maxWorkers": 1})
+    assert [each.partition(": ")[0] for each in found] == [
+        "teams.vision.minWorkers = 2",
+        "teams.speech.nominalWorkers = 9",
+        "teams = text",
+    ]
 
 
 def test_all_mistakes_come_at_once_and_nothing_is_compared_with_a_wrong_value() -> None:

@@ -12,6 +12,8 @@ from tests.infra.policies.test_teams import TEAMS
 from tests.infra.preflight.world import region, stack
 from tests.security.reach import Host, Network, Pod
 from tidewater.contract import labels
+from tidewater.contract.controller_program import Quota
+from tidewater.controller.main import flags_of
 from tidewater.elasticjob import names
 from workloads.etcd import manifests as etcd
 from workloads.namespace import PriorityClasses
@@ -150,6 +152,28 @@ def test_the_controller_serves_the_teams_and_the_stack_and_has_no_right_on_jobs_
         if each.inputs["metadata"]["name"] == "tidewater-controller"
     ]
     assert not [rule for rule in everywhere if {"pods", names.PLURAL} & {*rule["resources"]}]
+
+
+def test_the_controller_gets_the_quotas_of_teams_and_what_counts_as_a_worker() -> None:
+    teams = [{**each, "nominalWorkers": number} for each, number in zip(TEAMS["teams"], (2, 3), strict=True)]
+    config = {**graph.stack_config("Pulumi.aws.yaml.example"), **TEAMS, "teams": teams}
+    made = graph.production(**{**TEAMS, "teams": teams})
+    (container,) = made.one("kubernetes:apps/v1:Deployment", "controller").inputs["spec"]["template"]["spec"][
+        "containers"
+    ]
+    flags = flags_of(container["args"], "x").options
+    assert flags.quotas == {"vision": Quota(2, 2), "speech": Quota(3, 4)}
+    assert flags.worker_size["nvidia.com/gpu"] == str(graph.parsed(**config).workers.gpus)
+    share = within(made, "kubernetes:core/v1:LimitRange", "vision")["workers"]["spec"]["limits"][0]["defaultRequest"]
+    assert flags.worker_size["cpu"] == share["cpu"]
+    assert int(flags.worker_size["memory"][:-2]) // 2 == int(share["memory"][:-2])
+
+
+def test_without_nominal_workers_it_gets_no_quotas(made: graph.Graph) -> None:
+    (container,) = made.one("kubernetes:apps/v1:Deployment", "controller").inputs["spec"]["template"]["spec"][
+        "containers"
+    ]
+    assert flags_of(container["args"], "x").options.quotas == {}
 
 
 def test_without_teams_it_serves_every_namespace() -> None:

@@ -23,6 +23,7 @@ from pathlib import Path
 
 from lightkube.core.exceptions import ConfigError
 
+from tidewater.contract.controller_program import Quota, quotas_of, size_of
 from tidewater.controller import objects
 from tidewater.controller.cluster.client import Cluster
 from tidewater.controller.cluster.fence import Fence, Fenced, uptime
@@ -35,6 +36,7 @@ from tidewater.controller.observe.events import Recorder
 from tidewater.controller.observe.log import Log
 from tidewater.controller.observe.metrics import Metrics
 from tidewater.controller.options import Options
+from tidewater.controller.room.requests import amounts
 from tidewater.elasticjob import names
 from tidewater.kube.errors import Conflict, Exists
 from tidewater.kube.kinds import DNS_LABEL
@@ -90,6 +92,7 @@ def flags_of(arguments: Sequence[str], own_namespace: str) -> Flags:
         action="store_true",
         help="taint nodes on which workers end again and again by an error of a device, such as a GPU",
     )
+    _add_quotas(parser)
     parser.add_argument("--lease-namespace", default=own_namespace, help="of the Lease (default: %(default)s)")
     parser.add_argument("--lease-name", default=names.FIELD_MANAGER, help="of the Lease (default: %(default)s)")
     parser.add_argument(
@@ -100,13 +103,37 @@ def flags_of(arguments: Sequence[str], own_namespace: str) -> Flags:
     )
     parser.add_argument("--log-level", choices=logs.LEVELS, default="info", help="(default: %(default)s)")
     given = parser.parse_args(arguments)
+    for each in given.quotas.keys() - (given.namespaces or given.quotas):
+        parser.error(f"--quotas names {each}, which is not in --namespaces")
     return Flags(
         options=Options(
-            given.namespaces, given.workers, given.cluster_domain, given.fixed_nodes, given.taint_bad_nodes
+            given.namespaces,
+            given.workers,
+            given.cluster_domain,
+            given.fixed_nodes,
+            given.taint_bad_nodes,
+            given.quotas,
+            given.worker_size,
         ),
         lease=LeaseName(given.lease_namespace, given.lease_name),
         metrics_port=given.metrics_port,
         log_level=given.log_level,
+    )
+
+
+def _add_quotas(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--quotas",
+        type=_quotas,
+        default={},
+        help="workers that the jobs of a namespace may always have, and those that they may have while the other "
+        "namespaces that are named here leave them: vision=2:4,speech=2:4",
+    )
+    parser.add_argument(
+        "--worker-size",
+        type=_size,
+        default={},
+        help="what counts as one worker in a quota: cpu=3500m,memory=12Gi (default: each worker counts once)",
     )
 
 
@@ -257,6 +284,24 @@ def _namespaces(text: str) -> tuple[str, ...]:
     for each in found:
         if not re.fullmatch(DNS_LABEL, each):
             raise argparse.ArgumentTypeError(f"{each!r} in {text!r} is no name of a namespace")
+    return found
+
+
+def _quotas(text: str) -> dict[str, Quota]:
+    try:
+        found = quotas_of(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    _namespaces(",".join(found))
+    return found
+
+
+def _size(text: str) -> dict[str, str]:
+    try:
+        found = size_of(text)
+        amounts(found)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
     return found
 
 

@@ -12,11 +12,12 @@ from __future__ import annotations
 import asyncio
 import io
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tests.controller.fakes import jobs, virtual
 from tests.controller.fakes.api import WRITES, Api, Fault
+from tidewater.contract.controller_program import Quota
 from tidewater.controller.act import stamp
 from tidewater.controller.cluster.client import Manifest, Ref
 from tidewater.controller.cluster.fence import Fence, Fenced
@@ -66,12 +67,21 @@ class World:
         rooms: Pods that can run at the same time.
         fixed_nodes: Whether the controller knows that no nodes come.
         taints_nodes: Whether it taints nodes on which devices fail.
+        quotas: Of namespaces that lend workers to each other.
     """
 
-    def __init__(self, rooms: int = 100, *, fixed_nodes: bool = False, taints_nodes: bool = False) -> None:
+    def __init__(
+        self,
+        rooms: int = 100,
+        *,
+        fixed_nodes: bool = False,
+        taints_nodes: bool = False,
+        quotas: Mapping[str, Quota] | None = None,
+    ) -> None:
         self.api = Api()
         self.rooms = rooms
-        self.options = Options(fixed_nodes=fixed_nodes, taints_nodes=taints_nodes)
+        self.options = Options(fixed_nodes=fixed_nodes, taints_nodes=taints_nodes, quotas=quotas or {})
+        self.lingering = False  # whether pods that are deleted don't end yet
         self.most: Counter[str] = Counter()
         self.replicas: list[Replica] = []
         self.add_node(NODE)
@@ -191,9 +201,10 @@ class World:
         while True:
             await self.api.change_after(seen)
             await asyncio.sleep(STEP_SECONDS - virtual.seconds() % STEP_SECONDS)
-            seen = self.api.version
+            seen = 0 if self.lingering else self.api.version
             pods = self.api.all(PODS)
-            for pod in [each for each in pods if "deletionTimestamp" in each["metadata"]]:
+            ending = [each for each in pods if "deletionTimestamp" in each["metadata"]]
+            for pod in ending[: 0 if self.lingering else None]:
                 self.api.delete(_ref(pod), grace=0)
             alive = [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
             self._note(alive)
@@ -205,11 +216,11 @@ class World:
     def _start(self, pod: Manifest, *, room: bool) -> None:
         if room:
             self.api.patch(_ref(pod), {"spec": {"nodeName": NODE}})
-            self._set_status(pod["metadata"]["name"], {"phase": "Running", "conditions": []})
+            self.api.patch(_ref(pod), {"status": {"phase": "Running", "conditions": []}}, "status")
         elif not pod["status"].get("conditions"):
             since = stamp(virtual.now())
             told = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "lastTransitionTime": since}
-            self._set_status(pod["metadata"]["name"], {"conditions": [told]})
+            self.api.patch(_ref(pod), {"status": {"conditions": [told]}}, "status")
 
     def _note(self, pods: list[Manifest]) -> None:
         """Note the largest numbers of pods that the jobs have had, without those that failed."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tidewater.contract import labels
-from tidewater.contract.controller_program import PACKAGES_DIRECTORY
+from tidewater.contract.controller_program import PACKAGES_DIRECTORY, Quota, quotas_text, size_text
 from tidewater.contract.pod_defaults import confined, lost_node_tolerations
 from tidewater.elasticjob.install.program import Program
 
@@ -43,6 +43,10 @@ class Installation:
     """Whether it taints nodes on which devices fail; it then may change nodes."""
     namespaces: Sequence[str] = ()
     """Of the jobs that it serves; none for all."""
+    quotas: Mapping[str, Quota] = field(default_factory=dict)
+    """Of namespaces that lend each other what they leave."""
+    worker_size: Mapping[str, str] = field(default_factory=dict)
+    """What counts as one worker in a quota, in Kubernetes' quantities by resource; nothing: each worker counts once."""
 
     @property
     def labels(self) -> dict[str, str]:
@@ -165,6 +169,8 @@ def container(wanted: Installation) -> Manifest:
     chosen = {"--fixed-nodes": wanted.fixed_nodes, "--taint-bad-nodes": wanted.taint_bad_nodes}
     flags = [flag for flag, is_set in chosen.items() if is_set]
     flags += [f"--namespaces={','.join(wanted.namespaces)}"] if wanted.namespaces else []
+    flags += [f"--quotas={quotas_text(wanted.quotas)}"] if wanted.quotas else []
+    flags += [f"--worker-size={size_text(wanted.worker_size)}"] if wanted.quotas and wanted.worker_size else []
     return {
         "name": "controller",
         "image": wanted.image,
