@@ -9,12 +9,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+import os
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import TypeVar
 
+from tests.control_plane import Plane
 from tests.controller.fakes import jobs
 from tests.controller.fakes.api import Killed
+from tidewater.controller.act import stamp
 from tidewater.controller.cluster.client import Cluster, Manifest, Page, Ref, Source, WatchEvent
 from tidewater.controller.cluster.fence import Fence, Fenced
 from tidewater.controller.cluster.http import ApiServer, connect
@@ -24,12 +31,14 @@ from tidewater.controller.observe.log import Log
 from tidewater.controller.observe.metrics import Metrics
 from tidewater.controller.options import Options
 from tidewater.elasticjob import names
+from tidewater.elasticjob.install import access
 from tidewater.elasticjob.names import JOBS
 from tidewater.kube.errors import NotFound
 from tidewater.kube.kinds import LEASES, PODS, Kind
 
 T = TypeVar("T")
 
+ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_SECONDS = 60.0
 POLL_SECONDS = 0.05
 
@@ -115,6 +124,11 @@ class Cloud:
             return ""
         return str(lease["spec"]["holderIdentity"]).partition("_")[0]
 
+    async def delete(self, kind: Kind, namespace: str, name: str) -> None:
+        """Delete an object."""
+        ref = Ref(kind, namespace, name)
+        await self.server.delete(ref, uid=(await self.server.get(ref))["metadata"]["uid"])
+
     async def scale(self, job: str, size: int) -> None:
         """Change the number of workers that is wanted."""
         change = {"spec": {"replicaSpecs": {names.WORKER: {"replicas": size}}}}
@@ -156,3 +170,39 @@ async def controller(
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         await server.close()
+
+
+@contextlib.contextmanager
+def processes(*replicas: str, logs: Path) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
+    """Run replicas of the controller as processes with these names; the output of each goes to a file in `logs`."""
+    command = [sys.executable, "-m", "tidewater.controller", "--metrics-port=0", f"--lease-namespace={jobs.NAMESPACE}"]
+    paths = os.pathsep.join([str(ROOT), *sys.path])
+    with contextlib.ExitStack() as stack:
+        running = {}
+        for name in replicas:
+            variables = {**os.environ, "POD_NAME": name, "PYTHONPATH": paths}
+            output = stack.enter_context((logs / name).open("wb"))
+            running[name] = subprocess.Popen(command, env=variables, cwd=ROOT, stdout=output, stderr=output)
+            stack.callback(running[name].wait)
+            stack.callback(running[name].kill)
+        yield running
+
+
+def interrupted() -> Manifest:
+    """Return the change of a pod that was interrupted just now, as a kubelet makes it."""
+    ended = {"exitCode": 130, "finishedAt": stamp(datetime.now(UTC))}
+    image = {"image": "trainer:1", "imageID": ""}
+    container = {"name": names.WORKER_CONTAINER, "state": {"terminated": ended}, "ready": False, "restartCount": 0}
+    return {"status": {"phase": "Failed", "containerStatuses": [container | image]}}
+
+
+def account(plane: Plane, name: str, rules: Sequence[Manifest]) -> str:
+    """Return the kubeconfig of an account with these rights."""
+    role = {"apiGroup": access.RBAC, "kind": "ClusterRole", "name": name}
+    subjects = [{"apiGroup": access.RBAC, "kind": "User", "name": name}]
+    shared = {"apiVersion": f"{access.RBAC}/v1", "metadata": {"name": name}}
+    plane.apply(
+        shared | {"kind": "ClusterRole", "rules": list(rules)},
+        shared | {"kind": "ClusterRoleBinding", "roleRef": role, "subjects": subjects},
+    )
+    return str(plane.kubeconfig(name, with_rights=False))

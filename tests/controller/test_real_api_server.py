@@ -7,11 +7,8 @@ reacts to a job. `test_chaos` kills it at every write too, and does more to a jo
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -22,7 +19,8 @@ import pytest
 from scripts import toolchain
 from tests.control_plane import NO_PROXY, Plane, await_definitions, named
 from tests.controller.fakes import jobs, karpenter
-from tests.controller.real import cloud, controller, until
+from tests.controller.real import account, cloud, controller, interrupted, processes, until
+from tidewater.contract.controller_program import Quota
 from tidewater.controller.act import stamp
 from tidewater.controller.cluster.client import NODE_CLASSES, NODE_POOLS, Manifest, Ref, Source
 from tidewater.controller.decide.exits import MOST_DEVICE_FAILURES
@@ -36,24 +34,8 @@ from tidewater.kube.kinds import EVENTS, NAMESPACES, NODES, PODS, SERVICE_ACCOUN
 
 pytestmark = pytest.mark.e2e
 
-ROOT = Path(__file__).resolve().parents[2]
 USER = "tidewater-controller"
-
-
-@contextlib.contextmanager
-def processes(*replicas: str, logs: Path) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
-    """Run replicas of the controller as processes with these names; the output of each goes to a file in `logs`."""
-    command = [sys.executable, "-m", "tidewater.controller", "--metrics-port=0", f"--lease-namespace={jobs.NAMESPACE}"]
-    paths = os.pathsep.join([str(ROOT), *sys.path])
-    with contextlib.ExitStack() as stack:
-        running = {}
-        for name in replicas:
-            variables = {**os.environ, "POD_NAME": name, "PYTHONPATH": paths}
-            output = stack.enter_context((logs / name).open("wb"))
-            running[name] = subprocess.Popen(command, env=variables, cwd=ROOT, stdout=output, stderr=output)
-            stack.callback(running[name].wait)
-            stack.callback(running[name].kill)
-        yield running
+TEAMS = ("vision", "speech")
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +51,8 @@ def plane(tmp_path_factory: pytest.TempPathFactory, keeper: ThreadPoolExecutor) 
     try:
         keeper.submit(made.start).result()
         # There is no controller manager to make the account, without which no pod is admitted.
-        made.apply(named("default", SERVICE_ACCOUNTS, jobs.NAMESPACE))
+        made.apply(*(named(each, NAMESPACES) for each in TEAMS))
+        made.apply(*(named("default", SERVICE_ACCOUNTS, each) for each in (jobs.NAMESPACE, *TEAMS)))
         made.define_jobs()
         yield made
     finally:
@@ -83,8 +66,9 @@ def environment(plane: Plane, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
     for name, value in NO_PROXY.items():
         monkeypatch.setenv(name, value)
     yield
-    plane.kubectl("delete", f"{names.PLURAL},leases", "--all", "-n", jobs.NAMESPACE)
-    plane.kubectl("delete", "pods,services", "-l", SELECTOR, "-n", jobs.NAMESPACE, "--force", "--grace-period=0")
+    for space in (jobs.NAMESPACE, *TEAMS):
+        plane.kubectl("delete", f"{names.PLURAL},leases", "--all", "-n", space)
+        plane.kubectl("delete", "pods,services", "-l", SELECTOR, "-n", space, "--force", "--grace-period=0")
 
 
 @pytest.mark.soak
@@ -178,8 +162,7 @@ def test_successors_get_new_numbers_and_a_failure_restarts_the_whole_job() -> No
             roles = {**workers, names.MASTER: master}
             await found.server.create(JOBS, jobs.manifest("roles", replicaSpecs=roles))
             await until(lambda: are("master", "worker-0", "worker-1"))
-            first = Ref(PODS, jobs.NAMESPACE, "roles-worker-0")
-            await found.server.delete(first, uid=(await found.server.get(first))["metadata"]["uid"])
+            await found.delete(PODS, jobs.NAMESPACE, "roles-worker-0")
             await until(lambda: are("master", "worker-1", "worker-2"))
             successor = (await found.server.get(Ref(PODS, jobs.NAMESPACE, "roles-worker-2")))["metadata"]
             assert (successor["labels"][key], successor["labels"][names.LABEL_TIER]) == ("2", names.CORE)
@@ -214,14 +197,6 @@ def test_jobs_with_names_that_can_not_be_those_of_hosts_or_services_get_pods_and
     asyncio.run(main())
 
 
-def interrupted() -> Manifest:
-    """Return the change of a pod that was interrupted just now, as a kubelet makes it."""
-    ended = {"exitCode": 130, "finishedAt": stamp(datetime.now(UTC))}
-    image = {"image": "trainer:1", "imageID": ""}
-    container = {"name": names.WORKER_CONTAINER, "state": {"terminated": ended}, "ready": False, "restartCount": 0}
-    return {"status": {"phase": "Failed", "containerStatuses": [container | image]}}
-
-
 @pytest.fixture
 def definitions(plane: Plane) -> Iterator[None]:
     """Define Karpenter's kinds as its chart does."""
@@ -237,18 +212,6 @@ def definitions(plane: Plane) -> Iterator[None]:
 def least(plane: Plane) -> str:
     """Return the kubeconfig of an account with the controller's rights."""
     return account(plane, "least", access.CLUSTER_RULES)
-
-
-def account(plane: Plane, name: str, rules: Sequence[Manifest]) -> str:
-    """Return the kubeconfig of an account with these rights."""
-    role = {"apiGroup": access.RBAC, "kind": "ClusterRole", "name": name}
-    subjects = [{"apiGroup": access.RBAC, "kind": "User", "name": name}]
-    shared = {"apiVersion": f"{access.RBAC}/v1", "metadata": {"name": name}}
-    plane.apply(
-        shared | {"kind": "ClusterRole", "rules": list(rules)},
-        shared | {"kind": "ClusterRoleBinding", "roleRef": role, "subjects": subjects},
-    )
-    return str(plane.kubeconfig(name, with_rights=False))
 
 
 def test_with_its_own_rights_alone_it_reads_in_karpenters_objects_why_no_node_comes(
@@ -334,6 +297,44 @@ def test_with_the_rights_for_its_namespaces_alone_it_serves_these_and_no_other(
                     await own.names(JOBS, "team-c")
 
     asyncio.run(main())
+
+
+def test_a_team_that_borrows_shrinks_for_the_owner_and_neither_is_ever_below_its_minimum() -> None:
+    quotas = dict.fromkeys(TEAMS, Quota(2, 4))
+    seen: list[tuple[int, int]] = []
+
+    def job(team: str, low: int, replicas: int) -> Manifest:
+        return {**jobs.manifest("job", replicas, low, replicas), "metadata": {"name": "job", "namespace": team}}
+
+    async def main() -> None:
+        async with cloud() as found, controller(options=Options(TEAMS, quotas=quotas)):
+
+            async def have(vision: int, speech: int) -> bool:
+                seen.append((len(await found.names(PODS, "vision")), len(await found.names(PODS, "speech"))))
+                return seen[-1] == (vision, speech)
+
+            async def says(team: str, words: str) -> bool:
+                status = (await found.server.get(Ref(JOBS, team, "job"))).get("status", {})
+                return words in str(status.get("conditions"))
+
+            await found.server.create(JOBS, job("vision", 1, 4))
+            await until(lambda: have(4, 0))
+            first = set(await found.names(PODS, "vision"))
+            await found.server.create(JOBS, job("speech", 2, 2))
+            await until(lambda: have(2, 2))
+            await until(lambda: says("vision", "It may have 2 of 4 workers"))
+            assert set(await found.names(PODS, "vision")) < first
+            events = str((await found.server.list(Source(EVENTS, "vision"))).items)
+            assert "Resized from 4 to 2 workers. It gives back 2 workers to team speech." in events
+            await found.delete(JOBS, "speech", "job")
+            for pod in await found.names(PODS, "speech"):  # there is no garbage collector
+                await found.delete(PODS, "speech", pod)
+            await until(lambda: have(4, 0))
+
+    asyncio.run(main())
+    grown = seen[seen.index((4, 0)) :]
+    assert min(vision for vision, _ in grown) == 2
+    assert max(map(sum, seen)) == 4
 
 
 @pytest.mark.parametrize("more", [access.TAINT_RULES, ()], ids=["it-may", "it-may-not"])

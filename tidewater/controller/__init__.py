@@ -17,8 +17,7 @@ objects       the pods and the service of a job, as pure functions
 store         what is known: jobs, pods, services, nodes
 pod_index     the pods of all jobs, by job and by node
 views         what the decision reads of a pod or a node
-queues        which job of a queue may have pods
-quotas        how many workers a job may have under the quotas of teams
+admission/    which job of a queue may have pods, and how many under the quotas of teams
 sharing/      the arithmetic of these quotas: who lends what to whom
 room/         whether pods have room on the nodes that are there
 work          the queue of jobs that are due

@@ -22,6 +22,8 @@ from typing import Any
 import msgspec
 
 from tidewater.controller import objects
+from tidewater.controller.admission.queues import Queues
+from tidewater.controller.admission.quotas import Quotas
 from tidewater.controller.cluster.client import Cluster, Manifest, Source, within
 from tidewater.controller.cluster.mirror import Change, Entry, Key, Mirror, Report
 from tidewater.controller.decide.actions import CreatePod
@@ -32,8 +34,6 @@ from tidewater.controller.options import Options
 from tidewater.controller.pod_index import PodIndex
 from tidewater.controller.progress.watch import ProgressWatch
 from tidewater.controller.provisioning.event_watch import EventWatch
-from tidewater.controller.queues import Queues
-from tidewater.controller.quotas import Quotas
 from tidewater.controller.room.watch import RoomWatch
 from tidewater.controller.views import node_view, pod_view, type_keys
 from tidewater.elasticjob import codec, indexes, names

@@ -18,7 +18,7 @@ from tidewater.controller.decide.actions import (
     status_comes_first,
 )
 from tidewater.controller.decide.exits import MOST_DEVICE_FAILURES, Verdict, verdict
-from tidewater.controller.decide.observed import Admission, JobView, PodView, is_finished, lost, parted
+from tidewater.controller.decide.observed import Admission, JobView, PodView, is_finished, lost, over_quota, parted
 from tidewater.controller.decide.pods import GIVES_WAY, MOST_REPLACED
 from tidewater.controller.decide.replica_groups import core_bound
 from tidewater.controller.decide.shrink import SOUND, UNPLACED, standing
@@ -141,6 +141,10 @@ def _check_numbers(view: JobView, decision: Decision, left: list[PodView]) -> No
     numbers.update(action.type for action in decision.actions if isinstance(action, CreatePod))
     for type in view.job.spec.replica_specs:
         low, high = view.job.bounds(type)
+        if type == names.WORKER and view.share is not None:
+            high = min(high, view.share.workers)
+        if over_quota(view):
+            assert not numbers[type], f"{numbers[type]} pods of type {type} of a job that may have none"
         assert numbers[type] <= max(low, high, 1), (
             f"{numbers[type]} pods of type {type}, and at most {high} are allowed"
         )
@@ -187,7 +191,7 @@ def _check_core(view: JobView, decision: Decision, gone: set[str], left: list[Po
     """No core worker is deleted while a surge worker could go, unless all of them go, or because of its node."""
     if not any(pod.type == names.WORKER for pod in left):
         return
-    if view.job.spec.suspend or outdated(view) or view.admission in GIVES_UP:
+    if view.job.spec.suspend or outdated(view) or view.admission in GIVES_UP or over_quota(view):
         return
     core = core_workers(view, decision)
     live = (pod for pod in left if pod.phase not in ENDED)

@@ -12,6 +12,7 @@ from tests.controller.decide.world import ago
 from tidewater.contract.exit_codes import DEVICE_FAILED
 from tidewater.controller.decide.decision import decide
 from tidewater.controller.decide.observed import Admission, JobView, NodeView, PodView, is_finished
+from tidewater.controller.sharing.shares import Share
 from tidewater.elasticjob import names
 from tidewater.elasticjob.choices import CleanPodPolicy, PodNames, RestartPolicy, RestartScope, SuccessPolicy
 from tidewater.elasticjob.model import ElasticJob, JobSpec, ReplicaSpec, SchedulingPolicy
@@ -91,7 +92,9 @@ def random_view(random: Random) -> JobView:
         view = replace(view, job=replace(job, status=decide(earlier, ago(random.randint(0, 1000))).status))
     if random.random() < 0.1:
         view = replace(view, job=replace(view.job, spec=replace(view.job.spec, suspend=True)))
-    return view
+    low, high = job.bounds(names.WORKER)
+    share = random.choice((None, None, None, Share(0, "waits"), Share(random.randint(low, high), "may have fewer")))
+    return replace(view, share=share)
 
 
 def random_node(random: Random, name: str) -> NodeView:

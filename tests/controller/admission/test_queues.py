@@ -6,9 +6,9 @@ from dataclasses import replace
 from datetime import timedelta
 
 from tests.controller.fakes import jobs, virtual
+from tidewater.controller.admission.queues import FRESH, Queues
 from tidewater.controller.cluster.mirror import Key
 from tidewater.controller.decide.observed import Admission
-from tidewater.controller.queues import FRESH, Queues
 from tidewater.controller.room.packing import Held, Room
 from tidewater.controller.room.placement import Node
 from tidewater.controller.room.watch import RoomWatch
