@@ -104,6 +104,8 @@ def _check_nominal(read: Reader, found: Sequence[Team], limits: Limits) -> None:
         read.wrong("teams", ", ".join(without), remedy)
     nominal = sum(team.nominal or 0 for team in found)
     sums = ("teams", "minWorkers", "maxWorkers", *(f"teams.{team.name}.nominalWorkers" for team in found))
+    if found and not without and not nominal and read.are_right(*sums):
+        read.wrong("teams", "nominalWorkers 0", "no team could have a worker; give at least one of them more")
     if nominal and nominal + limits.minimum > limits.maximum and read.are_right(*sums):
         remedy = (
             f"the teams' nominalWorkers and the minWorkers of the stack's own job are {nominal + limits.minimum} "

@@ -116,6 +116,11 @@ def test_nominal_workers_of_some_teams_only_are_refused() -> None:
     ]
 
 
+def test_teams_that_have_nothing_to_lend_are_refused() -> None:
+    (found,) = refused({"name": "a", "maxWorkers": 1, "nominalWorkers": 0})
+    assert found.startswith("teams = nominalWorkers 0: no team could have a worker")
+
+
 def test_all_mistakes_about_quotas_come_at_once() -> None:
     found = refused({**VISION, "nominalWorkers": 1}, {**SPEECH, "nominalWorkers": 9}, {"name": "text", "maxWorkers": 1})
     assert [each.partition(": ")[0] for each in found] == [

@@ -114,6 +114,21 @@ def test_the_end_of_a_turn_of_which_nobody_else_has_use_is_not_asked_for_again_a
     assert desk.due == []
 
 
+def test_a_job_that_may_have_no_pods_waits_and_stands_in_the_way_of_no_other() -> None:
+    desk, barred = Desk(), {"a"}
+    desk.queues = Queues(lambda key, seconds: desk.due.append(key.name), may=lambda key: key.name not in barred)
+    for name in "ab":
+        desk.put(queued(name))
+    assert desk.admission("a") is Admission.WAIT
+    assert desk.admission("b") is Admission.HEAD
+    barred.clear()
+    desk.due.clear()
+    desk.queues.reconsider(Key(jobs.NAMESPACE, "a"))
+    assert desk.due == ["a"]
+    assert desk.admission("a") is Admission.HEAD
+    assert desk.admission("b") is Admission.WAIT
+
+
 class Rooms(RoomWatch):
     """The room that a test says there is."""
 
