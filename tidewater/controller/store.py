@@ -130,7 +130,7 @@ class Store:
         self._decoded: OrderedDict[tuple[str, int], tuple[ElasticJob, Mapping[str, str]]] = OrderedDict()
         self._rooms = RoomWatch(cluster, lambda: self._queues.room_changed(), report) if options.fixed_nodes else None
         self._queues = Queues(due, self._rooms, lambda key: self._quotas.may(key))
-        self._quotas = Quotas(options.quotas, options.worker_size, self._pods.of, due, self._queues.reconsider)
+        self._quotas = Quotas(options.quotas, options.worker_size, self._pods.of, due)
         self._hearing = EventWatch(cluster, namespaces, self._provisioning_changed, report)
         self._progress = ProgressWatch(self._running, self._pods.by_job, self._owner_due)
         jobs, pods, services = (

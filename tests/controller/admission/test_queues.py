@@ -122,9 +122,7 @@ def test_a_job_that_may_have_no_pods_waits_and_stands_in_the_way_of_no_other() -
     assert desk.admission("a") is Admission.WAIT
     assert desk.admission("b") is Admission.HEAD
     barred.clear()
-    desk.due.clear()
-    desk.queues.reconsider(Key(jobs.NAMESPACE, "a"))
-    assert desk.due == ["a"]
+    desk.put(queued("a"))
     assert desk.admission("a") is Admission.HEAD
     assert desk.admission("b") is Admission.WAIT
 

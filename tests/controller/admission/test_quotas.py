@@ -39,18 +39,16 @@ def asking(**requests: str) -> dict[str, Any]:
 
 
 class Desk:
-    """The quotas, the pods of jobs, and which jobs have become due or have another share."""
+    """The quotas, the pods of jobs, and which jobs have become due."""
 
     def __init__(self, quotas: dict[str, Quota], *made: ElasticJob, size: dict[str, str] | None = None) -> None:
         self.pods: dict[str, list[PodView]] = {}
         self.due: list[Key] = []
-        self.changed: list[Key] = []
         self.quotas = Quotas(
             quotas,
             size or {},
             lambda uid: self.pods.get(uid, []),
             lambda key, seconds: self.due.append(key),
-            self.changed.append,
         )
         for each in made:
             self.put(each)
@@ -150,11 +148,9 @@ def test_jobs_with_another_share_become_due_and_others_do_not() -> None:
     desk = Desk(TWO, running("vision", 1, 4, 4), running("speech", 1, 1, 1, name="small"))
     desk.workers("vision")
     desk.due.clear()
-    desk.changed.clear()
     desk.put(job("speech", 1, 1))
     assert desk.due == [Key("vision", "j")]
     assert desk.workers("speech") == 0
-    assert set(desk.changed) == {Key("vision", "j"), Key("speech", "j")}
     assert desk.due[1:] == [Key("vision", "j")]
 
 

@@ -15,6 +15,7 @@ from tests.controller.decide.world import (
     deleted,
     job,
     later,
+    nodes,
     pod,
     running,
     view,
@@ -66,6 +67,12 @@ def test_a_share_below_the_size_asked_for_is_kept_and_does_not_count_as_reached(
     few = decide(view(job(4, low=1, high=4), running(0, 1, 2, 3), share=Share(2, "may have 2 of 4 workers")), NOW)
     assert (deleted(few), few.status.desired, few.status.settled_replicas) == (["worker-3", "worker-2"], 2, None)
     assert few.status.waiting == "QuotaExceeded"
+
+
+def test_a_job_with_fewer_workers_than_it_wants_leaves_a_cordoned_node_all_the_same() -> None:
+    limited = {"share": Share(2, "may have 2 of 4 workers"), "nodes": nodes(sound=["node-0"], cordoned=["node-1"])}
+    made = after(job(4, low=1, high=4), *running(0, 1), share=limited["share"])
+    assert deleted(decide(view(made, running(0, 1), **limited), NOW)) == ["worker-1"]
 
 
 def test_a_job_that_grows_by_itself_does_not_grow_above_its_share() -> None:

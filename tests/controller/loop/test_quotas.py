@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from itertools import count
 from typing import Any
 
@@ -124,6 +125,22 @@ async def test_a_job_without_a_share_stops_no_other_team_of_the_same_queue() -> 
     await world.settle()
     assert (size(world, "vision"), size(world, "speech")) == (0, 2)
     assert message(world, "vision") == "ElasticJob job needs 2 workers, and team vision may have 1."
+
+
+async def test_a_queue_that_was_asked_just_before_a_share_changes_is_asked_again() -> None:
+    world = World(quotas=TWO)
+    world.start()
+    world.apply(of("speech", 1, 1))
+    await world.settle()
+    world.apply(of("vision", 4, 4, schedulingPolicy={"queue": "q"}))
+    world.apply(of("training", 1, 1, schedulingPolicy={"queue": "q"}))
+    await world.settle()
+    assert (size(world, "vision"), size(world, "training")) == (0, 1)
+    world.api.patch(Ref(JOBS, "training", "job"), {"spec": {"schedulingPolicy": {"priority": 1}}})
+    await asyncio.sleep(0.3)
+    delete(world, "speech")
+    await world.settle()
+    assert size(world, "vision") == 4
 
 
 async def test_jobs_of_a_queue_give_back_and_come_again_too() -> None:

@@ -68,7 +68,7 @@ class Queues:
         due: Called with a job's key and the seconds after which it is due.
         rooms: The room on the nodes, if they are fixed; None: nodes come for pods that wait.
         may: Returns whether a job may have pods as far as the quotas of teams allow. One that may not waits, and stands
-            in the way of no other.
+            in the way of no other. When that changes, so does its status, and with it the queue.
     """
 
     def __init__(
@@ -124,11 +124,6 @@ class Queues:
                 if other != key and before.get(other) is not admission:
                     self._due(other, 0.0)
         return queue.admissions.get(key, Admission.WAIT)
-
-    def reconsider(self, key: Key) -> None:
-        """Forget the answers of a job's queue: the job may have pods now, or no longer."""
-        if key in self._queue_of:
-            self._changed(self._queue_of[key])
 
     def room_changed(self) -> None:
         """Forget the answers of all queues with a job that is short: the room on the nodes may have changed."""

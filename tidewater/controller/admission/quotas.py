@@ -1,6 +1,6 @@
 """The quotas of teams: what each of their jobs may have, and which jobs a change concerns.
 
-    quotas = Quotas({"vision": Quota(2, 4), "speech": Quota(2, 4)}, {}, index.of, work.add_after, changed)
+    quotas = Quotas({"vision": Quota(2, 4), "speech": Quota(2, 4)}, {}, index.of, work.add_after)
     quotas.put(key, job)            # whenever a job appears or changes; None: it is gone
     quotas.pods_changed()           # whenever a pod appears, ends or is gone
     quotas.share(key)               # Share(2, "gives back 2 workers to team speech"); None: no quota concerns it
@@ -65,7 +65,6 @@ class Quotas:
         worker_size: What counts as one worker, by resource; nothing: each worker counts once.
         pods: Returns the pods of the job with this uid.
         due: Called with a job's key and the seconds after which it is due.
-        changed: Called with the key of a job that has another share than before.
     """
 
     def __init__(
@@ -74,13 +73,11 @@ class Quotas:
         worker_size: Mapping[str, str],
         pods: Callable[[str], Collection[PodView]],
         due: Callable[[Key, float], None],
-        changed: Callable[[Key], None],
     ) -> None:
         self._quotas = quotas
         self._unit = amounts(worker_size)
         self._pods = pods
         self._due = due
-        self._changed = changed
         self._jobs: dict[Key, _Job] = {}
         self._shares: dict[Key, Share] = {}
         self._fresh = True
@@ -113,10 +110,8 @@ class Quotas:
             before, claims = self._shares, [job.having(self._pods(job.uid)) for job in self._jobs.values()]
             self._shares = {Key(*each): share for each, share in shares(claims, self._quotas).items()}
             for each in self._jobs:
-                if self._shares.get(each) != before.get(each):
-                    self._changed(each)
-                    if each != key:
-                        self._due(each, 0.0)
+                if each != key and self._shares.get(each) != before.get(each):
+                    self._due(each, 0.0)
         return self._shares.get(key)
 
     def _stale(self) -> None:

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 from tidewater.controller.decide.displacement import lasting, mover, vacated
 from tidewater.controller.decide.exits import Tally, Verdict, failing, tally
-from tidewater.controller.decide.observed import Admission, JobView, PodView
+from tidewater.controller.decide.observed import Admission, JobView, PodView, over_quota
 from tidewater.controller.decide.pods import Goal, Site, barred
 from tidewater.controller.decide.queue import Standing, need, stand
 from tidewater.controller.decide.replica_groups import Crew, crews
@@ -72,8 +72,13 @@ class Assessment:
 
     @property
     def waits(self) -> bool:
-        """Return whether the job waits in its queue and may have no pods."""
+        """Return whether the job waits in its queue or for its team's quota, and may have no pods."""
         return self.standing.admission is Admission.WAIT
+
+    @property
+    def over_quota(self) -> bool:
+        """Return whether it may have none because of the quotas of teams."""
+        return over_quota(self.view)
 
     @property
     def outdated(self) -> bool:

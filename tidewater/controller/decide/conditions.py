@@ -19,7 +19,7 @@ from datetime import datetime, timedelta
 
 from tidewater.controller.decide.assessment import Assessment
 from tidewater.controller.decide.exits import failing, in_one_line
-from tidewater.controller.decide.observed import STARTING, Admission, JobView, PodView, over_quota
+from tidewater.controller.decide.observed import STARTING, Admission, JobView, PodView
 from tidewater.controller.decide.queue import demand
 from tidewater.controller.decide.replica_groups import Crew
 from tidewater.elasticjob import names
@@ -79,7 +79,7 @@ def state_of(situation: Assessment, counts: Mapping[str, ReplicaStatus]) -> Stat
     """
     if situation.job.spec.suspend:
         return State.SUSPENDED
-    queued = situation.job.spec.scheduling_policy.queue is not None or over_quota(situation.view)
+    queued = situation.job.spec.scheduling_policy.queue is not None or situation.over_quota
     if queued and situation.standing.whole_since is None:
         return State.QUEUED
     enough = all(counts[type].active + counts[type].succeeded >= crew.low for type, crew in situation.crews.items())
@@ -100,7 +100,7 @@ def sentence(situation: Assessment, state: State, crews: Mapping[str, Crew]) -> 
     job = situation.job.name
     if state is State.SUSPENDED:
         return f"ElasticJob {job} is suspended."
-    if state is State.QUEUED and over_quota(situation.view):
+    if state is State.QUEUED and situation.over_quota:
         return f"ElasticJob {job}{quota(situation.view, ' ')}"
     short = f"{quota(situation.view)}{shortfall(situation, crews)}"
     if state is State.RUNNING:
@@ -165,7 +165,7 @@ def waiting(situation: Assessment, crews: Mapping[str, Crew]) -> str:
         return ""
     if situation.view.refusal:
         return Reason.FAILED_CREATE_POD.value
-    if over_quota(situation.view):
+    if situation.over_quota:
         return Reason.QUOTA.value
     if no_room(situation):
         return Reason.UNSCHEDULABLE.value

@@ -43,7 +43,7 @@ from tidewater.controller.decide.conditions import (
 from tidewater.controller.decide.displacement import departures
 from tidewater.controller.decide.exits import failing, failure, in_one_line
 from tidewater.controller.decide.finish import BY_FAILURES, Ended, Outcome, cleaning, deadline, outcome
-from tidewater.controller.decide.observed import JobView, is_finished, lost, over_quota, parted
+from tidewater.controller.decide.observed import JobView, is_finished, lost, parted
 from tidewater.controller.decide.pods import abandon, delete_all, fill, inherited, remaining, superfluous
 from tidewater.controller.decide.queue import Standing
 from tidewater.controller.decide.replica_groups import Crew, crews
@@ -107,7 +107,7 @@ def _plan(situation: Assessment) -> Plan:
     if situation.waits:
         kept = {pod.uid for crew in situation.kept.values() for pod in crew.staying()}
         rest = (pod for pod in staying if pod.uid not in kept)
-        why = "its team's quota" if over_quota(situation.view) else "its turn in its queue"
+        why = "its team's quota" if situation.over_quota else "its turn in its queue"
         return Plan(lost + delete_all(rest, f"the job waits for {why}"))
     if situation.standing.admission is None:
         return Plan(lost, again=(deadline(situation),))  # the queue decides next, when it sees that the job is short
@@ -338,7 +338,7 @@ def _events(situation: Assessment, state: State) -> tuple[Emit, ...]:
         timeout = job.spec.scheduling_policy.queue_timeout_seconds
         events.append(Emit("Normal", Reason.QUEUED, f"Found no room in {timeout} s. It is the next job's turn."))
     if state is not State.CREATED and old.state is not state:
-        why = quota(situation.view) if over_quota(situation.view) else ""
+        why = quota(situation.view) if situation.over_quota else ""
         kind: Literal["Normal", "Warning"] = "Warning" if state is State.RESTARTING else "Normal"
         events.append(Emit(kind, REASONS[state], f"ElasticJob {job.name} is {state.lower()}.{why}"))
     if state is not State.SUSPENDED and old.state is State.SUSPENDED:
