@@ -42,8 +42,8 @@ from workloads.namespace import Namespace, NamespaceArgs, PriorityClasses
 from workloads.network_policies import NetworkPolicies, NetworkPoliciesArgs
 from workloads.people import PeopleRights, PeopleRightsArgs, role_manifests
 from workloads.storage import Storage, StorageArgs
-from workloads.teams import TeamSpace, TeamSpaceArgs
-from workloads.training import Training, TrainingArgs, worker_size
+from workloads.teams import TeamSpace, TeamSpaceArgs, worker_size
+from workloads.training import Training, TrainingArgs
 
 
 def main(run: login.Run = login.run, look: Look = look_at_cluster) -> None:

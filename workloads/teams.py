@@ -93,6 +93,12 @@ def _quota(namespace: str, name: str, hard: Manifest, *scopes: Manifest) -> Mani
     }
 
 
+def worker_size(workers: settings.Workers) -> dict[str, str]:
+    """Return a worker's whole share of its node, by resource: what counts as one worker when teams lend each other."""
+    gpus = {devices.GPU: str(workers.gpus)} if workers.gpus else {}
+    return {"cpu": f"{cpu_millis(workers)}m", "memory": f"{memory_mib(workers)}Mi", **gpus}
+
+
 def limits_manifest(team: str, workers: settings.Workers) -> Manifest:
     """Return what a container requests that says nothing: a worker's share. The quota refuses one without a request."""
     share = {"cpu": f"{cpu_millis(workers)}m", "memory": f"{memory_mib(workers) // 2}Mi"}

@@ -340,12 +340,6 @@ def resources(workers: settings.Workers, efa: int = 0) -> Manifest:
     }
 
 
-def worker_size(workers: settings.Workers) -> dict[str, str]:
-    """Return a worker's whole share of its node, by resource: what counts as one worker in a team's quota."""
-    share = resources(workers)
-    return {**share["requests"], **share["limits"]}
-
-
 @dataclass(frozen=True)
 class TrainingArgs:
     """The stack's settings, the bucket's name, the code's address, and the workers' priorities."""
