@@ -300,40 +300,40 @@ def test_with_the_rights_for_its_namespaces_alone_it_serves_these_and_no_other(
 
 
 def test_a_team_that_borrows_shrinks_for_the_owner_and_neither_is_ever_below_its_minimum() -> None:
-    quotas = dict.fromkeys(TEAMS, Quota(2, 4))
-    seen: list[tuple[int, int]] = []
+    options, seen = Options(TEAMS, quotas=dict.fromkeys(TEAMS, Quota(2, 4))), list[tuple[int, int]]()
 
     def job(team: str, low: int, replicas: int) -> Manifest:
         return {**jobs.manifest("job", replicas, low, replicas), "metadata": {"name": "job", "namespace": team}}
 
     async def main() -> None:
-        async with cloud() as found, controller(options=Options(TEAMS, quotas=quotas)):
+        async with cloud() as found, controller(options=options):
 
             async def have(vision: int, speech: int) -> bool:
                 seen.append((len(await found.names(PODS, "vision")), len(await found.names(PODS, "speech"))))
                 return seen[-1] == (vision, speech)
 
-            async def says(team: str, words: str) -> bool:
-                status = (await found.server.get(Ref(JOBS, team, "job"))).get("status", {})
-                return words in str(status.get("conditions"))
+            async def says(words: str) -> bool:
+                return words in str(await found.server.get(Ref(JOBS, "vision", "job")))
+
+            async def resized() -> bool:
+                events = await found.server.list(Source(EVENTS, "vision"))
+                return "Resized from 4 to 2 workers. It gives back 2 workers to team speech." in str(events)
 
             await found.server.create(JOBS, job("vision", 1, 4))
             await until(lambda: have(4, 0))
             first = set(await found.names(PODS, "vision"))
             await found.server.create(JOBS, job("speech", 2, 2))
             await until(lambda: have(2, 2))
-            await until(lambda: says("vision", "It may have 2 of 4 workers"))
+            await until(lambda: says("It may have 2 of 4 workers"))
             assert set(await found.names(PODS, "vision")) < first
-            events = str((await found.server.list(Source(EVENTS, "vision"))).items)
-            assert "Resized from 4 to 2 workers. It gives back 2 workers to team speech." in events
+            await until(resized)
             await found.delete(JOBS, "speech", "job")
             for pod in await found.names(PODS, "speech"):  # there is no garbage collector
                 await found.delete(PODS, "speech", pod)
             await until(lambda: have(4, 0))
 
     asyncio.run(main())
-    grown = seen[seen.index((4, 0)) :]
-    assert min(vision for vision, _ in grown) == 2
+    assert min(vision for vision, _ in seen[seen.index((4, 0)) :]) == 2
     assert max(map(sum, seen)) == 4
 
 
