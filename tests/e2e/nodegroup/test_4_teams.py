@@ -59,7 +59,8 @@ def persons(checkout: Checkout) -> Iterator[dict[str, Person]]:
         arn = checkout.aws(f"iam create-user --user-name {name}")["User"]["Arn"]
         key = checkout.aws(f"iam create-access-key --user-name {name}")["AccessKey"]
         found[team] = Person(checkout, team, arn, key["AccessKeyId"], key["SecretAccessKey"])
-        for entry, value in {"name": team, "userArns[0]": arn, "maxWorkers": "1"}.items():
+        entries = {"name": team, "userArns[0]": arn, "maxWorkers": "2", "nominalWorkers": "1"}
+        for entry, value in entries.items():
             checkout.run(f"pulumi config set --path 'tidewater:teams[{number}].{entry}' {value}")
     try:
         yield found
@@ -158,6 +159,25 @@ def test_a_teams_quota_binding_and_policies_stay_as_the_stack_has_made_them(peop
     assert "forbidden" in person.fails(f"kubectl patch resourcequota team -n vision -p '{change}'").text
     for kept in ("rolebinding people", "networkpolicy default-deny"):
         assert "forbidden" in person.fails(f"kubectl delete {kept} -n vision").text
+
+
+def test_a_team_borrows_the_worker_that_the_other_leaves_and_shrinks_when_that_one_wants_it(
+    people: dict[str, Person], checkout: Checkout
+) -> None:
+    for team, person in people.items():
+        person.run(f"kubectl delete elasticjob own -n {team}")
+    wide, late = Job(checkout.path, "wide", "vision"), Job(checkout.path, "late", "speech")
+    small = f"--image {PYTORCH} --launcher none --cpu 50m --memory 256Mi"
+    people["vision"].run(f"tidewater job submit wide -n vision {small} --workers 2 --min 1 -- {SLEEP}")
+    wide.await_active(2)
+    first = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in wide.worker_pods()}
+    people["speech"].run(f"tidewater job submit late -n speech {small} -- {SLEEP}")
+    late.await_active(1)
+    (left,) = wide.worker_pods()
+    assert first["wide-worker-0"] == left["metadata"]["uid"]
+    assert "It may have 1 of 2 workers" in wide.condition("Running")["message"]
+    people["speech"].run("kubectl delete elasticjob late -n speech")
+    wide.await_active(2)
 
 
 def test_teams_that_are_removed_go_with_their_peoples_jobs(people: dict[str, Person], checkout: Checkout) -> None:
