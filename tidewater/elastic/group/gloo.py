@@ -58,6 +58,8 @@ class Gloo(Backend):
         """The addresses of all ranks: each connection of the generation has one of them."""
         self._is_connected = self._is_severed = False
         """Whether all connections of the generation have been made, and whether they have been ended then."""
+        self._size = 1
+        """Ranks of the generation."""
         self._former: list[dist.ProcessGroup] = []
         """Groups that aren't used any more, but may have collectives in flight."""
 
@@ -70,8 +72,8 @@ class Gloo(Backend):
         """Return: a CPU does not fail by itself."""
 
     def begin(self, tensor: torch.Tensor, seconds: float) -> Any:
-        """Start a sum, and keep its work until it has ended."""
-        return self._kept(super().begin(tensor, seconds))
+        """Start a sum, and keep its work until it has ended. A rank that is alone has the sum: it starts none."""
+        return None if self._size == 1 else self._kept(super().begin(tensor, seconds))
 
     def broadcast(self, tensor: torch.Tensor, source: int, seconds: float) -> Any:
         """Start a broadcast, and keep its work until it has ended."""
@@ -85,7 +87,7 @@ class Gloo(Backend):
         """Wait in slices of 50 ms that can't be interrupted: most collectives take no longer than one."""
         began, self._waits = time.monotonic(), True
         try:
-            for work in works:
+            for work in filter(None, works):
                 if not _done_soon(work):
                     # Not by a callback: it would run in gloo's thread, possibly after the end of the interpreter.
                     while not work.is_completed():
@@ -138,6 +140,7 @@ class Gloo(Backend):
 
     def _exchange(self, store: MeetingStore, rank: int, size: int, word: str = "") -> list[str]:
         """Exchange the addresses of gloo and ``word`` with all peers, in one round. Return the words by rank."""
+        self._size = size
         mine = json.dumps([word, *sorted(self._listens)])
         told = [json.loads(each) for each in exchange(store, "words", rank, size, mine)]
         self._ends = frozenset((host, port) for _, *ends in told for host, port in ends)

@@ -179,8 +179,7 @@ class Run:
 
         Args:
             loss: The mean over the batch, or a pair, the sum and its weight. Or a function that returns it: then
-                smaller micro-batches are tried if the memory does not suffice for the forward pass, and the random
-                generators are seeded once more before it.
+                smaller micro-batches are tried if the memory does not suffice for the forward pass.
 
         Raise ConfigError if it is no loss, if there is no batch that lacks a step, or if the script's code in between
         has done what the runtime does (``habits``). ``batches`` raises an error of this call again.
@@ -370,11 +369,8 @@ class Run:
             self._stepper.add(result, vote)
 
     def _result(self, loss: Any) -> Any:
-        if not callable(loss):
-            return loss
-        self._stepper.seed()
         function: Callable[[], Any] = loss
-        return function()
+        return function() if callable(loss) else loss
 
     def _leave_pass(self) -> None:
         self._precision.close()
