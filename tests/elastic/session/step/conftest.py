@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -21,6 +22,15 @@ from tidewater.elastic.session.warmup import rehearsals
 from tidewater.elastic.session.worker import Material, Worker
 
 FEATURES = 4
+
+
+@pytest.fixture(autouse=True)
+def nothing_compiled() -> Iterator[None]:
+    """Forget what a test has compiled: a rehearsal is longer in a process in which torch has compiled anything."""
+    yield
+    if "torch._dynamo" in sys.modules:  # to import it takes more than a second
+        torch._dynamo.reset()
+        torch._dynamo.utils.counters.clear()
 
 
 def loss(model: nn.Module, batch: Any) -> torch.Tensor:

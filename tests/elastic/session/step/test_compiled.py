@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -50,12 +50,10 @@ def in_the_loss(backend: Any) -> tuple[nn.Module, Any]:
 
 
 @pytest.fixture(params=[wrapped, in_place, in_the_loss])
-def compiled(request: pytest.FixtureRequest) -> Iterator[tuple[CompileCounter, nn.Module, Any]]:
-    """Yield a counter of compilations, a model and a loss; the model or the loss is compiled."""
-    torch._dynamo.reset()
+def compiled(request: pytest.FixtureRequest) -> tuple[CompileCounter, nn.Module, Any]:
+    """Return a counter of compilations, a model and a loss; the model or the loss is compiled."""
     counter = CompileCounter()
-    yield counter, *request.param(counter)
-    torch._dynamo.reset()
+    return counter, *request.param(counter)
 
 
 def images(samples: int) -> TensorDataset:
