@@ -78,7 +78,8 @@ def plan(cursor: Cursor, *, total: int, batch_size: int, seed: int, inner: int =
     while not samples and end < total:  # all samples at the positions of a step may be left out
         begin, end = end, min(end + batch_size, total)
         samples = [sample for sample in _ordered(cursor.epoch, begin, end, total, seed) if sample not in skipped]
-    return Step(tuple(samples), without(replace(cursor, offset=end), skipped, total=total, seed=seed), inner)
+    after = Cursor(cursor.epoch, end, cursor.stream, cursor.skipped)
+    return Step(tuple(samples), without(after, skipped, total=total, seed=seed), inner)
 
 
 def without(cursor: Cursor, samples: Collection[int], *, total: int, seed: int) -> Cursor:
@@ -90,7 +91,9 @@ def without(cursor: Cursor, samples: Collection[int], *, total: int, seed: int) 
     over = total - cursor.offset <= len(skipped) and set(
         _ordered(cursor.epoch, cursor.offset, total, total, seed)
     ) <= set(skipped)
-    return Cursor(cursor.epoch + 1, skipped=skipped) if over else replace(cursor, skipped=skipped)
+    if over:
+        return Cursor(cursor.epoch + 1, skipped=skipped)
+    return cursor if skipped == cursor.skipped else replace(cursor, skipped=skipped)
 
 
 def _ordered(epoch: int, begin: int, end: int, total: int, seed: int) -> list[int]:
