@@ -205,7 +205,7 @@ def definitions(plane: Plane) -> Iterator[None]:
     plane.kubectl("apply", "--server-side", "-f", "-", stdin=rendered)
     await_definitions(plane.kubectl)
     yield
-    plane.kubectl("delete", "-f", "-", stdin=rendered)
+    plane.kubectl("delete", "--wait=false", "-f", "-", stdin=rendered)
 
 
 @pytest.fixture(scope="module")
