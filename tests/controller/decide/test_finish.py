@@ -64,8 +64,8 @@ def test_only_what_was_reached_is_the_settled_size_of_a_failed_job() -> None:
 
 
 def test_a_job_that_the_old_controller_ended_has_a_state_and_keeps_no_pod_if_it_failed() -> None:
-    told = Condition(type="Failed", status="True", reason="ElasticJobFailed", message="", observed_generation=0)
-    old, pods = job(2, status=Status(conditions=(told,))), [pod(0), pod(1, "Failed")]
+    earlier = Condition(type="Failed", status="True", reason="ElasticJobFailed", message="", observed_generation=0)
+    old, pods = job(2, status=Status(conditions=(earlier,))), [pod(0), pod(1, "Failed")]
     found = decide(view(old, pods), NOW)
     assert found.status.state is State.FAILED
     assert deleted(decide(view(replace(old, status=found.status), pods), later(GRACE_SECONDS))) == ["worker-0"]

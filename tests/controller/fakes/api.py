@@ -64,6 +64,21 @@ Fault = Callable[[Call, str], None]
 """Called with each request and "before" or "after"; may raise."""
 
 
+class KilledAtWrite:
+    """A fault: the process is killed before or after the write with this number, from 0."""
+
+    def __init__(self, number: int, moment: str = "after") -> None:
+        self._number, self._moment = number, moment
+        self.writes = 0
+        """How many came to this moment."""
+
+    def __call__(self, call: Call, moment: str) -> None:
+        if call.verb in WRITES and moment == self._moment:
+            self.writes += 1
+            if self.writes == self._number + 1:
+                raise Killed
+
+
 class Api:
     """The state of the API server. Methods that don't end in a client's name act as another client."""
 

@@ -219,8 +219,8 @@ class World:
             self.api.patch(_ref(pod), {"status": {"phase": "Running", "conditions": []}}, "status")
         elif not pod["status"].get("conditions"):
             since = stamp(virtual.now())
-            told = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "lastTransitionTime": since}
-            self.api.patch(_ref(pod), {"status": {"conditions": [told]}}, "status")
+            unmet = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "lastTransitionTime": since}
+            self.api.patch(_ref(pod), {"status": {"conditions": [unmet]}}, "status")
 
     def _note(self, pods: list[Manifest]) -> None:
         """Note the largest numbers of pods that the jobs have had, without those that failed."""

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from itertools import count
 
 import pytest
 
 from tests.controller.fakes import jobs, karpenter, virtual
-from tests.controller.fakes.api import WRITES, Call, Fault, Killed
+from tests.controller.fakes.api import WRITES, Call, Fault, KilledAtWrite
 from tests.controller.fakes.world import NODE, World
 from tidewater.contract.exit_codes import DEVICE_FAILED
 from tidewater.controller.act import stamp
@@ -146,13 +145,12 @@ async def test_a_refused_taint_holds_nothing_else_up() -> None:
 async def test_a_controller_that_is_killed_at_any_write_or_meets_a_conflict_taints_it_all_the_same(
     number: int, moment: str
 ) -> None:
-    writes, conflicts = count(), iter([Conflict("the node has been modified", status=409)])
+    killed, conflicts = KilledAtWrite(number, moment), iter([Conflict("the node has been modified", status=409)])
 
     def kill(call: Call, when: str) -> None:
         if (call.verb, call.kind, when) == ("patch", NODES, "before") and (error := next(conflicts, None)):
             raise error
-        if call.verb in WRITES and when == moment and next(writes) == number:
-            raise Killed
+        killed(call, when)
 
     world = await failing(times=2)
     for each in world.replicas:

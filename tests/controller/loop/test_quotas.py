@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from itertools import count
 from typing import Any
 
 import pytest
 
 from tests.controller.fakes import jobs
-from tests.controller.fakes.api import WRITES, Call, Killed
+from tests.controller.fakes.api import KilledAtWrite
 from tests.controller.fakes.world import Replica, World
 from tidewater.contract.controller_program import Quota
 from tidewater.controller.cluster.client import Manifest, Ref
@@ -197,12 +196,7 @@ async def test_a_worker_that_fails_is_replaced_while_its_team_has_borrowed_all_t
 
 @pytest.mark.parametrize("number", range(10))
 async def test_wherever_it_is_killed_the_next_controller_decides_the_same(number: int) -> None:
-    writes = count()
-
-    def kill(call: Call, moment: str) -> None:
-        if call.verb in WRITES and moment == "after" and next(writes) == number:
-            raise Killed
-
+    kill = KilledAtWrite(number)
     world, before = await lent()
     await before.stop()
     world.apply(of("speech", 2, 2))
@@ -211,6 +205,6 @@ async def test_wherever_it_is_killed_the_next_controller_decides_the_same(number
     await replica.stop()
     world.start()
     await world.settle()
-    assert next(writes) > number
+    assert kill.writes > number
     assert (size(world, "vision"), size(world, "speech")) == (2, 2)
     assert status(world, "vision")["state"] == "Running"

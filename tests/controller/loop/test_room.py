@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from itertools import count
 from typing import Any
 
 import pytest
 
 from tests.controller.fakes import jobs
-from tests.controller.fakes.api import WRITES, Call, Killed
+from tests.controller.fakes.api import KilledAtWrite
 from tests.controller.fakes.world import Replica, World
 from tidewater.kube.kinds import PODS
 
@@ -66,12 +65,7 @@ async def test_the_job_ahead_gives_its_room_back_once_that_helps_and_comes_next(
 
 @pytest.mark.parametrize("number", range(12))
 async def test_wherever_it_is_killed_the_next_controller_decides_the_same(number: int) -> None:
-    writes = count()
-
-    def kill(call: Call, moment: str) -> None:
-        if call.verb in WRITES and moment == "after" and next(writes) == number:
-            raise Killed
-
+    kill = KilledAtWrite(number)
     world, before = await crowded()
     since = world.status("small")["queuedSince"]
     await before.stop()
@@ -81,7 +75,7 @@ async def test_wherever_it_is_killed_the_next_controller_decides_the_same(number
     await replica.stop()
     world.start()
     await world.settle()
-    assert next(writes) > number
+    assert kill.writes > number
     assert states(world) == {"big": "Running", "small": "Queued"}
     assert (world.status("small")["queuedSince"], world.status("small")["turnsMissed"]) == (since, 0)
 
