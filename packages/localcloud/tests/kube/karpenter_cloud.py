@@ -1,7 +1,7 @@
 """A running cloud with a cluster, and the real Karpenter controller as a process of this machine.
 
 with karpenter_cloud(folder) as cloud:
-    cloud.apply(pod("one"))
+    cloud.apply(deployment("one"))
 """
 
 from __future__ import annotations
@@ -96,7 +96,9 @@ class Cloud:
         names = {kind: [each["metadata"]["name"] for each in self.items(kind)] for kind in ("nodes", "nodeclaims")}
         instances = {each["InstanceId"]: each["State"]["Name"] for each in self.instances()}
         templates = self.client("ec2").describe_launch_templates()["LaunchTemplates"]
-        return f"{names}, instances {instances}, templates {[each['LaunchTemplateName'] for each in templates]}"
+        pods = {each["metadata"]["name"]: each["status"] for each in self.items("pods")}
+        made = [each["LaunchTemplateName"] for each in templates]
+        return f"{names}, instances {instances}, templates {made}, pods {json.dumps(pods)}"
 
     def log(self) -> str:
         """Return the end of Karpenter's log."""
@@ -104,9 +106,16 @@ class Cloud:
         return "\n".join(path.read_text(errors="replace").splitlines()[-15:]) if path.exists() else ""
 
 
-def pod(name: str) -> dict[str, Any]:
-    """Return a pod that only a node of the pool can run."""
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": _pod_spec()}
+def deployment(name: str) -> dict[str, Any]:
+    """Return a deployment of one pod that only a node of the pool can run.
+
+    A bare pod would be lost when the kubelet of the new node refuses it (reason TaintToleration): the scheduler may
+    know earlier than that kubelet that Karpenter has taken the taint karpenter.sh/unregistered away.
+    """
+    labels = {"name": name}
+    template = {"metadata": {"labels": labels}, "spec": _pod_spec()}
+    spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": template}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": spec}
 
 
 def node_class(subnets: list[str], group: str) -> dict[str, Any]:

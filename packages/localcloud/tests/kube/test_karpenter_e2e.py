@@ -18,8 +18,8 @@ from packages.localcloud.tests.kube.karpenter_cloud import (
     NODE_ROLE,
     WAIT_SECONDS,
     Cloud,
+    deployment,
     karpenter_cloud,
-    pod,
 )
 
 pytestmark = pytest.mark.e2e
@@ -39,7 +39,7 @@ def condition(found: dict[str, Any], kind: str) -> str:
 
 
 def node_of(cloud: Cloud) -> str:
-    """Return the node of the one pod that is Ready, or nothing."""
+    """Return the node of the one pod that is Ready, or nothing; there may be pods that a kubelet has refused."""
     found = json.loads(cloud.kubectl("get", "pods", "-ojson"))["items"]
     ready = [each["spec"]["nodeName"] for each in found if condition(each, "Ready") == "True"]
     return str(ready[0]) if len(ready) == 1 else ""
@@ -50,20 +50,20 @@ def gone(cloud: Cloud) -> bool:
 
 
 def test_a_pending_pod_gets_a_node_and_the_node_goes_with_its_last_pod(cloud: Cloud) -> None:
-    cloud.apply(pod("one"))
+    cloud.apply(deployment("one"))
     cloud.wait("a pod that runs", lambda: node_of(cloud))
     (instance,) = cloud.instances()
     tags = {tag["Key"]: tag["Value"] for tag in instance["Tags"]}
     assert (instance["InstanceLifecycle"], instance["PrivateDnsName"]) == ("spot", node_of(cloud))
     assert (tags["karpenter.sh/nodepool"], tags["stack"]) == ("surge", "test")
     cloud.wait("an initialized claim", lambda: condition(cloud.items("nodeclaims")[0], "Initialized") == "True")
-    cloud.kubectl("delete", "pod", "one")
+    cloud.kubectl("delete", "deployment", "one")
     cloud.wait("no node, claim or instance", lambda: gone(cloud))
 
 
 def test_a_deleted_pool_leaves_nothing_behind(cloud: Cloud) -> None:
     ec2, iam = cloud.client("ec2"), cloud.client("iam")
-    cloud.apply(pod("last"))
+    cloud.apply(deployment("last"))
     cloud.wait("a pod that runs", lambda: node_of(cloud))
     path = "/karpenter/"
     assert ec2.describe_launch_templates()["LaunchTemplates"]
