@@ -30,7 +30,7 @@ DEFAULT_SCRIPT = "trainer"
 
 LEFT_OUT = (
     "tidewater/elastic/packages/",
-    *(f"tidewater/contract/{name}.py" for name in ("archive", "code", "metrics", "pod_defaults", "stack", "tls")),
+    *(f"tidewater/contract/{name}.py" for name in ("archive", "code", "pod_defaults", "stack", "tls")),
 )
 """What of the runtime no worker imports. It would restart all workers when it changes."""
 

@@ -12,6 +12,7 @@ hook would delay the SIGTERM and use up the grace period. The time limits are in
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pulumi
@@ -296,6 +297,7 @@ def worker_container(job: JobSpec) -> Manifest:
         "command": pulumi.Output.secret(command) if job.secret_arguments else command,
         "env": environment(own),
         "ports": metrics.ports(job.processes),
+        **readiness_probe(job.arguments),
         "resources": resources(job.workers, job.efa),
         "securityContext": CONFINED,
         "volumeMounts": [
@@ -307,6 +309,17 @@ def worker_container(job: JobSpec) -> Manifest:
             {"name": "shared-memory", "mountPath": "/dev/shm"},
         ],
     }
+
+
+def readiness_probe(arguments: Sequence[str]) -> Manifest:
+    """Return the probe that makes a worker ready once it has joined the others: Pulumi waits for that.
+
+    There is none if the user's arguments may choose another port: argparse also takes the beginning of a flag's name.
+    """
+    if any("--metrics-port".startswith(each.partition("=")[0]) for each in arguments if each.strip("-")):
+        return {}
+    asked = {"httpGet": {"path": metrics.READY_PATH, "port": metrics.FIRST_PORT}}
+    return {"readinessProbe": {**asked, "periodSeconds": 2, "timeoutSeconds": 5, "failureThreshold": 3}}
 
 
 def threads(workers: settings.Workers) -> int:

@@ -9,7 +9,7 @@ import pytest
 
 from tests import facts, graph
 from tests.security.stack import SIGNATURE
-from tidewater.contract import env, exit_codes, labels, leaving
+from tidewater.contract import env, exit_codes, labels, leaving, metrics
 from tidewater.elasticjob import codec, names
 from tidewater.elasticjob.model import Launcher, RestartPolicy, SuccessPolicy
 from workloads import training
@@ -153,6 +153,18 @@ def test_prometheus_finds_the_metrics_of_every_process_of_a_worker() -> None:
     # With a port in the annotations it would scrape that one alone.
     assert "prometheus.io/port" not in template["metadata"]["annotations"]
     assert template["metadata"]["annotations"]["prometheus.io/scrape"] == "true"
+
+
+def test_a_worker_is_ready_when_it_says_that_it_has_joined_the_others() -> None:
+    (container,) = pod(trainerArgs="--epochs 3 --min-step-seconds 1")["spec"]["containers"]
+    asked = container["readinessProbe"]["httpGet"]
+    assert asked == {"path": metrics.READY_PATH, "port": int(environment()[env.METRICS_PORT])}
+
+
+@pytest.mark.parametrize("arguments", ["--metrics-port 0", "--metrics-port=9000", "--metrics 0"])
+def test_a_worker_that_serves_its_metrics_elsewhere_or_nowhere_is_not_asked(arguments: str) -> None:
+    (container,) = pod(trainerArgs=arguments)["spec"]["containers"]
+    assert "readinessProbe" not in container
 
 
 def test_the_trainer_gets_sigterm_and_time_for_a_step_and_a_checkpoint() -> None:

@@ -12,7 +12,7 @@ exit_codes    exit codes of the trainer, and what each means
 keys          keys of the records in etcd, and the records' versions
 labels        labels of the Kubernetes objects, and selectors made of them
 leaving       how long a worker may take to leave after SIGTERM
-metrics       the ports on which the workers serve their metrics
+metrics       the ports on which the workers serve their metrics, and say whether they are ready
 pod_defaults  what the manifests of pods and namespaces have in common
 rehearsal     what the workers of `tidewater rehearse` record, and what they read
 stack         what a stack tells the tools that submit jobs to it

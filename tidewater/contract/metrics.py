@@ -14,6 +14,9 @@ FIRST_PORT = 9464
 """Port of a worker's first process, the same as that of OpenTelemetry's exporters for Prometheus. The others use the
 ports after it."""
 
+READY_PATH = "/ready"
+"""At these ports: 200 once the process has joined the others, and 503 before that."""
+
 
 def ports(processes: int) -> list[dict[str, object]]:
     """Return one container port for each process of a worker."""

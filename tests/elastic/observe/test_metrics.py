@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import signal
+import urllib.error
 import urllib.request
 from collections.abc import Callable
 
@@ -11,9 +12,10 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from tests.elastic.workers import Worker, free_port
+from tidewater.contract.metrics import READY_PATH
 from tidewater.elastic.errors import ConfigError
 from tidewater.elastic.observe.log import Log
-from tidewater.elastic.observe.metrics import CAUSES, Metrics, PrometheusMetrics, open_metrics
+from tidewater.elastic.observe.metrics import CAUSES, Metrics, PrometheusMetrics, open_metrics, serve_left_out
 from tidewater.elastic.training import Report
 
 
@@ -162,6 +164,32 @@ def test_prometheus_can_scrape_the_metrics_and_a_port_in_use_is_named() -> None:
         open_metrics(port, job="digits", worker="w-1")
 
 
+def code(port: int) -> int:
+    """Return how the port answers a readiness probe."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{READY_PATH}", timeout=60) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+def test_a_worker_is_ready_from_when_it_has_joined_the_others() -> None:
+    port = free_port()
+    metrics = open_metrics(port, job="digits", worker="w-0")
+    log = Log("w-0", stream=io.StringIO(), listener=metrics.event)
+    log.event("started", job="digits")
+    assert code(port) == 503
+    log.event("joined", generation=1, rank=0, world_size=1)
+    log.event("peer_lost", peer="w-1", generation=2)
+    assert code(port) == 200
+
+
+def test_a_worker_with_its_first_process_left_out_is_ready() -> None:
+    port = free_port()
+    serve_left_out(port, job="digits", worker="w-0/0", gpu="0", code=200)
+    assert code(port) == 200
+
+
 @pytest.mark.e2e
 def test_real_workers_show_their_shares_of_the_samples_and_the_recovery_from_a_kill(
     start: Callable[..., Worker],
@@ -174,6 +202,7 @@ def test_real_workers_show_their_shares_of_the_samples_and_the_recovery_from_a_k
     b.signal(signal.SIGKILL)
     a.wait_for(lambda worker: worker.events("recovered"))
     a.wait_for_world(1)
+    assert code(port) == 200
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
         lines = answer.read().decode().splitlines()
     values = dict(line.rsplit(" ", 1) for line in lines if line.startswith("tidewater_"))

@@ -4,6 +4,8 @@
     log = Log("digits-0", listener=metrics.event)
     metrics.committed(report)                                          # for every final step
 
+The port also says whether this worker has joined the others, for a readiness probe: see `READY_PATH`.
+
 Events are counted when they are logged. Only steps come from the loop, because the log does not report every step. The
 counters of samples count this worker's own samples: the sum over the workers is that of the job.
 
@@ -14,14 +16,20 @@ checkpoints.
 
 from __future__ import annotations
 
+import socket
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from tidewater.contract.metrics import READY_PATH
 from tidewater.elastic.addresses import everywhere
 from tidewater.elastic.errors import ConfigError
 from tidewater.elastic.observe.log import Value
 from tidewater.elastic.training import Report
+
+if TYPE_CHECKING:
+    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 CAUSES = ("start", "lost", "left", "joined")
 """Why the membership changes, as in ``membership.Generation``."""
@@ -80,6 +88,8 @@ class PrometheusMetrics(Metrics):
     """
 
     def __init__(self, registry: Any, *, job: str, worker: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self.joined = False
+        """Whether the worker has joined the others."""
         self._clock = clock
         self._began: float | None = None
         self._useful_seconds = 0.0
@@ -202,6 +212,8 @@ class PrometheusMetrics(Metrics):
         }
         if name in counters:
             counters[name].inc()
+        elif name == "joined":
+            self.joined = True
         elif name in ("recovered", "resized"):
             seconds = fields.get("seconds")
             self._change_seconds.labels(str(fields.get("cause"))).observe(float(seconds or 0))
@@ -216,7 +228,7 @@ def open_metrics(port: int, *, job: str, worker: str) -> Metrics:
         return Metrics()
     registry = _registry()
     metrics = PrometheusMetrics(registry, job=job, worker=worker)
-    _serve(port, registry)
+    _serve(port, registry, lambda: metrics.joined)
     return metrics
 
 
@@ -242,7 +254,7 @@ def serve_left_out(port: int, *, job: str, worker: str, gpu: str, code: int) -> 
 
     text = "1 for a process that its worker has left out, because its GPU or its connections failed"
     Gauge("tidewater_process_left_out", text, ("gpu", "code"), registry=registry).labels(gpu, code).set(1)
-    _serve(port, registry)
+    _serve(port, registry, lambda: True)  # the worker goes on with its other processes
 
 
 def _say_who(registry: Any, job: str, worker: str) -> None:
@@ -264,10 +276,34 @@ def _registry() -> Any:
     return CollectorRegistry()
 
 
-def _serve(port: int, registry: Any) -> None:
-    from prometheus_client import start_http_server
+def _serve(port: int, registry: Any, ready: Callable[[], bool]) -> None:
+    from socketserver import ThreadingMixIn
+    from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+
+    from prometheus_client import make_wsgi_app
+
+    class Server(ThreadingMixIn, WSGIServer):
+        daemon_threads = True
+        address_family = socket.AF_INET6 if ":" in everywhere() else socket.AF_INET
+
+    class Quiet(WSGIRequestHandler):
+        def log_message(self, format: str, *args: Any) -> None:
+            """Keep questions out of the worker's log."""
 
     try:
-        start_http_server(port, addr=everywhere(), registry=registry)
+        server = make_server(everywhere(), port, _with_readiness(make_wsgi_app(registry), ready), Server, Quiet)
     except OSError as error:
         raise ConfigError(f"--metrics-port {port} cannot be used ({error}): choose another one") from error
+    threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
+
+
+def _with_readiness(metrics: WSGIApplication, ready: Callable[[], bool]) -> WSGIApplication:
+    """Return what answers whether the worker is ready, and everything else as before."""
+
+    def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Any:
+        if environ["PATH_INFO"] != READY_PATH:
+            return metrics(environ, start_response)
+        start_response("200 OK" if ready() else "503 Service Unavailable", [("Content-Type", "text/plain")])
+        return [b""]
+
+    return answer
