@@ -73,6 +73,8 @@ class Slots:
     def __init__(self, model: nn.Module) -> None:
         self._model = model
         self._modules: dict[str, nn.Module] = {}
+        self._places: list[tuple[str, nn.Module, dict[str, Tensor | None]]] = []
+        """The same modules with the buffers of each: at every step they are looked through several times."""
         self.held: dict[str, Held] = {}
         self.thorough = False
         """Whether to compare all bits, and to note attributes also of modules without buffers and of torch's own."""
@@ -85,6 +87,7 @@ class Slots:
     def find(self) -> None:
         """Find the model's modules, and forget how their buffers are written to."""
         self._modules, self._uncounted = modules(self._model), set()
+        self._places = [(prefix, module, module._buffers) for prefix, module in self._modules.items()]
 
     def has_owner(self, name: str) -> bool:
         """Return whether the model has the module of this slot."""
@@ -177,11 +180,11 @@ class Slots:
 
     def present(self) -> Iterator[tuple[str, Value]]:
         """Yield the names of the slots, and what they have."""
-        for prefix, module in self._modules.items():
-            if module._buffers:
+        for prefix, module, buffers in self._places:
+            if buffers:
                 if isinstance(module, _NormBase) and module.training and module.track_running_stats:
                     self._uncounted |= {_joined(prefix, "running_mean"), _joined(prefix, "running_var")}
-                for key, value in module._buffers.items():
+                for key, value in buffers.items():
                     yield _joined(prefix, key), Empty.NONE if value is None else value
 
     def _different(self) -> Iterator[tuple[str, Value]]:

@@ -58,8 +58,7 @@ class Memory:
         device: torch.device,
         sum_dtype: torch.dtype | None,
     ) -> None:
-        dtype = parameters[0].dtype if parameters else torch.float32
-        self._wide = sum_dtype or torch.promote_types(dtype.to_real(), torch.float32)
+        dtype, self._wide = _types(parameters, sum_dtype)
         self.in_place = dtype is self._wide
         own: list[torch.Tensor] = list(map(local, parameters))
         sizes, self._lengths = [each.numel() for each in own], list(tail)
@@ -129,6 +128,9 @@ class Bucket:
         self.names = [name for name, _ in members]
         self.parameters = [parameter for _, parameter in members]
         self._device, self._sum_dtype = device, sum_dtype
+        own, wide = _types(self.parameters, sum_dtype)
+        self.in_place = own is wide
+        """Whether the gradients have the type in which they are summed."""
         self.tail: list[int] = []
         """Lengths of what is usually sent with the gradients."""
         self._versions: list[int] = []
@@ -187,15 +189,35 @@ class Bucket:
             memory = Memory(self.parameters, lengths, self._device, self._sum_dtype)
         try:
             return memory, memory.fill(gradients, tail)
-        except RuntimeError as error:
-            for name, gradient in zip(self.names, gradients, strict=True):
-                if gradient is not None and gradient.layout is not torch.strided:
-                    raise ConfigError(
-                        f"the gradient of the parameter {name} is sparse, and only dense gradients can be summed: "
-                        "create its layer with sparse=False"
-                    ) from error
+        except RuntimeError:
+            self._refuse_sparse(gradients)
             raise
+
+    def has_own(self) -> bool:
+        """Return whether a parameter has a gradient, which stays where it is. Make the memory that a sum would need.
+
+        Raise ConfigError if a gradient is sparse.
+        """
+        if self._memory is None:
+            self._memory = Memory(self.parameters, self.tail, self._device, self._sum_dtype)
+        gradients = [parameter.grad for parameter in self.parameters]
+        self._refuse_sparse(gradients)
+        return any(gradient is not None for gradient in gradients)
+
+    def _refuse_sparse(self, gradients: Sequence[torch.Tensor | None]) -> None:
+        for name, gradient in zip(self.names, gradients, strict=True):
+            if gradient is not None and gradient.layout is not torch.strided:
+                raise ConfigError(
+                    f"the gradient of the parameter {name} is sparse, and only dense gradients can be summed: "
+                    "create its layer with sparse=False"
+                )
 
     def keep(self, memory: Memory) -> None:
         """Use this memory again in the next step: its sum is finished."""
         self._memory = memory
+
+
+def _types(parameters: Sequence[nn.Parameter], sum_dtype: torch.dtype | None) -> tuple[torch.dtype, torch.dtype]:
+    """Return the type of the parameters of a bucket, and that in which their gradients are summed."""
+    own = parameters[0].dtype if parameters else torch.float32
+    return own, sum_dtype or torch.promote_types(own.to_real(), torch.float32)

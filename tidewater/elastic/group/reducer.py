@@ -25,6 +25,9 @@ Gradients of 16 bits are summed in copies of 32 bits, unless ``sum_dtype`` says 
 ``sum_dtype`` in copies of 16. At most two copies exist at a time. One of 32 bits has 50 MiB, or more if a single
 parameter is larger. With other gradients, the memory is that of the gradients, and is kept for the next step.
 Several micro-batches add their gradients in that memory, so they need no more of it than one.
+
+Alone in its group, a rank on the CPU keeps the gradients of a single pass where they are. The memory for their sums is
+made nevertheless, so that a rehearsal finds out whether there is enough of it for a group of several.
 """
 
 from __future__ import annotations
@@ -50,7 +53,8 @@ class Reducer:
     """The sums of the gradients of ``parameters`` in the current generation of ``group``. For one thread.
 
     ``load`` returns the lengths of what is sent with them, ``sum_dtype`` is a type of 16 bits in which they are summed,
-    or None. Parameters that do not require a gradient now must not get one later; ``flush`` raises ConfigError then.
+    or None. ``copies`` says whether gradients are given in memory that must not become theirs. Parameters that do not
+    require a gradient now must not get one later; ``flush`` raises ConfigError then.
     """
 
     def __init__(
@@ -59,6 +63,8 @@ class Reducer:
         parameters: Iterable[Named],
         load: Callable[[], Sequence[int]] = tuple,
         sum_dtype: torch.dtype | None = None,
+        *,
+        copies: bool = False,
     ) -> None:
         named = list(parameters)
         self._group = group
@@ -69,6 +75,12 @@ class Reducer:
             trained, group.device, first_bytes=buckets.FIRST_BYTES, most_bytes=buckets.BYTES, sum_dtype=sum_dtype
         )
         self._load, self._counted = load, SEAL + len(trained) + 1
+        in_place = all(bucket.in_place for bucket in self._buckets)
+        self._can_keep = group.device.type == "cpu" and in_place and not copies
+        """Whether a rank that is alone can do without copies of its gradients."""
+        self._kept: Sequence[torch.Tensor] | None = None
+        """What would be sent with the gradients, if this rank is alone and keeps them."""
+        self._keeps = False
         self._early = self._buckets[:-1]
         """The sums of these buckets may start during the backward pass."""
         self._watching = False
@@ -90,6 +102,7 @@ class Reducer:
     def reset(self, passes: int = 1) -> None:
         """Forget all gradients, and the last step if it has failed. ``passes`` is how many the next step has."""
         self._watching, self._begun, self._finished, self._local = False, [], [], []
+        self._keeps, self._kept = self._can_keep and self._group.size == passes == 1, None
         # Not with optimizer.zero_grad, which is slower and skips parameters that the optimizer doesn't have.
         for parameter in self._all:
             parameter.grad = None
@@ -121,7 +134,10 @@ class Reducer:
             late = any(bucket.arrivals > bucket.expected for bucket in self._early[: self._started()])
             for bucket in self._early:
                 bucket.expected = max(bucket.expected, bucket.arrivals)
-        self._start_rest(load, late=late)
+        if self._keeps:
+            self._kept = load
+        else:
+            self._start_rest(load, late=late)
 
     def sums(self) -> Sequence[torch.Tensor]:
         """Wait for the sums over all ranks, and make them the gradients. A collective call.
@@ -131,6 +147,8 @@ class Reducer:
         Raise GroupBroken if a sum is missing: then the gradients are invalid. A step in which no rank has any gradient
         leaves None everywhere. Raise ConfigError if that was so in all of the first steps.
         """
+        if self._kept is not None:
+            return self._own(self._kept)
         load, counts = self._complete()
         if counts.pop():
             counts = [one + other for one, other in zip(counts, self._sum_late_parts(), strict=True)]
@@ -140,6 +158,13 @@ class Reducer:
             bucket.keep(memory)
             for parameter, gradient in zip(bucket.parameters, memory.given, strict=True):
                 parameter.grad = gradient if next(known) else None
+        return load
+
+    def _own(self, load: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
+        """Do the same where this rank is alone."""
+        self._group.check()
+        found = [bucket.has_own() for bucket in self._buckets]  # of each, also after the first
+        self._refuse_idle(any(found))
         return load
 
     def _refuse_idle(self, trains: bool) -> None:
@@ -155,7 +180,7 @@ class Reducer:
     def _hook(self, bucket: Bucket) -> Callable[[torch.Tensor], None]:
         def arrived(_: torch.Tensor) -> None:
             bucket.arrivals += 1
-            if bucket.arrivals == bucket.expected and self._watching:
+            if bucket.arrivals == bucket.expected and self._watching and not self._keeps:
                 self._start_expected()
 
         return arrived

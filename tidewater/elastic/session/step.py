@@ -134,13 +134,13 @@ class Stepper:
         self._training, self._state, self._group = training, state, group
         self._seed = seed
         self._amp = AMP_TYPES[amp]
-        self._reducer = Reducer(group, training.model.named_parameters(), self._load, sum_dtype)
-        self._buffers = Buffers(training.model, group)
-        self._parameters = list(training.model.parameters())
+        parameters, outer = training.model.named_parameters(), state.outer
+        self._reducer = Reducer(group, parameters, self._load, sum_dtype, copies=outer is not None)
+        self._buffers, self._parameters = Buffers(training.model, group), list(training.model.parameters())
         self._ballot = torch.zeros(0, device=group.device)
         self._check = torch.zeros(drift.SENT, device=group.device)
         self._step: _Step
-        self._local = Local(training.model, state.optimizers, state.outer) if state.outer else None
+        self._local = Local(training.model, state.optimizers, outer) if outer else None
         refuse_synchronised(training.model)
 
     def gradients(

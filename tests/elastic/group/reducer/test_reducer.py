@@ -274,18 +274,38 @@ def test_an_abandoned_sum_that_ends_late_does_not_change_the_next_step(
         return work
 
     monkeypatch.setattr(group, "begin", begin_and_break)
+    values = [batch(), batch()]  # of a single one, a rank that is alone makes no sum
     with pytest.raises(GroupBroken, match="lost b"):
-        steps.step(batch())
+        steps.step(*values)
     monkeypatch.setattr(group, "begin", begin)
     form_alone(group)
-    values = batch()
-    expected = steps.expected(values)
-    steps._stepper.gradients(Prepared(Step((0,), Cursor()), (Micro(values, 1.0, 4),)))
+    expected = steps.expected(*values)
+    steps._stepper.gradients(Prepared(Step((0, 1), Cursor()), tuple(Micro(each, 0.5, 4) for each in values)))
     assert len(abandoned) > 1
     for tensor in abandoned:
         tensor.fill_(float("nan"))
     for one, other in zip(gradients(steps.model), expected, strict=True):
         assert torch.equal(one, other)  # type: ignore[arg-type]
+
+
+def test_alone_a_rank_keeps_its_gradients_where_they_are_and_has_the_memory_for_sums(
+    group: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[buckets.Memory] = []
+    build = buckets.Memory.__init__
+
+    def count(memory: buckets.Memory, *given: Any) -> None:
+        made.append(memory)
+        build(memory, *given)
+
+    monkeypatch.setattr(buckets.Memory, "__init__", count)
+    steps = Steps(group, nn.Sequential(nn.Linear(WIDE, WIDE), nn.Linear(WIDE, WIDE)))
+    assert steps.step(batch())
+    assert len(made) > 1
+    assert not storages(steps.model) & {each.untyped_storage().data_ptr() for own in made for each in own.gradients}
+    steps.step(batch(), batch())
+    assert storages(steps.model) <= {each.untyped_storage().data_ptr() for own in made for each in own.gradients}
+    assert len(made) == len(steps._stepper._reducer._buckets)
 
 
 @pytest.mark.parametrize(("dtype", "copies"), [(torch.float32, 0), (torch.bfloat16, 2)], ids=str)
@@ -314,7 +334,7 @@ def test_a_step_needs_no_copy_of_its_gradients_but_two_buckets_of_16_bits(
     monkeypatch.setattr(group, "complete", complete_and_count)
     for _ in range(3):
         sums: list[int] = []
-        steps.step(batch(dtype=dtype))
+        steps.step(batch(dtype=dtype), batch(dtype=dtype))
         assert len(sums) >= 3
         assert (set(sums) == storages(steps.model)) == (not copies)
         assert most == (copies or len(sums))
@@ -363,7 +383,8 @@ def test_sums_of_16_bits_round_the_gradients_and_nothing_else(
         sums.clear()
         batches = [batch(dtype=dtype)] * count
         found, expected = steps.step(*batches), steps.expected(*batches)
-        assert [each.dtype for each in sums] == [sum_dtype] * (len(sums) - 1) + [torch.float32]
+        if count > 1 or dtype is not sum_dtype:  # otherwise a rank that is alone makes no sum
+            assert [each.dtype for each in sums] == [sum_dtype] * (len(sums) - 1) + [torch.float32]
         for one, other in zip(found, expected, strict=True):
             assert one is not None
             assert other is not None

@@ -131,7 +131,7 @@ def test_a_step_whose_ballot_is_not_a_sum_of_its_generation_is_not_applied(group
         group.uuid += 1
 
     with pytest.raises(GroupBroken, match="not the sum of 1 ranks of this generation"):
-        stepper.gradients(prepared(6), meanwhile=before_the_sums_are_read)
+        stepper.gradients(prepared(3, 3), meanwhile=before_the_sums_are_read)
     assert state.digest() == digest
     with pytest.raises(GroupBroken):
         group.check()
@@ -236,7 +236,7 @@ def test_overlapped_work_runs_after_this_ranks_part_and_before_waiting_for_the_o
 
     noted("begin")
     noted("complete")
-    stepper.gradients(prepared(6), meanwhile=lambda: order.append("meanwhile"))
+    stepper.gradients(prepared(3, 3), meanwhile=lambda: order.append("meanwhile"))
     assert order == ["begin", "meanwhile", "complete"]
 
 
