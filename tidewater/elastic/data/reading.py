@@ -109,6 +109,12 @@ class Readings:
         numbers[first + _COUNT] += 1
         numbers[first + _BUSY] = 1
 
+    def go_on(self, sample: int) -> None:
+        """Note that this process reads another sample of the same kind now, in a context."""
+        numbers, first = self._numbers, self._first
+        numbers[first + _SAMPLE] = sample
+        numbers[first + _COUNT] += 1
+
     def __enter__(self) -> None:
         pass
 

@@ -80,6 +80,11 @@ def _as_getstate_has_it(state: tuple[bytes, float | None]) -> tuple[Any, ...]:
     return random.Random.VERSION, (*words, position), state[1]
 
 
+def _torch_seed(number: int) -> None:
+    # Not torch.manual_seed, which would also seed the GPU's generator; that one belongs to the model.
+    torch.default_generator.manual_seed(number >> 1)
+
+
 def _torch_state() -> bytes:
     state = torch.default_generator.get_state()
     return ctypes.string_at(state.data_ptr(), state.numel())
@@ -94,12 +99,12 @@ GENERATORS = (
     if _as_getstate_has_it(_python_state()) == random.getstate()
     else Generator("random", random.seed, random.getstate, random.setstate),
     Generator("numpy", _numpy_seed, _numpy_state, _numpy_restore),
-    # Not torch.manual_seed, which would also seed the GPU's generator; that one belongs to the model.
-    Generator("torch", lambda number: torch.default_generator.manual_seed(number >> 1), _torch_state, _torch_restore),
+    Generator("torch", _torch_seed, _torch_state, _torch_restore),
 )
 
 
 States = list[tuple[Generator, Any]]
+"""Generators, with the states that they have, or are to have again."""
 
 
 def seed_script(seed: int) -> None:
@@ -143,8 +148,9 @@ def drawn_alike(seed: int, what: str, step: int, device: torch.device) -> Iterat
 
 
 def _seed_all(number: int, device: torch.device) -> None:
-    for generator in GENERATORS:
-        generator.seed(number)
+    random.seed(number)
+    _numpy_seed(number)
+    _torch_seed(number)
     if device.type == "cuda":
         torch.cuda.default_generators[device.index or 0].manual_seed(number >> 1)
 
@@ -173,7 +179,10 @@ def states() -> States:
 
 @contextmanager
 def generators_kept() -> Iterator[States]:
-    """Restore the global generators at the end, because the model may use them. Yield their states."""
+    """Restore the global generators at the end, because the model may use them.
+
+    Yield their states. Remove from these what is known to be unchanged: to look costs as much as to note them.
+    """
     replaced = seedable_numpy_generator()
     before = states()
     try:

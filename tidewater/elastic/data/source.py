@@ -85,7 +85,9 @@ class Source(Dataset[Answer]):
             return request, None, error
 
     def prepare(self, request: Request, before: States) -> Any:
-        """Return the batch, or None when it is no longer wanted. ``before`` is the state of the generators.
+        """Return the batch, or None when it is no longer wanted.
+
+        ``before`` has the states of the generators. It is empty afterwards if all of them still have these.
 
         Raise BadSamples, when all of them have been tried, if samples are left out that can't be read.
         """
@@ -103,12 +105,14 @@ class Source(Dataset[Answer]):
                     raise_named(error, request.samples, NAMES[kind])
             moved = [generator for generator, state in unused if generator.state() != state]
             if not moved:
+                if not self._used:
+                    before.clear()
                 return batch
             self._used += moved
 
     def _items(self, request: Request, kind: int) -> list[Any] | None:
         """Return the samples. Raise like ``prepare``."""
-        current, begin, items, bad = self._current, self._readings.begin, list[Any](), dict[int, str]()
+        current, begin, items, bad = self._current, self._readings.go_on, list[Any](), dict[int, str]()
         if not self._one_by_one[request.validation] and current[0] == request.tag:
             together = self._together(request, kind)
             if together is not None:
@@ -119,7 +123,7 @@ class Source(Dataset[Answer]):
                 return None
             if self._used:
                 seed_generators(self._seed, request.epoch, sample, self._used)
-            begin(sample, kind)
+            begin(sample)
             try:
                 items.append(dataset[sample])
             except Exception as error:

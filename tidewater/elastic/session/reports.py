@@ -169,8 +169,8 @@ class Reports:
             self._worker.metrics.committed(report)
         self._watch(report)
         # The last worker that leaves has no rank any more. One that others have left behind doesn't write at all.
-        is_first = (report.rank if rank == -1 else rank) == 0
-        self._worker.training.on_step(replace(report, writes=is_first and self._worker.writes))
+        writes = self._worker.writes and (report.rank if rank == -1 else rank) == 0
+        self._worker.training.on_step(report if report.writes == writes else replace(report, writes=writes))
         if not self._watched:
             state.attributes.moved()
         return report

@@ -200,6 +200,7 @@ class Session:
             step_seconds=now - share.ready,
             wait_seconds=self._waited,
             useful_seconds=now - share.began,
+            writes=self.worker.group.rank == 0 and self.worker.writes,
         )
         self.reports.applied(report, self.change.over())
         self.waiting_since = None
