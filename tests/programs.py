@@ -5,25 +5,29 @@
 
     code = run(request)                                                                      # in the zygote
 
-The zygote has the environment `ENVIRON`: a training without a hash seed would execute the zygote again.
+The zygote has the environment `ENVIRON`: a training without a hash seed would execute the zygote again. A worker of
+several processes forks them, too, where it would start its own command line; `tests/elastic/launch` starts real ones.
 """
 
 from __future__ import annotations
 
+import functools
+import multiprocessing
 import os
 import runpy
 import signal
 import sys
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from tests.elastic.workers import PATIENCE_SECONDS, Worker
 from tests.farm import Farm
-from tidewater.contract import env
+from tidewater.contract import env as names
+from tidewater.elastic.launch import units
 from tidewater.elastic.launch.zygote import Request
 
-ENVIRON = {**env.FIXED_HASHES, "PYTHONFAULTHANDLER": "1"}
+ENVIRON = {**names.FIXED_HASHES, "PYTHONFAULTHANDLER": "1"}
 
 
 class Forked(Worker):
@@ -46,9 +50,43 @@ class Forked(Worker):
         return self._farm.wait(self._request, seconds)
 
 
+class Process:
+    """A process of a forked launcher, as `subprocess.Popen` is one of a launcher that is a program."""
+
+    def __init__(
+        self,
+        request: Request,
+        _: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        process_group: int,
+        preexec_fn: Callable[[], None],
+    ) -> None:
+        def live() -> None:
+            signal.set_wakeup_fd(-1)
+            for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):  # the launcher's handlers
+                signal.signal(number, signal.SIG_DFL)
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            os.setpgid(0, process_group)
+            preexec_fn()
+            sys.exit(run({**request, "environ": env}))
+
+        self._process = multiprocessing.get_context("fork").Process(target=live)
+        self._process.start()
+        self.pid = self._process.pid
+
+    def poll(self) -> int | None:
+        return self._process.exitcode
+
+    def send_signal(self, number: signal.Signals) -> None:
+        if self.pid and self.poll() is None:
+            os.kill(self.pid, number)
+
+
 def run(request: Request) -> int:
     """Run a script, a module (`-m`) or a text (`-c`) as Python does; return 0 unless it ends with another code."""
     os.environ.update(request["environ"])
+    vars(units)["subprocess"] = types.SimpleNamespace(Popen=functools.partial(Process, request))
     kind, *rest = request["words"]
     if kind == "-c":
         text, *sys.argv[1:] = rest

@@ -53,19 +53,19 @@ def start(
 
     An error in one of the runtime's threads would pass unnoticed: they don't end the process.
 
-    They are forked from a process that has imported everything. Workers of several processes are started as programs,
-    since they start their processes with their command line.
+    They are forked from a process that has imported everything. With ``forked=False`` a worker is started as a program,
+    and starts its processes with its command line.
     """
     started: list[Worker] = []
     common = ["--job", request.node.name, "--etcd", etcd, "--host", "127.0.0.1", "--report-every", "1"]
     common += ["--data", str(digits), "--checkpoints", str(tmp_path / "checkpoints")]
 
-    def start_worker(name: str, *arguments: str, python: tuple[str, ...] = IMAGES) -> Worker:
+    def start_worker(name: str, *arguments: str, python: tuple[str, ...] = IMAGES, forked: bool = True) -> Worker:
         log, given = tmp_path / f"{name}-{time.monotonic_ns()}.log", [*common, *arguments]
-        if "--processes" in arguments:
-            started.append(Program(name, given, log, python))
-        else:
+        if forked:
             started.append(programs.Forked(farm, name, [*python, "--worker", name, *given], log))
+        else:
+            started.append(Program(name, given, log, python))
         started[-1].others = started
         return started[-1]
 

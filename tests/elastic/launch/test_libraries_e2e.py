@@ -30,7 +30,7 @@ def test_each_process_of_a_worker_runs_the_script_and_all_leave(
     elsewhere = tmp_path / "elsewhere.py"  # loggers write into the working directory
     run = f"runpy.run_path({str(path)!r}, None, '__main__')"
     elsewhere.write_text(f"import os, runpy\nos.chdir({str(tmp_path)!r})\n{run}\n")
-    pod = start("pod", "--processes", "2", *SLOW, *arguments, python=(str(elsewhere),))
+    pod = start("pod", "--processes", "2", *SLOW, *arguments, python=(str(elsewhere),), forked=False)
     pod.wait_for_world(2)
     pod.signal(signal.SIGTERM)
     assert pod.wait() == exit_codes.LEFT, pod.text()

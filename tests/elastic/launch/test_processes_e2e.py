@@ -52,7 +52,7 @@ def test_the_limits_count_workers_rather_than_processes(start: Callable[..., Wor
 
 
 def test_a_worker_of_several_processes_finishes(start: Callable[..., Worker]) -> None:
-    pod = start("pod", "--processes", "2", "--epochs", "2")
+    pod = start("pod", "--processes", "2", "--epochs", "2", forked=False)
     assert pod.wait() == exit_codes.FINISHED
     assert {line["worker"] for line in pod.events("finished")} == {"pod/0", "pod/1"}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -104,7 +105,7 @@ def test_with_processes_the_script_runs_in_each_of_them(start: Callable[..., Wor
     flags = ("--processes", "2", "--min-workers", "1", "--epochs", "1000000", "--min-step-seconds", "0.01")
     worker = start("a", *flags, python=(str(script),))
     assert worker.wait() == exit_codes.FINISHED, worker.text()
-    assert sorted(line for line in worker.text().splitlines() if line.startswith("process ")) == [
+    assert sorted(re.findall(r"process \d of \d ends", worker.text())) == [
         "process 0 of 2 ends",
         "process 1 of 2 ends",
     ]

@@ -47,7 +47,7 @@ class Job:
         self.ledger = folder / "ledger"
         self.ledger.mkdir()
 
-    def start(self, name: str, shard: int = 2, *more: str, pause: float = 0.05) -> Worker:
+    def start(self, name: str, shard: int = 2, *more: str, pause: float = 0.05, forked: bool = True) -> Worker:
         """Start a worker; with ``shard`` 0 it has the whole model."""
         flags = [
             "--ledger",
@@ -62,7 +62,7 @@ class Job:
         flags += ["--min-step-seconds", str(pause), "--lease-seconds", "3", "--checkpoint-minutes", "0"]
         if shard:
             flags += ["--divide", "--processes", str(shard), "--shard", str(shard)]
-        return self._start(name, *flags, *more, python=SCRIPT)
+        return self._start(name, *flags, *more, python=SCRIPT, forked=forked)
 
     def together(self) -> tuple[Worker, Worker]:
         """Start a job that may go on with one worker, and return its two workers when both train."""
@@ -290,7 +290,7 @@ def test_processes_without_samples_take_part(job: Job) -> None:
 
 
 def test_a_process_with_a_constant_loss_takes_part_in_the_passes(job: Job) -> None:
-    worker = job.start("a", 2, "--constant-at", "7", "--max-steps", "8", pause=0.0)
+    worker = job.start("a", 2, "--constant-at", "7", "--max-steps", "8", pause=0.0, forked=False)
     assert worker.wait() == exit_codes.FINISHED, worker.account()
     assert sorted({line[0] for line in job.lines()}) == list(range(1, 9))
 
