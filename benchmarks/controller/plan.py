@@ -37,7 +37,7 @@ _EVENTS_EACH, _EVENTS_WAITING, _EVENTS_RATE = 3, 2000, 20.0
 _OVERHEAD_SECONDS = 35.0
 _CLEANING_SECONDS = 0.01
 _LARGE_SECONDS = 20.0
-"""Three times QUIET_SECONDS of `turn`, and the events of one job."""
+"""Three times `quiet_seconds`, and the events of one job."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,8 @@ class Pace:
     resize_seconds: float = 0.5
     """From one resize to the next at least: with 20 requests a second, the work of one is over before the next."""
     rest_seconds: float = 60.0
+    quiet_seconds: float = 5.0
+    """Without a call for so long, a controller is at rest."""
 
     def seconds(self, system: str, jobs: int) -> float:
         """Return how long a turn probably takes."""

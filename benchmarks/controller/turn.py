@@ -37,8 +37,6 @@ START_SECONDS = 90.0
 CREATE_SECONDS, CREATE_SECONDS_EACH = 120.0, 2.0
 """Until all pods exist: in all, and for each job."""
 RESIZE_SECONDS = 60.0
-QUIET_SECONDS = 5.0
-"""Without a call, a controller is at rest."""
 STOP_SECONDS = 20.0
 POLL_SECONDS = 0.25
 PAGE = 500
@@ -185,7 +183,7 @@ class TurnRun:
         calls: Counter[Call] = Counter()
         last = time.monotonic()
         deadline = last + CREATE_SECONDS + self._jobs * CREATE_SECONDS_EACH
-        while (now := time.monotonic()) < last + QUIET_SECONDS:
+        while (now := time.monotonic()) < last + self._pace.quiet_seconds:
             self._check()
             if working(new := tail.take()):
                 last = now
