@@ -116,12 +116,11 @@ class Workers:
 
 @dataclass(frozen=True)
 class Disk:
-    """The root disk of a node, a gp3 volume: container images, and what pods write outside of volumes."""
+    """The root disk of a node, a gp3 volume: images, and what pods write outside of volumes. Throughput in MiB/s."""
 
     gib: int
     iops: int = DISK_IOPS.start
     throughput: int = DISK_THROUGHPUT.start
-    """In MiB/s."""
 
 
 @dataclass(frozen=True)
@@ -271,6 +270,8 @@ class Training:
     policy_arns: tuple[str, ...]
     """IAM policies that the pods get in addition."""
     checkpoints: Checkpoints
+    log_days: int
+    """How long the logs of jobs' pods are kept on the file system; 0 if they go with the pods."""
     images: Images
 
 

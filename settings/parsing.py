@@ -272,6 +272,7 @@ def _training(read: Reader) -> Training:
         checkpoints=Checkpoints.of(
             read.choice("checkpoints", ("efs", "s3", "both")), keep=read.integer("keepCheckpoints", 1, 1000)
         ),
+        log_days=read.integer("jobLogDays", 0, 3650),
         images=Images(
             trainer=image,
             fetch=read.image("fetchImage"),

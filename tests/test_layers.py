@@ -138,6 +138,7 @@ STANDARD_LIBRARY_ONLY = (
     "tidewater/controller/start.py",
     "workloads/in_bundle",
     "workloads/devices/in_pod",
+    "workloads/logs/in_pod",
 )
 PROGRAM = ("settings", "infra", "workloads", "__main__")
 

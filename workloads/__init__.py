@@ -16,6 +16,7 @@ karpenter    Karpenter, and the nodes that it brings
 devices/     the device plug-ins of NVIDIA and of Elastic Fabric Adapters, and the check that the worker nodes have GPUs
 monitoring/  Prometheus, alert rules, the Grafana dashboard, DCGM exporter
 training     the training job, an ElasticJob
+logs/        what keeps the logs of jobs, with `jobLogDays`
 teams        the namespace of each team: rights, quotas, and what its jobs need
 people       the role of teams' people
 exports      the stack's outputs, and what the stack tells the tools that submit jobs to it

@@ -18,6 +18,7 @@ from workloads import objects, people
 from workloads.access import TrainerAccess, TrainerAccessArgs
 from workloads.etcd.component import Etcd, EtcdArgs
 from workloads.exports import StackFacts, StackFactsArgs
+from workloads.logs.component import KeptLogs, KeptLogsArgs
 from workloads.manifests import Manifest, Text, metadata
 from workloads.namespace import PriorityClasses, namespace_manifest
 from workloads.network_policies import NetworkPolicies, NetworkPoliciesArgs
@@ -161,7 +162,8 @@ class TeamSpace(pulumi.ComponentResource):
         claim = claim_of(volume, name, volume_name, within)
         isolation = NetworkPolicies(name, NetworkPoliciesArgs(stack.network.cidrs), within)
         StackFacts(name, StackFactsArgs(training, ""), after())
-        Etcd(
-            "etcd", EtcdArgs(training, args.priorities.etcd, mounts_of(volume, claim)), after(claim, isolation, *limits)
-        )
+        mounts, pods_need = mounts_of(volume, claim), after(claim, isolation, *limits)
+        Etcd("etcd", EtcdArgs(training, args.priorities.etcd, mounts), pods_need)
+        if training.log_days:
+            KeptLogs("logs", KeptLogsArgs(training, mounts), pods_need)
         self.register_outputs({})

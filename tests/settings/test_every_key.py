@@ -88,6 +88,7 @@ OUT_OF_RANGE: dict[str, tuple[Any, str]] = {
     "diskIops": (2999, "from 3000 to 80000"),
     "diskThroughput": (2001, "from 125 to 2000"),
     "datasetStorage": ("ebs", "efs or s3"),
+    "jobLogDays": (3651, "from 0 to 3650"),
     "datasetMinutes": (4, "from 5 to 1440"),
     "fileThroughput": (3415, "elastic, bursting or a number of MiB/s from 1 to 3414"),
     "devicePluginImage": ("", "a container image"),

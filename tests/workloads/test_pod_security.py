@@ -22,7 +22,7 @@ ALLOWED_VOLUMES = {"configMap", "emptyDir", "persistentVolumeClaim", "projected"
 
 @pytest.fixture(scope="module", params=["Pulumi.local.yaml", "Pulumi.aws.yaml.example"])
 def deployed(request: pytest.FixtureRequest) -> graph.Graph:
-    return graph.deploy({**graph.stack_config(request.param), "monitoring": "prometheus"})
+    return graph.deploy({**graph.stack_config(request.param), "monitoring": "prometheus", "jobLogDays": 14})
 
 
 def pods(deployed: graph.Graph) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -42,6 +42,7 @@ def test_the_checks_see_all_kinds_of_pods(deployed: graph.Graph) -> None:
         "elasticjob",
         "deployment-tidewater-controller",
         "deployment-prometheus",
+        "deployment-logs",
     }
 
 
@@ -77,7 +78,8 @@ def test_containers_mount_only_volumes_that_the_pod_has(deployed: graph.Graph) -
 
 def test_only_who_asks_the_api_server_gets_a_token(deployed: graph.Graph) -> None:
     with_token = {name for name, spec in pods(deployed) if spec.get("automountServiceAccountToken", True)}
-    assert with_token - {"job-gpu-check"} == {"deployment-tidewater-controller", "deployment-prometheus"}
+    asking = {"deployment-tidewater-controller", "deployment-prometheus", "deployment-logs"}
+    assert with_token - {"job-gpu-check"} == asking
 
 
 def test_only_one_namespace_allows_privileges_and_only_what_sees_all_gpus_has_some() -> None:

@@ -18,6 +18,15 @@ from tidewater.contract.pod_defaults import lost_node_tolerations
 CONFIG_MAP = "tidewater"
 """The ConfigMap's name."""
 
+LOGS = "logs"
+"""Name of the Deployment that keeps the logs of the namespace's jobs, and of all that belongs to it."""
+
+LOGS_DIRECTORY = "/data/logs"
+"""Where they are, in the pods that mount the shared files at /data."""
+
+LOGS_READER = ("python3", "/program/read.py", f"--directory={LOGS_DIRECTORY}")
+"""What prints them, in a pod that is made from that Deployment's template."""
+
 Manifest = dict[str, Any]
 
 

@@ -20,6 +20,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.incremental, pytest.mark.timeout(900)
 TEAMS = {"vision": "ada", "speech": "bob"}
 """The person of each team."""
 SLEEP = "python3 -c 'import time; time.sleep(3600)'"
+SAYS = """sh -c 'trap "echo last words; exit 0" TERM; echo words of {team}; sleep 3600 & wait'"""
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ def persons(checkout: Checkout) -> Iterator[dict[str, Person]]:
     """Yield a person of each team, by the team's name; the teams are in the config only."""
     make_room(checkout, 2)
     found = {}
-    checkout.run("pulumi config set tidewater:fileAccess iam")
+    checkout.run("pulumi config set tidewater:fileAccess iam && pulumi config set tidewater:jobLogDays 7")
     for number, (team, name) in enumerate(TEAMS.items()):
         arn = checkout.aws(f"iam create-user --user-name {name}")["User"]["Arn"]
         key = checkout.aws(f"iam create-access-key --user-name {name}")["AccessKey"]
@@ -81,7 +82,7 @@ def people(persons: dict[str, Person], checkout: Checkout) -> dict[str, Person]:
 
 def without_teams(checkout: Checkout) -> None:
     """Take the teams off the stack."""
-    for key in ("teams", "fileAccess"):
+    for key in ("teams", "fileAccess", "jobLogDays"):
         checkout.run(f"pulumi config rm tidewater:{key}", expect=None)
     checkout.run(UP)
 
@@ -97,6 +98,23 @@ def test_a_namespace_of_others_and_a_person_with_another_access_entry_are_refuse
     assert "the configuration has 2 mistakes; nothing was changed" in refused
     assert f"teams = speech: the cluster {cluster} has a namespace of this name already" in refused
     assert f"teams.vision.userArns = {ada}: has an access entry on the cluster {cluster} already" in refused
+
+
+def test_the_logs_of_a_deleted_job_stay_for_its_team_and_no_other(
+    people: dict[str, Person], checkout: Checkout
+) -> None:
+    flags = f"--image {PYTORCH} --launcher none --cpu 50m --memory 256Mi"
+    for team, person in people.items():
+        person.run(f"tidewater job submit said -n {team} {flags} -- {SAYS.format(team=team)}")
+    for team, person in people.items():
+        Job(checkout.path, "said", team).await_active(1)
+        person.run(f"tidewater job delete said -n {team}")
+    for team, person in people.items():
+        found = person.run(f"tidewater job logs said -n {team} 2>/dev/null").text
+        assert found.splitlines() == [f"worker-0 | words of {team}", "worker-0 | last words"]
+        assert "tidewater-logs" not in person.run(f"kubectl get pods -n {team}").text
+    assert "forbidden" in people["speech"].fails("tidewater job logs said -n vision").text
+    assert "forbidden" in people["speech"].fails("tidewater job logs said -n vision --kept").text
 
 
 def test_each_person_runs_a_job_with_her_own_identity(people: dict[str, Person], checkout: Checkout) -> None:

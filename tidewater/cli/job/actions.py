@@ -45,6 +45,10 @@ class LogFlags:
         bool,
         typer.Option("--previous", "-p", help="The runs before, and the end of the log of the pod that failed last."),
     ] = False
+    kept: Annotated[
+        bool,
+        typer.Option("--kept", help="What the stack has kept, also of pods that are gone (jobLogDays)."),
+    ] = False
     worker: Annotated[
         list[str],
         typer.Option("--worker", "-w", metavar="WORKER", help="Only this worker: 0, worker-0 or a pod; repeatable."),

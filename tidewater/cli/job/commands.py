@@ -13,18 +13,18 @@ from rich.text import Text
 
 from tidewater.cli import durations, naming
 from tidewater.cli.errors import TimeoutReached, UsageError
-from tidewater.cli.job import actions, in_stack, listing, manifest, shipping, waiting
+from tidewater.cli.job import actions, in_stack, kept, listing, manifest, shipping, waiting
 from tidewater.cli.job.describe import View, described
 from tidewater.cli.job.logs import Wanted, followed, printed, printed_before
 from tidewater.cli.job.lookup import complete_job, job_events, job_named, job_pods, pod_events
-from tidewater.cli.job.printer import Printer, layout
+from tidewater.cli.job.printer import Layout, Printer, layout
 from tidewater.cli.job.waiting import Goal
 from tidewater.cli.options import Group, command
 from tidewater.cli.session import Session
 from tidewater.cli.show import OutputOption, dumped, listed, yaml_of
 from tidewater.elasticjob.names import JOBS
 from tidewater.kube.cluster import ALL_NAMESPACES, Object, Selection
-from tidewater.kube.errors import ClusterError, Exists
+from tidewater.kube.errors import ClusterError, Exists, NotFound
 
 app = typer.Typer(cls=Group, help="Submit, watch and resize elastic jobs.", no_args_is_help=True)
 
@@ -178,18 +178,34 @@ def resume(session: Session, name: Name) -> None:
 
 @command(app, "logs")
 def logs(session: Session, name: Name, options: actions.LogFlags) -> None:
-    """Print the merged logs of all workers, each line behind its worker's name in its own colour."""
-    job = job_named(session.cluster, name)
-    colour = session.out.color_system is not None and not session.out.no_color
-    shape = layout(job, prefix=options.prefix, timestamps=options.timestamps, colour=colour)
-    printer = Printer(session, shape)
+    """Print the merged logs of all workers, each line behind its worker's name in its own colour.
+
+    Of a job without pods, or that is deleted, what the stack has kept, if it keeps logs.
+    """
+    chosen = [flag for flag in ("follow", "previous", "kept") if getattr(options, flag)]
+    if len(chosen) > 1:
+        raise UsageError(f"--{chosen[1]} can't be used with --{chosen[0]}", "Leave out one of the two.")
     tail = options.tail
     if tail is None and options.follow and options.since is None:
         tail = actions.FOLLOW_TAIL
     seconds = None if options.since is None else int(options.since.total_seconds())
     wanted = Wanted(name, tuple(options.worker), None if tail == -1 else tail, seconds)
-    if options.follow and options.previous:
-        raise UsageError("--previous can't be used with --follow", "A run before has ended: leave out one of the two.")
+    colour = session.out.color_system is not None and not session.out.no_color
+    bare = Layout(name, (), 0, options.prefix, options.timestamps, colour)
+    try:
+        job = job_named(session.cluster, name)
+    except NotFound:
+        if options.follow or options.previous or not kept.printed(session, wanted, bare, asked=options.kept):
+            raise
+        return
+    if options.kept or (not chosen and not job_pods(session.cluster, name)):
+        found = kept.printed(session, wanted, bare, str(job["metadata"].get("uid", "")), asked=options.kept)
+        if not found and options.kept:
+            session.note(f"nothing is kept of {name}")
+        if found or options.kept:
+            return
+    shape = layout(job, prefix=options.prefix, timestamps=options.timestamps, colour=colour)
+    printer = Printer(session, shape)
     if options.follow:
         followed(session, wanted, printer)
     elif options.previous:

@@ -1,0 +1,1 @@
+"""The programs of the pods that keep logs and print them: the standard library only."""
