@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
-from torch.utils.checkpoint import checkpoint
 
-from tests.elastic.alone import form_alone, opened_alone, stepper_of
+from tests.elastic.alone import form_alone, opened_alone, sums_alone
+from tests.elastic.group.reducer.steps import WIDE, Branches, InParts, Steps, batch, gradients, signed, storages, total
 from tidewater.elastic.data.loader import Micro, Prepared
 from tidewater.elastic.data.sampler import Cursor, Step
 from tidewater.elastic.errors import ConfigError, GroupBroken
 from tidewater.elastic.group import buckets
 from tidewater.elastic.group.group import Group
 
-WIDE = 600
-"""Of a layer: its 1.4 MB fill the first bucket."""
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.complex64)
-Gradients = list[torch.Tensor | None]
-Loss = Callable[[nn.Module, Any], torch.Tensor]
 
 
 @pytest.fixture(scope="module")
@@ -31,85 +26,10 @@ def opened() -> Iterator[Group]:
 
 
 @pytest.fixture
-def group(opened: Group) -> Group:
+def group(opened: Group, monkeypatch: pytest.MonkeyPatch) -> Group:
+    sums_alone(monkeypatch)
     form_alone(opened)
     return opened
-
-
-def total(model: nn.Module, batch: Any) -> torch.Tensor:
-    result = model(batch)
-    return (torch.view_as_real(result) if result.is_complex() else result.float()).square().mean()
-
-
-class Steps:
-    """Makes steps with a model, next to a copy of it that plain autograd trains."""
-
-    def __init__(
-        self, group: Group, model: nn.Module, loss: Loss = total, sum_dtype: torch.dtype | None = None
-    ) -> None:
-        self.model, self.plain, self._loss = model, copy.deepcopy(model), loss
-        self._optimizers = [
-            torch.optim.SGD(each.parameters(), lr=0.1, momentum=0.9, weight_decay=0.1) for each in (model, self.plain)
-        ]
-        self._stepper, _ = stepper_of(group, model, loss, self._optimizers[0], sum_dtype=sum_dtype)
-
-    def step(self, *batches: Any) -> Gradients:
-        """Make a step of these micro-batches. Return the gradients."""
-        weight = 1 / len(batches)
-        parts = tuple(Micro(batch, weight, len(batch)) for batch in batches)
-        outcome = self._stepper.gradients(Prepared(Step((0,), Cursor()), parts))
-        found = gradients(self.model)
-        self._stepper.apply(outcome, factor=1.0)
-        return found
-
-    def expected(self, *batches: Any) -> Gradients:
-        """Make the same step with plain autograd."""
-        self._optimizers[1].zero_grad()
-        for batch in batches:
-            loss = self._loss(self.plain, batch)
-            torch.autograd.backward(loss, torch.full_like(loss, 1 / len(batches)))
-        found = gradients(self.plain)
-        self._optimizers[1].step()
-        return found
-
-    def agree(self, *steps: Sequence[Any]) -> None:
-        """Make these steps both ways, and compare the gradients and parameters of each, bit for bit."""
-        for batches in steps:
-            mine, plain = self.step(*batches), self.expected(*batches)
-            assert [gradient is None for gradient in mine] == [gradient is None for gradient in plain]
-            for one, other in zip(mine, plain, strict=True):
-                assert one is None or other is None or torch.equal(one, other)
-                assert one is None or other is None or one.stride() == other.stride()
-            for one, other in zip(self.model.parameters(), self.plain.parameters(), strict=True):
-                assert torch.equal(one, other)
-
-
-def gradients(model: nn.Module) -> Gradients:
-    return [None if each.grad is None else each.grad.clone() for each in model.parameters()]
-
-
-def batch(samples: int = 4, width: int = WIDE, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-    return torch.randn(samples, width, dtype=dtype)
-
-
-class Branches(nn.Module):
-    """Uses one of its layers, depending on the sign of the batch's first value, and never ``unused``."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.first = nn.Linear(WIDE, WIDE)
-        self.branches = nn.ModuleList(nn.Linear(WIDE, WIDE) for _ in range(2))
-        self.unused = nn.Linear(3, 3)
-
-    def forward(self, batch: torch.Tensor) -> torch.Tensor:
-        result: torch.Tensor = self.branches[int(batch[0, 0] > 0)](self.first(batch))
-        return result
-
-
-def signed(sign: int) -> torch.Tensor:
-    values = batch()
-    values[0, 0] = sign
-    return values
 
 
 def test_a_parameter_without_a_gradient_has_none_and_is_not_moved_by_momentum_and_weight_decay(group: Group) -> None:
@@ -173,21 +93,6 @@ def test_shared_and_strided_parameters_have_their_gradients(group: Group) -> Non
             return torch.cat([batch @ self.columns, batch @ self.transposed], 1) * self.scalar + self.empty.sum()
 
     Steps(group, Shared()).agree([batch()], [batch()], [batch()])
-
-
-class InParts(nn.Module):
-    """Uses one layer in each of several segments, which are computed again in the backward pass."""
-
-    def __init__(self, last_segment: int = 2) -> None:
-        super().__init__()
-        self.first, self.layer = nn.Linear(WIDE, WIDE), nn.Linear(WIDE, WIDE)
-        self.segments = last_segment
-
-    def forward(self, batch: torch.Tensor) -> Any:
-        batch = self.first(batch)
-        for _ in range(self.segments):
-            batch = checkpoint(self.layer, batch, use_reentrant=True)
-        return batch
 
 
 def test_gradients_that_come_in_parts_are_complete(group: Group) -> None:
@@ -274,38 +179,18 @@ def test_an_abandoned_sum_that_ends_late_does_not_change_the_next_step(
         return work
 
     monkeypatch.setattr(group, "begin", begin_and_break)
-    values = [batch(), batch()]  # of a single one, a rank that is alone makes no sum
     with pytest.raises(GroupBroken, match="lost b"):
-        steps.step(*values)
+        steps.step(batch())
     monkeypatch.setattr(group, "begin", begin)
     form_alone(group)
-    expected = steps.expected(*values)
-    steps._stepper.gradients(Prepared(Step((0, 1), Cursor()), tuple(Micro(each, 0.5, 4) for each in values)))
+    values = batch()
+    expected = steps.expected(values)
+    steps._stepper.gradients(Prepared(Step((0,), Cursor()), (Micro(values, 1.0, 4),)))
     assert len(abandoned) > 1
     for tensor in abandoned:
         tensor.fill_(float("nan"))
     for one, other in zip(gradients(steps.model), expected, strict=True):
         assert torch.equal(one, other)  # type: ignore[arg-type]
-
-
-def test_alone_a_rank_keeps_its_gradients_where_they_are_and_has_the_memory_for_sums(
-    group: Group, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made: list[buckets.Memory] = []
-    build = buckets.Memory.__init__
-
-    def count(memory: buckets.Memory, *given: Any) -> None:
-        made.append(memory)
-        build(memory, *given)
-
-    monkeypatch.setattr(buckets.Memory, "__init__", count)
-    steps = Steps(group, nn.Sequential(nn.Linear(WIDE, WIDE), nn.Linear(WIDE, WIDE)))
-    assert steps.step(batch())
-    assert len(made) > 1
-    assert not storages(steps.model) & {each.untyped_storage().data_ptr() for own in made for each in own.gradients}
-    steps.step(batch(), batch())
-    assert storages(steps.model) <= {each.untyped_storage().data_ptr() for own in made for each in own.gradients}
-    assert len(made) == len(steps._stepper._reducer._buckets)
 
 
 @pytest.mark.parametrize(("dtype", "copies"), [(torch.float32, 0), (torch.bfloat16, 2)], ids=str)
@@ -334,7 +219,7 @@ def test_a_step_needs_no_copy_of_its_gradients_but_two_buckets_of_16_bits(
     monkeypatch.setattr(group, "complete", complete_and_count)
     for _ in range(3):
         sums: list[int] = []
-        steps.step(batch(dtype=dtype), batch(dtype=dtype))
+        steps.step(batch(dtype=dtype))
         assert len(sums) >= 3
         assert (set(sums) == storages(steps.model)) == (not copies)
         assert most == (copies or len(sums))
@@ -360,10 +245,6 @@ def test_several_micro_batches_need_no_more_memory_for_gradients_than_one(
         assert places == [summed if count > 1 else set()] * count
 
 
-def storages(model: nn.Module) -> set[int]:
-    return {each.grad.untyped_storage().data_ptr() for each in model.parameters() if each.grad is not None}
-
-
 @pytest.mark.parametrize("sum_dtype", [torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_sums_of_16_bits_round_the_gradients_and_nothing_else(
@@ -383,8 +264,7 @@ def test_sums_of_16_bits_round_the_gradients_and_nothing_else(
         sums.clear()
         batches = [batch(dtype=dtype)] * count
         found, expected = steps.step(*batches), steps.expected(*batches)
-        if count > 1 or dtype is not sum_dtype:  # otherwise a rank that is alone makes no sum
-            assert [each.dtype for each in sums] == [sum_dtype] * (len(sums) - 1) + [torch.float32]
+        assert [each.dtype for each in sums] == [sum_dtype] * (len(sums) - 1) + [torch.float32]
         for one, other in zip(found, expected, strict=True):
             assert one is not None
             assert other is not None
