@@ -20,6 +20,7 @@ import pulumi_aws as aws
 
 import settings
 from infra.account import Account, partition_of
+from settings import images
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ WITHOUT_CREDENTIALS = (
     Upstream("quay.io", "quay.io", "quay"),
     Upstream("registry.k8s.io", "registry.k8s.io", "k8s"),
 )
-DOCKER_HUB = Upstream("docker.io", "registry-1.docker.io", "hub")
+DOCKER_HUB = Upstream(images.DOCKER_HUB, "registry-1.docker.io", "hub")
 
 
 def through(stack: settings.Settings, account: Account) -> settings.Settings:
@@ -69,27 +70,11 @@ def registry(account: str, region: str, partition: str) -> str:
 
 def cached(image: str, place: str, known: Sequence[Upstream]) -> str:
     """Return the image's name in the cache at `place`; the name as it is if its registry is not cached."""
-    host, path = _parts(image)
+    host, path = images.parts(image)
     for upstream in known:
         if host == upstream.registry:
             return f"{place}/{upstream.folder}/{path}"
     return image
-
-
-def _parts(image: str) -> tuple[str, str]:
-    """Return an image's registry and the rest of its name.
-
-    The first part names a registry if it has a dot or a port, else the image is Docker Hub's. Docker Hub's own
-    images are in `library`, which must be in the name for ECR:
-    https://github.com/distribution/reference (normalize.go)
-    https://docs.aws.amazon.com/AmazonECR/latest/userguide/pull-through-cache-working.html
-    """
-    first, slash, rest = image.partition("/")
-    if not slash or not ("." in first or ":" in first):
-        first, rest = DOCKER_HUB.registry, image
-    if first == DOCKER_HUB.registry and "/" not in rest:
-        rest = f"library/{rest}"
-    return first, rest
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ stack = settings.parse(mapping, stack="local")     # anywhere else: the same, as
 model      the configuration as a tree of frozen dataclasses
 vpcs       the part of `model` for the VPC
 existing   the part of `model` and of `parsing` for the cluster that was there before
+images     the part of `model` and of `parsing` for container images, and from where nodes pull them
 parsing    makes that tree from keys and values
 nodes      the part of `parsing` for the workers and all nodes
 networks   the part of `parsing` for the VPC
@@ -20,6 +21,7 @@ versions   which node image and which addons go with a Kubernetes version
 """
 
 from settings.existing import ExistingCluster
+from settings.images import ImageCache, Images
 from settings.model import (
     PROJECT,
     Checkpoints,
@@ -27,8 +29,6 @@ from settings.model import (
     ConfigurationError,
     Dataset,
     Disk,
-    ImageCache,
-    Images,
     Machines,
     Monitoring,
     Nodes,

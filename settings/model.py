@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pulumi
 
 from settings.existing import ExistingCluster
 from settings.hardware import DISK_IOPS, DISK_THROUGHPUT, InstanceType, Size, smallest
+from settings.images import ImageCache, Images
 from settings.teams import Team
 from settings.vpcs import Network, Subnet
 from tidewater.contract import devices, metrics
@@ -26,10 +27,6 @@ MAX_NAME_LENGTH = 32
 
 MAX_JOB_NAME_LENGTH = 40
 """Pods and a Service are named after the job. Kubernetes allows names of 63 characters."""
-
-MAX_CACHED_NAME_LENGTH = 25
-"""Limit of `tidewater-<stack>` with `imageCache`: ECR allows prefixes of 30 characters, and the program adds 5.
-https://docs.aws.amazon.com/AmazonECR/latest/APIReference/API_CreatePullThroughCacheRule.html"""
 
 MAX_TAGS = 7
 """Limit of the key `tags`: S3 allows 10 tags on an object, default tags included, and the program sets 3.
@@ -208,30 +205,6 @@ class Dataset:
         """Return the bucket and the prefix of a mounted dataset; the prefix ends with a slash."""
         bucket, _, prefix = (self.uri or "").removeprefix("s3://").partition("/")
         return bucket, prefix
-
-
-@dataclass(frozen=True)
-class Images:
-    """Container images."""
-
-    trainer: str
-    fetch: str
-    etcd: str
-    controller: str
-    efa_plugin: str
-    device_plugin: str
-
-    def named(self, name: Callable[[str], str]) -> Images:
-        """Return the images with the names that `name` returns for theirs."""
-        return Images(**{each.name: name(getattr(self, each.name)) for each in fields(self)})
-
-
-@dataclass(frozen=True)
-class ImageCache:
-    """Nodes pull images through ECR, which keeps them in the stack's account and region."""
-
-    docker_hub_secret: str
-    """ARN of the secret with Docker Hub's credentials; without one, images from there are not cached."""
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,8 @@ from typing import Any
 
 import pulumi
 
-from settings import code, existing, hardware, machines, networks, nodes, teams, versions
+from settings import code, existing, hardware, images, machines, networks, nodes, teams, versions
 from settings.model import (
-    MAX_CACHED_NAME_LENGTH,
     MAX_JOB_NAME_LENGTH,
     MAX_NAME_LENGTH,
     MAX_TAGS,
@@ -28,8 +27,6 @@ from settings.model import (
     ConfigurationError,
     Dataset,
     FileThroughput,
-    ImageCache,
-    Images,
     Monitoring,
     Roles,
     Settings,
@@ -52,9 +49,6 @@ IAM takes no two keys that differ in case only: https://docs.aws.amazon.com/IAM/
 _TAG_KEY, _TAG_VALUE = r"[\w .:/=+@-]{1,128}", r"[\w .:/=+@-]{0,256}"
 """What IAM, the strictest of the services, takes: letters, digits, spaces and some signs.
 https://docs.aws.amazon.com/IAM/latest/APIReference/API_Tag.html"""
-_DOCKER_HUB_SECRET = r"arn:aws[a-z-]*:secretsmanager:[a-z0-9-]+:\d{12}:secret:ecr-pullthroughcache/[\w+=.@/-]+"
-"""ECR uses no secret of another name.
-https://docs.aws.amazon.com/AmazonECR/latest/userguide/pull-through-cache-creating-rule.html"""
 _SPECIAL_RANGES = {
     "private": ("10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16"),
     "documentation": ("192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24"),
@@ -122,8 +116,9 @@ def parse(config: Mapping[str, Any], *, stack: str, secrets: Collection[str] = (
         training=(training := _training(read)),
         teams=_teams(read, training, cluster, workers),
         monitoring=_monitoring(read),
-        image_cache=_image_cache(read, stack),
+        image_cache=images.cache(read, PROJECT, stack),
     )
+    registry = images.registry(read)
     _check_members(read, settings)
     _check_file_access(read, settings)
     for key in sorted(each for each in config if each.startswith(AWS)):
@@ -135,7 +130,7 @@ def parse(config: Mapping[str, Any], *, stack: str, secrets: Collection[str] = (
     read.finish()
     if read.mistakes:
         raise ConfigurationError(read.mistakes)
-    return settings
+    return settings.with_images(lambda image: images.mirrored(image, registry)) if registry else settings
 
 
 def _tags(read: Reader) -> dict[str, str]:
@@ -273,14 +268,7 @@ def _training(read: Reader) -> Training:
             read.choice("checkpoints", ("efs", "s3", "both")), keep=read.integer("keepCheckpoints", 1, 1000)
         ),
         log_days=read.integer("jobLogDays", 0, 3650),
-        images=Images(
-            trainer=image,
-            fetch=read.image("fetchImage"),
-            etcd=read.image("etcdImage"),
-            controller=read.image("controllerImage"),
-            efa_plugin=read.image("efaPluginImage"),
-            device_plugin=read.image("devicePluginImage"),
-        ),
+        images=images.images(read),
     )
 
 
@@ -309,22 +297,6 @@ def _monitoring(read: Reader) -> Monitoring | None:
         managed=who == "managed", image=read.image("prometheusImage"), gpu_exporter=read.image("gpuExporterImage")
     )
     return None if who == "none" else found
-
-
-def _image_cache(read: Reader, stack: str) -> ImageCache | None:
-    wanted = read.boolean("imageCache")
-    what = "the ARN of a secret whose name begins with ecr-pullthroughcache/, or empty"
-    secret = read.text("dockerHubSecret", f"({_DOCKER_HUB_SECRET})?", what)
-    region = read.config.get("region")
-    if secret and not wanted:
-        read.wrong("dockerHubSecret", secret, "has an effect only with imageCache; remove it or set imageCache to true")
-    elif secret and secret.split(":")[3] != region:
-        read.wrong("dockerHubSecret", secret, f"is in another region than the stack; ECR needs one in {region}")
-    if wanted and len(f"{PROJECT}-{stack}") > MAX_CACHED_NAME_LENGTH:
-        longest = MAX_CACHED_NAME_LENGTH - len(PROJECT) - 1
-        remedy = f"the stack's name may have {longest} characters with it, since ECR's prefixes begin with it; "
-        read.wrong("imageCache", "true", remedy + "take a shorter name, or set it to false")
-    return ImageCache(secret) if wanted else None
 
 
 def _trainer_args(read: Reader) -> tuple[str, ...]:

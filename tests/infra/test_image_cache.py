@@ -13,7 +13,8 @@ import settings
 from infra import image_cache
 from scripts.sweep.model import Stack
 from scripts.sweep.storage import PULL_THROUGH_RULES
-from settings.model import MAX_CACHED_NAME_LENGTH
+from settings import images
+from settings.images import MAX_CACHED_NAME_LENGTH
 from tests import graph
 
 PLACE = "123456789012.dkr.ecr.us-west-2.amazonaws.com/tidewater-dev"
@@ -83,15 +84,15 @@ def made() -> graph.Graph:
     return deployed(**EVERYTHING)
 
 
-def images(value: Any) -> Iterator[str]:
+def named_in(value: Any) -> Iterator[str]:
     """Yield all images that manifests name."""
     if isinstance(value, dict):
         yield from (each for key, each in value.items() if key == "image" and isinstance(each, str))
         for each in value.values():
-            yield from images(each)
+            yield from named_in(each)
     elif isinstance(value, list):
         for each in value:
-            yield from images(each)
+            yield from named_in(each)
 
 
 def image_policies(made: graph.Graph) -> list[graph.Registered]:
@@ -99,7 +100,7 @@ def image_policies(made: graph.Graph) -> list[graph.Registered]:
 
 
 def all_images(made: graph.Graph) -> set[str]:
-    return {image for resource in made.resources for image in images(dict(resource.inputs))}
+    return {image for resource in made.resources for image in named_in(dict(resource.inputs))}
 
 
 def test_all_pods_get_their_images_through_the_cache_but_those_of_nvidia(made: graph.Graph) -> None:
@@ -126,6 +127,15 @@ def test_every_image_of_the_settings_gets_its_name_from_the_one_function() -> No
     renamed = repr(stack.with_images(lambda image: image.replace("quay.io", "renamed")))
     assert "quay.io" not in renamed
     assert set(re.findall(r"renamed/(\w+)", renamed)) == {key.lower() for key in keys}
+
+
+def test_with_a_mirror_every_image_comes_from_it_that_of_karpenters_chart_too() -> None:
+    mirror = "registry.example.com/mirror"
+    made = deployed(imageRegistry=mirror, monitoring="prometheus")
+    own = all_images(deployed(monitoring="prometheus"))
+    assert all_images(made) == {images.mirrored(image, mirror) for image in own}
+    charts = json.dumps([dict(each.inputs) for each in made.resources if "helm" in each.type], default=str)
+    assert f'"repository": "{mirror}/public.ecr.aws/karpenter/controller"' in charts
 
 
 def test_each_upstream_has_a_rule_under_the_stacks_name(made: graph.Graph) -> None:

@@ -75,6 +75,7 @@ OUT_OF_RANGE: dict[str, tuple[Any, str]] = {
     "checkpoints": ("nfs", "efs or s3 or both"),
     "keepCheckpoints": (0, "from 1 to 1000"),
     "dockerHubSecret": ("arn:aws:secretsmanager:us-west-2:123456789012:secret:hub-AbCdEf", "ecr-pullthroughcache/"),
+    "imageRegistry": ("https://registry.example.com", "such as registry.example.com/mirror, or empty"),
     "image": ("py torch", "a container image"),
     "fetchImage": ("", "a container image"),
     "etcdImage": ("-", "a container image"),
@@ -192,6 +193,11 @@ CONFLICTS: dict[str, tuple[dict[str, Any], str, str]] = {
         {"dockerHubSecret": SECRET.format("eu-west-1"), "imageCache": True},
         "dockerHubSecret",
         "ECR needs one in us-west-2",
+    ),
+    "a mirror and a cache": (
+        {"imageRegistry": "registry.example.com", "imageCache": True},
+        "imageRegistry",
+        "imageCache is another; remove one of them",
     ),
     "subnets of no VPC": (
         {"privateSubnetIds": ["subnet-0000000000000000a", "subnet-0000000000000000b"]},
