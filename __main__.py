@@ -39,7 +39,7 @@ from workloads.karpenter import Karpenter, KarpenterArgs, Site, SurgeNodes, Surg
 from workloads.logs.component import KeptLogs, KeptLogsArgs
 from workloads.monitoring import server
 from workloads.monitoring.component import Monitoring, MonitoringArgs, parts
-from workloads.namespace import Namespace, NamespaceArgs, PriorityClasses
+from workloads.namespace import Namespace, NamespaceArgs, PriorityClasses, pull_secret
 from workloads.network_policies import NetworkPolicies, NetworkPoliciesArgs
 from workloads.people import PeopleRights, PeopleRightsArgs, role_manifests
 from workloads.storage import Storage, StorageArgs
@@ -79,11 +79,12 @@ def main(run: login.Run = login.run, look: Look = look_at_cluster) -> None:
     storage = Storage(
         space, StorageArgs(f"{name}-{space}", files.volume_handle, stack.file_iam), platform.mounts(files)
     )
-    namespace = Namespace(space, NamespaceArgs(PriorityClasses(space)), platform.options(files, storage.volume))
-    mounts = storage.claim(platform.claims(namespace.space, namespace))
-    access = TrainerAccess(
-        space, TrainerAccessArgs(stack.cluster_name, identity.trainer_role_arn), platform.options(namespace)
+    namespace = Namespace(
+        space, NamespaceArgs(PriorityClasses(space), training.pull_secret), platform.options(files, storage.volume)
     )
+    mounts = storage.claim(platform.claims(namespace.space, namespace))
+    trainer = TrainerAccessArgs(stack.cluster_name, identity.trainer_role_arn, training.pull_secret)
+    access = TrainerAccess(space, trainer, platform.options(namespace))
     isolation = NetworkPolicies(space, NetworkPoliciesArgs(stack.network.cidrs), platform.options(namespace))
     etcd = Etcd(
         "etcd",
@@ -101,7 +102,7 @@ def main(run: login.Run = login.run, look: Look = look_at_cluster) -> None:
     controller = Controller(
         "controller", controller_args(stack, namespace.priorities), platform.options(namespace, *teams)
     )
-    efa_plugin(stack, namespace, platform)
+    system_pods(stack, namespace, platform)
     gpu_plugin = device_plugin(stack, platform)
     prometheus = monitoring(stack, account, (network, cluster), platform.options(namespace, *gpu_plugin))
     # Nodes with GPUs cost money, so they come when there is something to train on.
@@ -194,6 +195,7 @@ def controller_args(stack: settings.Settings, priorities: PriorityClasses) -> Co
         served,
         nominal,
         worker_size(stack.workers) if nominal else {},
+        training.pull_secret,
     )
 
 
@@ -269,17 +271,22 @@ def surge_nodes(
     return SurgeNodes("surge-nodes", SurgeNodesArgs(stack, surge, site), after)
 
 
-def efa_plugin(stack: settings.Settings, namespace: Namespace, platform: Platform) -> None:
-    """Make what gives pods the nodes' Elastic Fabric Adapters, if these have some."""
+def system_pods(stack: settings.Settings, namespace: Namespace, platform: Platform) -> None:
+    """Make what pods in kube-system pull images with, and what gives pods the Elastic Fabric Adapters of the nodes."""
+    credentials = stack.training.pull_secret
+    if stack.surge or stack.machines.efa:
+        pull_secret(KARPENTER_NAMESPACE, credentials, platform.options())
     if stack.machines.efa:
-        EfaPlugin("efa-plugin", EfaPluginArgs(stack.training.images.efa_plugin), platform.options(namespace))
+        args = EfaPluginArgs(stack.training.images.efa_plugin, credentials)
+        EfaPlugin("efa-plugin", args, platform.options(namespace))
 
 
 def device_plugin(stack: settings.Settings, platform: Platform) -> list[pulumi.Resource]:
     """Make what tells Kubernetes about the nodes' GPUs, if workers have some."""
     if not stack.workers.gpus:
         return []
-    return [DevicePlugin("gpus", DevicePluginArgs(stack.training.images.device_plugin), platform.options())]
+    args = DevicePluginArgs(stack.training.images.device_plugin, stack.training.pull_secret)
+    return [DevicePlugin("gpus", args, platform.options())]
 
 
 def gpu_check(stack: settings.Settings, platform: Platform, after: list[pulumi.Resource]) -> list[pulumi.Resource]:

@@ -3,14 +3,17 @@
 images(read)                                       # the names, as the configuration has them
 cache(read, stack="dev")                           # None, or ECR's cache
 registry(read)                                     # "", or the prefix of a mirror
+pull_secret(read)                                  # "", or Docker's configuration
 mirrored("quay.io/coreos/etcd:v3.5.21", "registry.example.com/mirror")
 # registry.example.com/mirror/quay.io/coreos/etcd:v3.5.21
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
+from typing import Any
 
 from settings.reader import Reader
 
@@ -23,6 +26,11 @@ https://docs.aws.amazon.com/AmazonECR/latest/APIReference/API_CreatePullThroughC
 _DOCKER_HUB_SECRET = r"arn:aws[a-z-]*:secretsmanager:[a-z0-9-]+:\d{12}:secret:ecr-pullthroughcache/[\w+=.@/-]+"
 """ECR uses no secret of another name.
 https://docs.aws.amazon.com/AmazonECR/latest/userguide/pull-through-cache-creating-rule.html"""
+
+MAX_CONFIGURATION = 64 * 1024
+"""Far more than the credentials of any number of registries take; Kubernetes allows a secret of 1 MiB."""
+
+_LOG_IN = "make it with kubectl create secret docker-registry, as docs/deploy-aws.md shows"
 
 _REGISTRY = r"(?=[^/]*[.:])[a-z0-9][a-z0-9.-]*(:\d{1,5})?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*"
 """A host with a dot or a port, and folders: https://github.com/distribution/reference (reference.go, normalize.go)"""
@@ -88,6 +96,44 @@ def registry(read: Reader) -> str:
     if found and read.boolean("imageCache"):
         read.wrong("imageRegistry", found, "nodes pull from one place, and imageCache is another; remove one of them")
     return found
+
+
+def pull_secret(read: Reader) -> str:
+    """Return Docker's configuration with the credentials with which nodes pull images; empty without any.
+
+    No message shows it, also where it is no secret for Pulumi.
+    """
+    key, what = "imagePullSecret", "the JSON of Docker's configuration, or empty"
+    text = read.text(key, r"(\s*\{[\s\S]*\}\s*)?", what, longest=MAX_CONFIGURATION)
+    if text and key not in read.secrets:
+        read.mistake(f"{key}: would be readable in the stack's file; set it with pulumi config set --secret")
+    elif wrong := next(_without_credentials(text), None) if text else None:
+        read.wrong(key, text, wrong)
+    return text
+
+
+def _without_credentials(text: str) -> Iterator[str]:
+    """Yield what keeps nodes from pulling with this configuration.
+
+    https://kubernetes.io/docs/tasks/configure-pod-container/pull-image-private-registry/
+    """
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        yield f"is no JSON: {error}"
+        return
+    registries = found.get("auths")
+    if not isinstance(registries, Mapping) or not registries:
+        yield f"names no registry in auths; {_LOG_IN}"
+        return
+    for name, given in registries.items():
+        if not isinstance(given, Mapping) or not _has_credentials(given):
+            yield f"has no user and password of {name}, which docker login may keep elsewhere; {_LOG_IN}"
+
+
+def _has_credentials(given: Mapping[str, Any]) -> bool:
+    """Return whether an entry has what the kubelet sends: a name and a password, or both in Base64."""
+    return bool(given.get("auth") or (given.get("username") and given.get("password")))
 
 
 def mirrored(image: str, place: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pulumi
@@ -246,6 +246,8 @@ class Training:
     log_days: int
     """How long the logs of jobs' pods are kept on the file system; 0 if they go with the pods."""
     images: Images
+    pull_secret: str = field(repr=False)
+    """Docker's configuration with the credentials of registries, as JSON: a secret. Empty without any."""
 
 
 @dataclass(frozen=True)

@@ -269,6 +269,7 @@ def _training(read: Reader) -> Training:
         ),
         log_days=read.integer("jobLogDays", 0, 3650),
         images=images.images(read),
+        pull_secret=images.pull_secret(read),
     )
 
 

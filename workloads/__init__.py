@@ -2,7 +2,7 @@
 
 manifests    what the manifests have in common
 objects      makes a Pulumi resource of a manifest or a chart
-namespace    the namespace and its priority classes
+namespace    the namespace, its priority classes, and the credentials with which nodes pull images
 network_policies   what the namespace's pods may reach, and who may reach them
 storage      the shared file system as volume and claim
 access       the service account of the training pods, and its IAM role

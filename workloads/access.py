@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pulumi
 import pulumi_aws as aws
@@ -11,6 +11,7 @@ from infra.outputs import TRAINER_SERVICE_ACCOUNT
 from tidewater.contract import labels
 from workloads import objects
 from workloads.manifests import Manifest, metadata
+from workloads.namespace import with_credentials
 
 
 def service_account_manifest(namespace: str) -> Manifest:
@@ -25,10 +26,11 @@ def service_account_manifest(namespace: str) -> Manifest:
 
 @dataclass(frozen=True)
 class TrainerAccessArgs:
-    """The cluster, and the role of the training pods."""
+    """The cluster, the role of the training pods, and Docker's configuration with the credentials of registries."""
 
     cluster_name: str
     role_arn: pulumi.Input[str]
+    pull_secret: str = field(default="", repr=False)
 
 
 class TrainerAccess(pulumi.ComponentResource):
@@ -40,7 +42,7 @@ class TrainerAccess(pulumi.ComponentResource):
     def __init__(self, name: str, args: TrainerAccessArgs, opts: pulumi.ResourceOptions) -> None:
         super().__init__("tidewater:workloads:TrainerAccess", name, None, opts)
         child = pulumi.ResourceOptions(parent=self)
-        objects.register(service_account_manifest(name), opts=child)
+        objects.register(with_credentials(service_account_manifest(name), args.pull_secret), opts=child)
         association = f"{args.cluster_name}-{name}-{TRAINER_SERVICE_ACCOUNT}"
         aws.eks.PodIdentityAssociation(
             association,

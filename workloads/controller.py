@@ -17,6 +17,7 @@ from tidewater.contract.controller_program import Quota
 from tidewater.elasticjob import install
 from workloads import objects
 from workloads.manifests import SYSTEM_NODES, Manifest
+from workloads.namespace import pull_secret, with_credentials
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -32,6 +33,7 @@ class ControllerArgs:
         namespaces: that it serves; none for all.
         quotas: of namespaces that lend each other what they leave.
         worker_size: what counts as one worker in a quota.
+        pull_secret: Docker's configuration with the credentials of registries.
     """
 
     image: str
@@ -40,6 +42,7 @@ class ControllerArgs:
     namespaces: tuple[str, ...] = ()
     quotas: Mapping[str, Quota] = field(default_factory=dict)
     worker_size: Mapping[str, str] = field(default_factory=dict)
+    pull_secret: str = field(default="", repr=False)
 
 
 def installation(args: ControllerArgs) -> install.Installation:
@@ -70,11 +73,13 @@ class Controller(pulumi.ComponentResource):
             # The ConfigMap's name says what is in it. Its bytes also depend on the library that compresses them here.
             ignored = ["binaryData"] if manifest["kind"] == "ConfigMap" else []
             opts = pulumi.ResourceOptions(parent=self, depends_on=list(after), ignore_changes=ignored)
-            return objects.register(_ours(manifest), opts=opts)
+            return objects.register(with_credentials(_ours(manifest), args.pull_secret), opts=opts)
 
         definition = register(install.definition())
         space = register(install.namespace(wanted))
-        around = [register(manifest, space) for manifest in install.surroundings(wanted)]
+        around: list[pulumi.Resource] = [register(manifest, space) for manifest in install.surroundings(wanted)]
+        after = pulumi.ResourceOptions(parent=self, depends_on=[space])
+        around += pull_secret(wanted.namespace, args.pull_secret, after)
         register(install.deployment(wanted), definition, *around)
         self.register_outputs({})
 

@@ -35,6 +35,7 @@ import settings
 from tidewater.contract import labels, leaving
 from workloads import objects
 from workloads.manifests import SYSTEM_NODES, WORKER_NODES, Manifest, Text, metadata
+from workloads.namespace import PULL_SECRETS
 from workloads.training import cpu_millis
 
 VERSION = "1.14.0"
@@ -149,6 +150,7 @@ def controller_values(args: KarpenterArgs) -> Manifest:
             # Of memory it takes about 300 MiB with all of EC2's instance types, and little for each node.
             "resources": {"requests": {"cpu": "200m", "memory": "512Mi"}, "limits": {"memory": "1Gi"}},
         },
+        **({"imagePullSecrets": PULL_SECRETS} if args.stack.training.pull_secret else {}),
         "settings": {"clusterName": args.stack.cluster_name, "interruptionQueue": args.queue},
     }
 

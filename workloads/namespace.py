@@ -1,15 +1,28 @@
-"""The namespace and its priority classes."""
+"""The namespace, its priority classes, and the credentials with which nodes pull images for the pods of a namespace.
+
+    made = pull_secret(namespace, training.pull_secret, opts)         # [] without credentials
+    objects.register(with_credentials(manifest, training.pull_secret), opts=opts)
+
+Kubernetes adds the secrets of a ServiceAccount to its pods, so people's jobs with the stack's account have them too.
+https://kubernetes.io/docs/tasks/configure-pod-container/configure-service-account/#add-imagepullsecrets-to-a-service-account
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import base64
+from dataclasses import dataclass, field
 
 import pulumi
 
 from tidewater.contract import labels
 from tidewater.contract.pod_defaults import RESTRICTED_NAMESPACE
 from workloads import objects
-from workloads.manifests import Manifest, metadata
+from workloads.manifests import Manifest, Text, metadata
+
+PULL_SECRET = "tidewater-registry"
+"""Name of the secret with the credentials of registries, in each namespace of the stack."""
+
+PULL_SECRETS: list[Manifest] = [{"name": PULL_SECRET}]
 
 
 @dataclass(frozen=True)
@@ -82,11 +95,61 @@ def priority_class_manifest(name: str, wanted: PriorityClass) -> Manifest:
     }
 
 
+def secret_manifest(namespace: str, configuration: Text) -> Manifest:
+    """Return the secret; `configuration` is Docker's, in Base64."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": metadata(PULL_SECRET, {labels.NAME: labels.APPLICATION}, namespace=namespace),
+        "type": "kubernetes.io/dockerconfigjson",
+        "data": {".dockerconfigjson": configuration},
+    }
+
+
+def with_credentials(manifest: Manifest, configuration: str) -> Manifest:
+    """Return a ServiceAccount, or pods without one of their own, that names the secret if there is one.
+
+    Pods with an account get the secret by it. So credentials that are set later make no pod anew.
+    """
+    if not configuration:
+        return manifest
+    if manifest["kind"] == "ServiceAccount":
+        return {**manifest, "imagePullSecrets": PULL_SECRETS}
+    template = manifest.get("spec", {}).get("template")
+    if template is None or "serviceAccountName" in template["spec"]:
+        return manifest
+    pod = {**template["spec"], "imagePullSecrets": PULL_SECRETS}
+    return {**manifest, "spec": {**manifest["spec"], "template": {**template, "spec": pod}}}
+
+
+def pull_secret(namespace: str, configuration: str, opts: pulumi.ResourceOptions) -> list[pulumi.Resource]:
+    """Make the secret in a namespace, if there are credentials."""
+    return [PullSecret(namespace, PullSecretArgs(configuration), opts)] if configuration else []
+
+
+@dataclass(frozen=True)
+class PullSecretArgs:
+    """Docker's configuration with the credentials, as JSON."""
+
+    configuration: str = field(repr=False)
+
+
+class PullSecret(pulumi.ComponentResource):
+    """The secret, in the namespace that the component is named after."""
+
+    def __init__(self, name: str, args: PullSecretArgs, opts: pulumi.ResourceOptions) -> None:
+        super().__init__("tidewater:workloads:PullSecret", name, None, opts)
+        encoded = pulumi.Output.secret(base64.b64encode(args.configuration.encode()).decode())
+        objects.register(secret_manifest(name, encoded), opts=pulumi.ResourceOptions(parent=self))
+        self.register_outputs({})
+
+
 @dataclass(frozen=True)
 class NamespaceArgs:
-    """The priority classes to make."""
+    """The priority classes to make, and Docker's configuration with the credentials of registries."""
 
     priorities: PriorityClasses
+    pull_secret: str = field(default="", repr=False)
 
 
 class Namespace(pulumi.ComponentResource):
@@ -100,6 +163,7 @@ class Namespace(pulumi.ComponentResource):
         super().__init__("tidewater:workloads:Namespace", name, None, opts)
         child = pulumi.ResourceOptions(parent=self)
         self.space = objects.register(namespace_manifest(name), opts=child)
+        pull_secret(name, args.pull_secret, pulumi.ResourceOptions(parent=self, depends_on=[self.space]))
         self.priorities = args.priorities
         for class_name, wanted in self.priorities.values().items():
             objects.register(priority_class_manifest(class_name, wanted), opts=child)

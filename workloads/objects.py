@@ -98,6 +98,7 @@ def _class_of(api_version: str, kind: str) -> Any:
         ("v1", "PersistentVolumeClaim"): kubernetes.core.v1.PersistentVolumeClaim,
         ("v1", "LimitRange"): kubernetes.core.v1.LimitRange,
         ("v1", "ResourceQuota"): kubernetes.core.v1.ResourceQuota,
+        ("v1", "Secret"): kubernetes.core.v1.Secret,
         ("v1", "Service"): kubernetes.core.v1.Service,
         ("v1", "ServiceAccount"): kubernetes.core.v1.ServiceAccount,
         ("apps/v1", "DaemonSet"): kubernetes.apps.v1.DaemonSet,

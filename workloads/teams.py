@@ -20,7 +20,7 @@ from workloads.etcd.component import Etcd, EtcdArgs
 from workloads.exports import StackFacts, StackFactsArgs
 from workloads.logs.component import KeptLogs, KeptLogsArgs
 from workloads.manifests import Manifest, Text, metadata
-from workloads.namespace import PriorityClasses, namespace_manifest
+from workloads.namespace import PriorityClasses, namespace_manifest, pull_secret
 from workloads.network_policies import NetworkPolicies, NetworkPoliciesArgs
 from workloads.storage import claim_of, mounts_of, volume_manifest
 from workloads.training import cpu_millis, memory_mib
@@ -158,7 +158,8 @@ class TeamSpace(pulumi.ComponentResource):
             team, stack.workers, training.etcd_members, args.priorities, stack.cluster.default_priority
         )
         limits = [objects.register(each, opts=within) for each in (*quotas, limits_manifest(name, stack.workers))]
-        TrainerAccess(name, TrainerAccessArgs(stack.cluster_name, args.role_arn), after())
+        pull_secret(name, training.pull_secret, after())
+        TrainerAccess(name, TrainerAccessArgs(stack.cluster_name, args.role_arn, training.pull_secret), after())
         claim = claim_of(volume, name, volume_name, within)
         isolation = NetworkPolicies(name, NetworkPoliciesArgs(stack.network.cidrs), within)
         StackFacts(name, StackFactsArgs(training, ""), after())

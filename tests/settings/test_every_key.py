@@ -76,6 +76,7 @@ OUT_OF_RANGE: dict[str, tuple[Any, str]] = {
     "keepCheckpoints": (0, "from 1 to 1000"),
     "dockerHubSecret": ("arn:aws:secretsmanager:us-west-2:123456789012:secret:hub-AbCdEf", "ecr-pullthroughcache/"),
     "imageRegistry": ("https://registry.example.com", "such as registry.example.com/mirror, or empty"),
+    "imagePullSecret": ("config.json", "must be the JSON of Docker's configuration, or empty"),
     "image": ("py torch", "a container image"),
     "fetchImage": ("", "a container image"),
     "etcdImage": ("-", "a container image"),

@@ -1,6 +1,9 @@
-"""The names that images have in a mirror."""
+"""The names that images have in a mirror, and the credentials with which nodes pull them."""
 
 from __future__ import annotations
+
+import json
+from typing import Any
 
 import pytest
 
@@ -45,3 +48,41 @@ def test_a_registry_with_or_without_a_folder_is_accepted(place: str) -> None:
 def test_what_no_image_could_begin_with_is_refused(place: str) -> None:
     with pytest.raises(settings.ConfigurationError, match="must be a registry with or without a folder in it"):
         graph.parsed(imageRegistry=place)
+
+
+def with_credentials(text: str, *secrets: str) -> settings.Settings:
+    return settings.parse({**graph.defaults(), "imagePullSecret": text}, stack="dev", secrets=secrets)
+
+
+@pytest.mark.parametrize("entry", [{"auth": "dTpw"}, {"username": "u", "password": "p"}], ids=["auth", "password"])
+def test_a_configuration_with_credentials_is_taken_as_it_is_and_never_shown(entry: dict[str, Any]) -> None:
+    text = json.dumps({"auths": {"registry.example.com": entry}})
+    stack = with_credentials(text, "imagePullSecret")
+    assert stack.training.pull_secret == text
+    assert "registry.example.com" not in repr(stack)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("{auths}", "is no JSON"),
+        ("{}", "names no registry in auths"),
+        (json.dumps({"auths": {}, "credsStore": "desktop"}), "names no registry in auths"),
+        (json.dumps({"auths": {"a.example": {}}, "credsStore": "desktop"}), "has no user and password of a.example"),
+        (json.dumps({"auths": {"a.example": {"auth": ""}}}), "has no user and password of a.example"),
+        (json.dumps({"auths": {"a.example": {"username": "u"}}}), "has no user and password of a.example"),
+    ],
+)
+def test_what_no_node_can_log_in_with_is_refused_without_showing_it(text: str, why: str) -> None:
+    with pytest.raises(settings.ConfigurationError) as refused:
+        with_credentials(text, "imagePullSecret")
+    (mistake,) = refused.value.mistakes
+    assert mistake.startswith(f"imagePullSecret = [secret]: {why}")
+
+
+def test_credentials_that_are_no_secret_are_refused_without_showing_them() -> None:
+    with pytest.raises(settings.ConfigurationError) as refused:
+        with_credentials(json.dumps({"auths": {"a.example": {"auth": "dTpw"}}}))
+    (mistake,) = refused.value.mistakes
+    assert "pulumi config set --secret" in mistake
+    assert "dTpw" not in mistake

@@ -28,6 +28,7 @@ from workloads import objects
 from workloads.devices import plugin
 from workloads.devices.in_pod import gpus
 from workloads.manifests import CONFINED, NON_ROOT, SYSTEM_NODES, WORKER_NODES, Manifest, field, metadata
+from workloads.namespace import with_credentials
 
 NAME = "gpu-check"
 NODE_NAME = f"{NAME}-node"
@@ -218,7 +219,9 @@ class GpuCheck(pulumi.ComponentResource):
         super().__init__("tidewater:workloads:GpuCheck", name, None, opts)
         stack, child = args.stack, pulumi.ResourceOptions(parent=self)
         manifests = [*access_manifests(karpenter=stack.surge is not None), program_manifest()]
-        around = [objects.register(each, opts=child) for each in manifests]
+        around = [
+            objects.register(with_credentials(each, stack.training.pull_secret), opts=child) for each in manifests
+        ]
         limit = f"{DEADLINE_SECONDS // 60 + 2}m"
         after = pulumi.ResourceOptions(
             parent=self, depends_on=around, custom_timeouts=pulumi.CustomTimeouts(create=limit, update=limit)

@@ -1,6 +1,6 @@
 """EFA's device plug-in, which gives a worker its node's Elastic Fabric Adapters.
 
-    EfaPlugin("efa-plugin", EfaPluginArgs(image), platform.options(namespace))
+    EfaPlugin("efa-plugin", EfaPluginArgs(image, pull_secret), platform.options(namespace))
 
 The nodes of the core have the adapters by their launch template. Karpenter adds them to the nodes of pods that ask for
 them. https://docs.aws.amazon.com/eks/latest/userguide/device-management-efa.html
@@ -8,13 +8,14 @@ them. https://docs.aws.amazon.com/eks/latest/userguide/device-management-efa.htm
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pulumi
 
 from tidewater.contract import labels
 from workloads import objects
 from workloads.manifests import WORKER_NODES, Manifest, metadata
+from workloads.namespace import with_credentials
 
 EFA_RESOURCE = "vpc.amazonaws.com/efa"
 
@@ -63,9 +64,10 @@ def plugin_manifest(image: str) -> Manifest:
 
 @dataclass(frozen=True)
 class EfaPluginArgs:
-    """The plug-in's image."""
+    """The plug-in's image, and Docker's configuration with the credentials of registries."""
 
     image: str
+    pull_secret: str = field(repr=False)
 
 
 class EfaPlugin(pulumi.ComponentResource):
@@ -73,5 +75,6 @@ class EfaPlugin(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: EfaPluginArgs, opts: pulumi.ResourceOptions) -> None:
         super().__init__("tidewater:workloads:EfaPlugin", name, None, opts)
-        objects.register(plugin_manifest(args.image), opts=pulumi.ResourceOptions(parent=self))
+        pods = with_credentials(plugin_manifest(args.image), args.pull_secret)
+        objects.register(pods, opts=pulumi.ResourceOptions(parent=self))
         self.register_outputs({})

@@ -1,6 +1,6 @@
 """NVIDIA's device plug-in, which makes the GPUs of the worker nodes known to Kubernetes.
 
-    plugin = DevicePlugin("gpus", DevicePluginArgs(image), platform.options())
+    plugin = DevicePlugin("gpus", DevicePluginArgs(image, pull_secret), platform.options())
 
 A pod gets GPUs by its resource limit only. The plug-in writes a CDI specification of the GPUs to the node, names the
 allocated ones to the kubelet, and the container runtime adds their devices and the driver's libraries to the container.
@@ -12,13 +12,14 @@ other plug-in manifests rely on does not work there: an unprivileged plug-in see
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pulumi
 
 from tidewater.contract import devices, labels
 from workloads import objects
 from workloads.manifests import WORKER_NODES, Manifest, environment, metadata
+from workloads.namespace import pull_secret, with_credentials
 
 NAME = "nvidia-device-plugin"
 
@@ -106,9 +107,10 @@ def _host_path(name: str, path: str, kind: str) -> Manifest:
 
 @dataclass(frozen=True)
 class DevicePluginArgs:
-    """The plug-in's image."""
+    """The plug-in's image, and Docker's configuration with the credentials of registries."""
 
     image: str
+    pull_secret: str = field(repr=False)
 
 
 class DevicePlugin(pulumi.ComponentResource):
@@ -117,5 +119,7 @@ class DevicePlugin(pulumi.ComponentResource):
     def __init__(self, name: str, args: DevicePluginArgs, opts: pulumi.ResourceOptions) -> None:
         super().__init__("tidewater:workloads:DevicePlugin", name, None, opts)
         space = objects.register(namespace_manifest(), opts=pulumi.ResourceOptions(parent=self))
-        objects.register(plugin_manifest(args.image), opts=pulumi.ResourceOptions(parent=self, depends_on=[space]))
+        pull_secret(devices.NAMESPACE, args.pull_secret, pulumi.ResourceOptions(parent=self, depends_on=[space]))
+        pods = with_credentials(plugin_manifest(args.image), args.pull_secret)
+        objects.register(pods, opts=pulumi.ResourceOptions(parent=self, depends_on=[space]))
         self.register_outputs({})

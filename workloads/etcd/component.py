@@ -9,6 +9,7 @@ import pulumi
 import settings
 from workloads import objects
 from workloads.etcd import manifests
+from workloads.namespace import with_credentials
 
 
 @dataclass(frozen=True)
@@ -41,15 +42,15 @@ class Etcd(pulumi.ComponentResource):
         own = pulumi.ResourceOptions(parent=self, depends_on=[peers, program], replace_on_changes=["spec.replicas"])
         # Three mount no volume: with another one they stay as they are.
         mounts = args.mounts if members == 1 else pulumi.ResourceOptions()
+        pods = manifests.stateful_set_manifest(
+            namespace,
+            members=members,
+            image=args.training.images.etcd,
+            python_image=args.training.images.controller,
+            priority_class=args.priority_class,
+        )
         stateful_set = objects.register(
-            manifests.stateful_set_manifest(
-                namespace,
-                members=members,
-                image=args.training.images.etcd,
-                python_image=args.training.images.controller,
-                priority_class=args.priority_class,
-            ),
-            opts=pulumi.ResourceOptions.merge(mounts, own),
+            with_credentials(pods, args.training.pull_secret), opts=pulumi.ResourceOptions.merge(mounts, own)
         )
         # Pulumi waits until a Service has a ready pod.
         objects.register(manifests.client_service_manifest(namespace), opts=after(stateful_set))

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 import pulumi
 
 import settings
-from tidewater.contract import devices, labels
+from tidewater.contract import devices, labels, metrics
 from workloads import objects
 from workloads.manifests import WORKER_NODES, Manifest, environment, metadata
 from workloads.monitoring import server
 from workloads.monitoring.scrape import GPU_EXPORTER, Parts
+from workloads.namespace import pull_secret, with_credentials
 
 PORT = 9400
 POD_RESOURCES = "/var/lib/kubelet/pod-resources"
@@ -52,6 +53,8 @@ class Monitoring(pulumi.ComponentResource):
         super().__init__("tidewater:workloads:Monitoring", name, None, opts)
         self._stack, self._wanted = args.stack, args.wanted
         space = self._register(server.namespace_manifest())
+        after = pulumi.ResourceOptions(parent=self, depends_on=[space])
+        pull_secret(metrics.NAMESPACE, args.stack.training.pull_secret, after)
         self._register(server.dashboard_manifest(parts(args.stack)), space)
         if args.stack.workers.gpus:
             self._register(exporter_manifest(args.wanted.gpu_exporter))
@@ -72,7 +75,8 @@ class Monitoring(pulumi.ComponentResource):
         self._register(server.service_manifest(), pods)
 
     def _register(self, manifest: Manifest, *after: pulumi.Resource) -> pulumi.Resource:
-        return objects.register(manifest, opts=pulumi.ResourceOptions(parent=self, depends_on=list(after)))
+        wanted = with_credentials(manifest, self._stack.training.pull_secret)
+        return objects.register(wanted, opts=pulumi.ResourceOptions(parent=self, depends_on=list(after)))
 
 
 def exporter_manifest(image: str) -> Manifest:
