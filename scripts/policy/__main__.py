@@ -44,7 +44,7 @@ def read(folder: Path, stack: str) -> settings.Settings:
         UpError: they have mistakes.
     """
     config = read_config(folder, stack)[1]
-    # A secret is encrypted in the file, and of the policy's concern only the arguments of the script may be one.
+    # A secret is encrypted in the file, and the policy needs none: neither the script's arguments nor credentials.
     plain = {key: "" if isinstance(value, dict) and "secure" in value else value for key, value in config.items()}
     try:
         return settings.parse(plain, stack=stack)
