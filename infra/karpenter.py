@@ -134,7 +134,8 @@ class KarpenterAccess(pulumi.ComponentResource):
         role = make_role(name, f"Karpenter's controller of {self._name}", trust, (), self._account, self._child)
 
         def document(scope: karpenter.Scope, found: list[str]) -> policies.Document:
-            uses = karpenter.Uses(found[0], found[1], spot=spot, placement_group=group, disk_key=args.disk_key)
+            queue, nodes = found
+            uses = karpenter.Uses(queue, nodes, spot, group, args.disk_key, args.surge.reservations)
             return karpenter.controller(scope, uses)
 
         policy = self._document(document, queue_arn, node_role_arn)

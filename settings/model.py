@@ -178,6 +178,8 @@ class Surge:
     """An `oci://` address or a folder that has the charts `karpenter` and `karpenter-crd`."""
     image: str
     """Image of Karpenter's controller."""
+    reservations: tuple[str, ...] = ()
+    """Ids of On-Demand Capacity Reservations and Capacity Blocks, from which nodes come first."""
 
 
 @dataclass(frozen=True)

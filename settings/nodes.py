@@ -23,6 +23,10 @@ SPOT = "SPOT"
 MAX_VCPUS = 2000
 """More than any instance type has."""
 
+MAX_RESERVATIONS = 20
+"""As many as the policy of Karpenter's role has room for, which names them; an EC2NodeClass could name 30."""
+
+_RESERVATION = r"cr-[0-9a-f]{8,17}"
 _INSTANCE_TYPE = r"[a-z][a-z0-9-]*\.[a-z0-9-]+"
 _CHARTS = r"oci://[\w.:/-]+|(?!\w+://)\S.*"
 _IMAGE_RELEASE = r"(v\d{8})?"
@@ -80,6 +84,7 @@ def surge(read: Reader, workers: Workers) -> Surge | None:
         window=_window(read),
         charts=read.text("karpenterCharts", _CHARTS, "an oci:// address or a folder"),
         image=read.image("karpenterImage"),
+        reservations=_reservations(read),
     )
     if _karpenter(read):
         _check_surge(read, found)
@@ -128,6 +133,14 @@ def _instance_types(read: Reader, key: str, *, at_least_one: bool) -> tuple[str,
     return read.texts(key, _INSTANCE_TYPE, "an EC2 instance type such as m5.large", at_least_one=at_least_one)
 
 
+def _reservations(read: Reader) -> tuple[str, ...]:
+    key = "capacityReservationIds"
+    found = read.texts(key, _RESERVATION, "the id of a capacity reservation such as cr-0123456789abcdef0")
+    if len(found) > MAX_RESERVATIONS:
+        read.wrong(key, f"{len(found)} ids", f"{MAX_RESERVATIONS} at most: the policy of Karpenter's role names them")
+    return found
+
+
 def _window(read: Reader) -> Window | None:
     what = "weekday, start in UTC and length in hours, such as Sun 03:00 4h, or empty"
     text = read.text("maintenanceWindow", f"({_WINDOW})?", what)
@@ -162,5 +175,7 @@ def _refuse_without_karpenter(read: Reader, found: Surge) -> None:
         read.wrong("surgeInstanceTypes", ", ".join(found.instance_types), remedy)
     if found.max_vcpus:
         read.wrong("surgeMaxVcpus", found.max_vcpus, remedy)
+    if found.reservations:
+        read.wrong("capacityReservationIds", ", ".join(found.reservations), remedy)
     if found.window is not None:
         read.wrong("maintenanceWindow", str(read.config["maintenanceWindow"]), remedy)

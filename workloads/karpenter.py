@@ -191,6 +191,7 @@ def node_class_manifest(stack: settings.Settings, site: Site) -> Manifest:
             "amiSelectorTerms": [{"alias": f"al2023@{stack.node_image}"}],
             "subnetSelectorTerms": _by_id(site.subnet_ids),
             "securityGroupSelectorTerms": [{"id": site.security_group_id}],
+            **_reservations(stack),
             **({"placementGroupSelector": {"name": site.placement_group}} if site.placement_group is not None else {}),
             "metadataOptions": {
                 "httpEndpoint": "enabled",
@@ -217,6 +218,12 @@ def node_class_manifest(stack: settings.Settings, site: Site) -> Manifest:
             "tags": {**stack.all_tags, "Name": f"{stack.name}-surge"},
         },
     }
+
+
+def _reservations(stack: settings.Settings) -> Manifest:
+    """Return the terms that select the capacity reservations, if there are some."""
+    ids = stack.surge.reservations if stack.surge else ()
+    return {"capacityReservationSelectorTerms": [{"id": each} for each in ids]} if ids else {}
 
 
 def node_pool_manifest(stack: settings.Settings, surge: settings.Surge) -> Manifest:
@@ -258,13 +265,15 @@ def requirements(stack: settings.Settings, surge: settings.Surge) -> list[Manife
     of two nodes would stay, half empty, when only some of them leave. With the same GPU and many more vCPUs a
     node costs several times as much: a g5.16xlarge four times what a g5.xlarge does.
 
-    Of both markets, Karpenter takes Spot while EC2 has some: https://karpenter.sh/docs/concepts/nodepools/#capacity-type
+    Of several markets, Karpenter takes what is reserved first, then Spot while EC2 has some:
+    https://karpenter.sh/docs/concepts/nodepools/#capacity-type
     """
     markets = [surge.capacity_type, *(["ON_DEMAND"] if surge.spot_fallback else [])]
+    reserved = ["reserved"] if surge.reservations else []
     found = [
         _one_of("kubernetes.io/arch", "amd64"),
         _one_of("kubernetes.io/os", "linux"),
-        _one_of("karpenter.sh/capacity-type", *(CAPACITY_TYPES[each] for each in markets)),
+        _one_of("karpenter.sh/capacity-type", *reserved, *(CAPACITY_TYPES[each] for each in markets)),
     ]
     if surge.instance_types:
         return [*found, _one_of("node.kubernetes.io/instance-type", *surge.instance_types)]

@@ -8,8 +8,8 @@ https://karpenter.sh/v1.14/reference/cloudformation/, compared with the requests
 from the template, they allow less, since this stack uses less:
 
 - EC2 resources are those of this account, and instance profiles those of this cluster; the template says any.
-- Capacity reservations are left out: no node class here selects one, so Karpenter asks for none. Placement groups are
-  allowed only if the node class selects one.
+- Capacity reservations are only those that the node class selects, in any account, since they can be shared. Placement
+  groups are allowed only if it selects one.
 - SSM parameters are those of the EKS images, which the alias `al2023@…` is looked up in.
 - AllowZonalShiftStatusReadOnly is left out: zonal shift is off, as in the chart's defaults.
 - Only EventBridge sends to the queue, and only for rules of this account.
@@ -17,7 +17,7 @@ from the template, they allow less, since this stack uses less:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from infra.policies.documents import Document, document
@@ -81,15 +81,17 @@ class Uses:
     placement_group: bool = False
     disk_key: str = ""
     """ARN of the customer's key of the nodes' disks, if there is one."""
+    reservations: Sequence[str] = ()
+    """Ids of the capacity reservations that the nodes may be in."""
 
 
 def controller(scope: Scope, uses: Uses) -> Document:
     """Return the policy of Karpenter's controller."""
     return document(
-        *_launches(scope, placement_group=uses.placement_group),
+        *_launches(scope, uses),
         *_tags(scope),
         _deletions(scope),
-        *_look_ups(scope, placement_group=uses.placement_group),
+        *_look_ups(scope, uses),
         _allow(
             "AllowInterruptionQueueActions",
             ["sqs:DeleteMessage", "sqs:GetQueueUrl", "sqs:ReceiveMessage"],
@@ -118,14 +120,15 @@ def _any(*tags: str) -> dict[str, str]:
     return dict.fromkeys(tags, "*")
 
 
-def _launches(scope: Scope, *, placement_group: bool) -> list[Document]:
+def _launches(scope: Scope, uses: Uses) -> list[Document]:
     launch = ["ec2:RunInstances", "ec2:CreateFleet"]
-    group = ["placement-group"] if placement_group else []
+    group = ["placement-group"] if uses.placement_group else []
+    reserved = [f"arn:{scope.partition}:ec2:{scope.region}:*:capacity-reservation/{each}" for each in uses.reservations]
     return [
         _allow(
             "AllowScopedEC2InstanceAccessActions",
             launch,
-            [*scope.public("image", "snapshot"), *scope.ec2("security-group", "subnet", *group)],
+            [*scope.public("image", "snapshot"), *scope.ec2("security-group", "subnet", *group), *reserved],
         ),
         _allow(
             "AllowScopedEC2LaunchTemplateAccessActions",
@@ -183,20 +186,21 @@ def _deletions(scope: Scope) -> Document:
     )
 
 
-def _look_ups(scope: Scope, *, placement_group: bool) -> list[Document]:
+def _look_ups(scope: Scope, uses: Uses) -> list[Document]:
     images = f"arn:{scope.partition}:ssm:{scope.region}::parameter/aws/service/eks/optimized-ami/*"
     cluster = f"arn:{scope.partition}:eks:{scope.region}:{scope.account}:cluster/{scope.cluster}"
     return [
         _allow(
             "AllowRegionalReadActions",
             [
+                *(["ec2:DescribeCapacityReservations"] if uses.reservations else []),
                 "ec2:DescribeImages",
                 "ec2:DescribeInstances",
                 "ec2:DescribeInstanceStatus",
                 "ec2:DescribeInstanceTypeOfferings",
                 "ec2:DescribeInstanceTypes",
                 "ec2:DescribeLaunchTemplates",
-                *(["ec2:DescribePlacementGroups"] if placement_group else []),
+                *(["ec2:DescribePlacementGroups"] if uses.placement_group else []),
                 "ec2:DescribeSecurityGroups",
                 "ec2:DescribeSpotPriceHistory",
                 "ec2:DescribeSubnets",

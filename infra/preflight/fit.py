@@ -136,7 +136,8 @@ def _markets(stack: settings.Settings, region: Region) -> list[str]:
     found = []
     for key, kind in _known(stack, region):
         wanted = "spot" if markets[key] == SPOT else "on-demand"
-        if wanted not in kind.usage_classes:
+        reserved = key == "surgeInstanceTypes" and stack.surge and stack.surge.reservations
+        if not {wanted, *(["capacity-block"] if reserved else [])} & set(kind.usage_classes):
             sold = ", ".join(kind.usage_classes)
             found.append(
                 f"{key} = {kind.name}: AWS sells it as {sold} only, and its nodes are {wanted}; choose another type"

@@ -152,6 +152,8 @@ def _surge(stack: settings.Settings, surge: settings.Surge, region: Region) -> G
         if sizes and not all(region.types[name].gpus for name in sizes):
             sizes = {ANY_GENERAL_TYPE: min(sizes.values())}
     now = -(-workers.count // workers.per_node) - workers.nodes.desired
+    if surge.reservations:  # instances in a Capacity Block count for no quota, and what is reserved only AWS knows
+        now = 0
     known = {*stack.system.instance_types, *core} <= region.types.keys()
     limit = stack.with_hardware(region.types).surge_vcpus if known and not surge.instance_types else 0
     return Group(key, sizes, surge.capacity_type, max(0, now), surge.maximum, limit)

@@ -59,6 +59,7 @@ OUT_OF_RANGE: dict[str, tuple[Any, str]] = {
     "gpusPerWorker": (9, "from 0 to 8"),
     "workersPerNode": (0, "from 1 to 96"),
     "instanceTypes": ([], "at least one entry"),
+    "capacityReservationIds": (["cr-1*"], "such as cr-0123456789abcdef0"),
     "capacityType": ("spot", "ON_DEMAND or SPOT"),
     "nodeImageVersion": ("latest", "such as v20260903"),
     "namespace": ("kube-system", "choose another name"),
@@ -138,6 +139,11 @@ CONFLICTS: dict[str, tuple[dict[str, Any], str, str]] = {
     "a limit for nodes that EKS brings": (
         {"surgeMaxVcpus": 8, "surgeNodes": "nodegroup"},
         "surgeMaxVcpus",
+        "set surgeNodes to karpenter",
+    ),
+    "reservations for nodes that EKS brings": (
+        {"capacityReservationIds": ["cr-0123456789abcdef0"], "surgeNodes": "nodegroup"},
+        "capacityReservationIds",
         "set surgeNodes to karpenter",
     ),
     "a window for nodes that EKS replaces": (

@@ -14,6 +14,10 @@ CPU = {"gpusPerWorker": 0, "instanceTypes": ["m6i.xlarge"]}
 BAD: dict[str, tuple[dict[str, Any], str]] = {
     "surge type without a size": ({"surgeInstanceTypes": ["g5"]}, "surgeInstanceTypes = g5: must be an EC2 instance"),
     "surge type twice": ({"surgeInstanceTypes": ["g5.xlarge"] * 2}, "surgeInstanceTypes = g5.xlarge: is listed twice"),
+    "more reservations than a policy has room for": (
+        {"capacityReservationIds": [f"cr-{number:017x}" for number in range(21)]},
+        "capacityReservationIds = 21 ids: 20 at most",
+    ),
     "Spot for the core alone": (
         {"capacityType": "SPOT", "workers": 2, "minWorkers": 2, "maxWorkers": 2},
         "capacityType = SPOT: is for the nodes above minWorkers, and maxWorkers leaves none",

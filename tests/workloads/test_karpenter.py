@@ -143,6 +143,15 @@ def test_the_capacity_type_is_the_one_that_was_set_and_no_other_unless_asked(set
     assert ("capacity-type", "In", ["spot", "on-demand"]) in requirements(capacityType="SPOT", spotFallback=True)
 
 
+def test_nodes_are_started_in_the_reservations_that_are_named_first_and_in_no_others() -> None:
+    ids = ["cr-0123456789abcdef0", "cr-0123456789abcdef1"]
+    assert node_class(capacityReservationIds=ids)["capacityReservationSelectorTerms"] == [{"id": each} for each in ids]
+    assert ("capacity-type", "In", ["reserved", "spot"]) in requirements(
+        capacityType="SPOT", capacityReservationIds=ids
+    )
+    assert "capacityReservationSelectorTerms" not in node_class()
+
+
 def test_a_list_of_instance_types_is_taken_as_it_is() -> None:
     found = requirements(surgeInstanceTypes=["g5.2xlarge", "g5.xlarge"])
     assert ("instance-type", "In", ["g5.2xlarge", "g5.xlarge"]) in found

@@ -103,7 +103,7 @@ def needs(stack: settings.Settings) -> Iterator[tuple[str, list[str]]]:
         yield "the pods of teams", _actions(policies.team("", "", ""))
     if stack.surge:
         together, spot = stack.machines.placement_group, stack.surge.capacity_type == "SPOT"
-        uses = karpenter.Uses("", "", spot, together, stack.node_disk_key)
+        uses = karpenter.Uses("", "", spot, together, stack.node_disk_key, stack.surge.reservations)
         scope = karpenter.Scope(partition, stack.region, "", stack.cluster_name)
         yield "Karpenter", _actions(karpenter.controller(scope, uses))
 

@@ -10,6 +10,7 @@ from localcloud.aws.policy import Decision, Query, evaluate
 
 from infra.policies import karpenter, to_json
 from infra.policies.karpenter import Scope, Uses
+from settings.nodes import MAX_RESERVATIONS
 
 ACCOUNT, REGION, CLUSTER = "123456789012", "us-west-2", "tidewater-dev"
 SCOPE = Scope("aws", REGION, ACCOUNT, CLUSTER)
@@ -57,6 +58,8 @@ def allowed(
     **context: object,
 ) -> bool:
     """Return whether the policy allows a request with these tags (`wanted`), on something with those (`existing`)."""
+    reservations = context.pop("reservations", ())
+    assert isinstance(reservations, tuple)
     keys: dict[str, tuple[str, ...]] = {"aws:requestedregion": (region,)}
     for name, kind in (("wanted", "requesttag"), ("existing", "resourcetag")):
         tags = context.pop(name, {})
@@ -65,7 +68,7 @@ def allowed(
         if name == "wanted" and tags:
             keys["aws:tagkeys"] = tuple(tags)
     keys |= {name.replace("__", ":").lower(): (str(value),) for name, value in context.items()}
-    uses = Uses(QUEUE, NODE_ROLE, spot=spot, placement_group=placement_group, disk_key=disk_key)
+    uses = Uses(QUEUE, NODE_ROLE, spot, placement_group, disk_key, reservations)
     document = karpenter.controller(SCOPE, uses)
     return evaluate([document], Query(action, resource, keys)) is Decision.ALLOW
 
@@ -225,7 +228,9 @@ def test_the_policy_of_the_longest_names_fits_an_inline_policy() -> None:
     scope = Scope("aws-us-gov", "us-gov-west-1", ACCOUNT, cluster)
     queue = f"arn:aws-us-gov:sqs:us-gov-west-1:{ACCOUNT}:{cluster}"
     role = f"arn:aws-us-gov:iam::{ACCOUNT}:role/{'r' * 64}"
-    document = karpenter.controller(scope, Uses(queue, role, spot=True, placement_group=True))
+    key = f"arn:aws-us-gov:kms:us-gov-west-1:{ACCOUNT}:key/{'k' * 36}"
+    uses = Uses(queue, role, True, True, key, [f"cr-{number:017x}" for number in range(MAX_RESERVATIONS)])
+    document = karpenter.controller(scope, uses)
     # IAM doesn't count white space.
     assert len(json.dumps(json.loads(to_json(document)), separators=(",", ":"))) <= LONGEST_INLINE_POLICY
 
@@ -253,3 +258,14 @@ def test_placement_groups_may_be_used_only_if_the_nodes_are_in_one(used: bool) -
         ("ec2:DescribePlacementGroups", "*"),
     ):
         assert allowed(action, resource, placement_group=used) is used
+
+
+def test_only_the_capacity_reservations_that_are_named_are_used_those_that_others_share_too() -> None:
+    named, other = "cr-0123456789abcdef0", "cr-0123456789abcdef1"
+    for action in ("ec2:RunInstances", "ec2:CreateFleet"):
+        for account in (ACCOUNT, "999999999999"):
+            place = f"arn:aws:ec2:{REGION}:{account}:capacity-reservation"
+            assert allowed(action, f"{place}/{named}", reservations=(named,))
+            assert not allowed(action, f"{place}/{other}", reservations=(named,))
+            assert not allowed(action, f"{place}/{named}")
+    assert allowed("ec2:DescribeCapacityReservations", "*", reservations=(named,))

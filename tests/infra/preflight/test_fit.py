@@ -128,6 +128,20 @@ def test_what_fits_is_no_mistake(changes: dict[str, Any]) -> None:
     assert fit.mistakes(wanted, region(wanted)) == []
 
 
+def test_a_type_that_is_sold_in_capacity_blocks_only_is_for_nodes_in_reservations() -> None:
+    changes = {"surgeInstanceTypes": ["g5.2xlarge"]}
+
+    def found(**more: Any) -> list[str]:
+        wanted = stack(**changes, **more)
+        there = region(wanted)
+        blocks = replace(there.types["g5.2xlarge"], usage_classes=("capacity-block",))
+        return fit.mistakes(wanted, replace(there, types={**there.types, "g5.2xlarge": blocks}))
+
+    (mistake,) = found()
+    assert "surgeInstanceTypes = g5.2xlarge: AWS sells it as capacity-block only" in mistake
+    assert found(capacityReservationIds=["cr-0123456789abcdef0"]) == []
+
+
 def test_more_zones_than_the_region_has_are_refused() -> None:
     wanted = stack(availabilityZones="4", region="us-west-1")
     there = region(wanted)

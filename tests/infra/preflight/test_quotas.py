@@ -74,6 +74,11 @@ def needed(**changes: Any) -> dict[str, tuple[int, int]]:
             {STANDARD: (6 + 4, 8 + 4), STANDARD_SPOT: (8, 7 * 8)},
             id="any-general-type-for-the-surge",
         ),
+        pytest.param(
+            {"workers": 4, "surgeInstanceTypes": ["g5.xlarge"], "capacityReservationIds": ["cr-0123456789abcdef0"]},
+            {STANDARD: (6, 8), G: (4, 4 + 7 * 4)},
+            id="nodes-that-may-be-reserved-are-not-needed-now",
+        ),
     ],
 )
 def test_vcpus_are_counted_by_quota(changes: dict[str, Any], expected: dict[str, tuple[int, int]]) -> None:
