@@ -17,7 +17,7 @@ from tests.elastic.membership.world import LEASE_SECONDS, World
 from tidewater.elastic.membership.deciders import DECIDERS
 from tidewater.elastic.observe.log import Log
 
-MEMBERS = 64
+MEMBERS = 40
 CHANGES = 6
 KINDS = ("sides", "first", "first-without-etcd", "without-etcd", "replaced", "no-etcd", "kill", "kill-first", "join")
 CALM_SECONDS = 300.0
