@@ -36,7 +36,7 @@ from workloads.exports import Exported, export
 from workloads.filling.dataset import Dataset, DatasetArgs
 from workloads.filling.packages import Installed, InstalledArgs
 from workloads.karpenter import Karpenter, KarpenterArgs, Site, SurgeNodes, SurgeNodesArgs
-from workloads.logs.component import KeptLogs, KeptLogsArgs
+from workloads.logs.component import KeptLogsArgs, kept_logs
 from workloads.monitoring import server
 from workloads.monitoring.component import Monitoring, MonitoringArgs, parts
 from workloads.namespace import Namespace, NamespaceArgs, PriorityClasses, pull_secret
@@ -91,8 +91,7 @@ def main(run: login.Run = login.run, look: Look = look_at_cluster) -> None:
         EtcdArgs(training, namespace.priorities.etcd, mounts),
         platform.options(namespace, storage, isolation),
     )
-    if training.log_days:
-        KeptLogs("logs", KeptLogsArgs(training, mounts), platform.options(namespace, storage, isolation))
+    kept_logs(KeptLogsArgs(training, mounts), platform.options(namespace, storage, isolation))
     pods_need = platform.mounts(storage, access, isolation)
     filled = [
         Dataset(training.dataset.name, DatasetArgs(training, code.uri, name, stack.region, mounts), pods_need),

@@ -18,7 +18,7 @@ from workloads import objects, people
 from workloads.access import TrainerAccess, TrainerAccessArgs
 from workloads.etcd.component import Etcd, EtcdArgs
 from workloads.exports import StackFacts, StackFactsArgs
-from workloads.logs.component import KeptLogs, KeptLogsArgs
+from workloads.logs.component import KeptLogsArgs, kept_logs
 from workloads.manifests import Manifest, Text, metadata
 from workloads.namespace import PriorityClasses, namespace_manifest, pull_secret
 from workloads.network_policies import NetworkPolicies, NetworkPoliciesArgs
@@ -165,6 +165,5 @@ class TeamSpace(pulumi.ComponentResource):
         StackFacts(name, StackFactsArgs(training, ""), after())
         mounts, pods_need = mounts_of(volume, claim), after(claim, isolation, *limits)
         Etcd("etcd", EtcdArgs(training, args.priorities.etcd, mounts), pods_need)
-        if training.log_days:
-            KeptLogs("logs", KeptLogsArgs(training, mounts), pods_need)
+        kept_logs(KeptLogsArgs(training, mounts), pods_need)
         self.register_outputs({})

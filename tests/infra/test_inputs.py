@@ -135,6 +135,8 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "datasetStorage": "s3",
         "monitoring": "prometheus",
         "coreNodes": 0,
+        "jobLogDays": 7,
+        "capacityReservationIds": ["cr-0123456789abcdef0"],
         "placementGroup": True,
         "fileThroughput": "100",
         "fileAccess": "iam",

@@ -15,6 +15,7 @@ CREDENTIALS = json.dumps({"auths": {"registry.example.com": {"auth": "dTpw"}}})
 NAMED = [{"name": "tidewater-registry"}]
 CONFIG = {
     "monitoring": "prometheus",
+    "jobLogDays": 7,
     "fileAccess": "iam",
     "teams": [{"name": "vision", "userArns": ["arn:aws:iam::123456789012:user/ada"], "maxWorkers": 2}],
     "efa": True,

@@ -1,6 +1,6 @@
 """What keeps the logs of a namespace's jobs on the shared file system, with the setting `jobLogDays`.
 
-    KeptLogs("logs", KeptLogsArgs(training, mounts), platform.options(namespace, storage))
+    kept_logs(KeptLogsArgs(training, mounts), platform.options(namespace, storage))
 
 It reads logs through the API server, by a right on its own namespace. So logs of all launchers and images are kept, no
 worker waits for the volume, and no pod of a job changes when the setting does.
@@ -30,6 +30,7 @@ from workloads.manifests import (
     data_volume,
     metadata,
 )
+from workloads.namespace import PULL_SECRETS
 from workloads.storage import CLAIM
 
 PROGRAMS = {path.name: path.read_text() for path in (Path(keep.__file__), Path(read.__file__))}
@@ -102,6 +103,7 @@ def _pod(training: settings.Training) -> Manifest:
         "automountServiceAccountToken": True,
         "nodeSelector": SYSTEM_NODES,
         "securityContext": NON_ROOT,
+        **({"imagePullSecrets": PULL_SECRETS} if training.pull_secret else {}),  # also of the pods that print them
         "containers": [container],
         "volumes": [data_volume(CLAIM), {"name": "program", "configMap": {"name": LOGS}}],
     }
@@ -126,3 +128,9 @@ class KeptLogs(pulumi.ComponentResource):
         after = pulumi.ResourceOptions(parent=self, depends_on=needed)
         objects.register(deployment, opts=pulumi.ResourceOptions.merge(args.mounts, after))
         self.register_outputs({})
+
+
+def kept_logs(args: KeptLogsArgs, opts: pulumi.ResourceOptions) -> None:
+    """Make it all, if logs are to be kept."""
+    if args.training.log_days:
+        KeptLogs(LOGS, args, opts)
