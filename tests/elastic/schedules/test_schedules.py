@@ -144,7 +144,8 @@ def test_losses_and_validations_equal_those_of_an_undisturbed_run(ring: Ring, fa
     steps = -(-TOTAL // 7)
     epochs = disturbed.reached // steps
     flags = ("--epochs", str(epochs), "--checkpoint-minutes", "0", "--report-every", "1000")
-    calm = Job(farm, ring.arena.job.folder.with_name("calm"), etcd, *COMMON, *flags)
+    folder = ring.arena.job.folder
+    calm = Job(farm, folder.with_name(f"{folder.name}-calm"), etcd, *COMMON, *flags)
     own_loop = "tensor" if ring.arena.own_loops else ""
     assert calm.start("calm", own_loop=own_loop).wait(CALM_SECONDS) == exit_codes.FINISHED
     calm.book.refresh()

@@ -88,7 +88,7 @@ def test_weights_and_validations_are_those_of_a_whole_model_that_was_not_disturb
     disturbed = dcp.read(max(job.checkpoints.glob("step-*")))
     assert disturbed["step"] >= job.book.reached > 0
     flags = ("--max-steps", str(disturbed["step"]), "--checkpoint-minutes", "0", "--report-every", "1000")
-    calm = Job(farm, job.folder.with_name("calm"), etcd, *COMMON, *flags)
+    calm = Job(farm, job.folder.with_name(f"{job.folder.name}-calm"), etcd, *COMMON, *flags)
     own_loop = "tensor" if arena.own_loops else ""
     assert calm.start("calm", whole=True, own_loop=own_loop).wait(SECONDS) == exit_codes.FINISHED
     calm.book.refresh()

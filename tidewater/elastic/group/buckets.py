@@ -194,12 +194,7 @@ class Bucket:
             raise
 
     def has_own(self) -> bool:
-        """Return whether a parameter has a gradient, which stays where it is. Make the memory that a sum would need.
-
-        Raise ConfigError if a gradient is sparse.
-        """
-        if self._memory is None:
-            self._memory = Memory(self.parameters, self.tail, self._device, self._sum_dtype)
+        """Return whether a parameter has a gradient, which stays where it is. Raise ConfigError if one is sparse."""
         gradients = [parameter.grad for parameter in self.parameters]
         self._refuse_sparse(gradients)
         return any(gradient is not None for gradient in gradients)

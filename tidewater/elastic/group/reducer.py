@@ -26,14 +26,15 @@ Gradients of 16 bits are summed in copies of 32 bits, unless ``sum_dtype`` says 
 parameter is larger. With other gradients, the memory is that of the gradients, and is kept for the next step.
 Several micro-batches add their gradients in that memory, so they need no more of it than one.
 
-Alone in its group, a rank on the CPU keeps the gradients of a single pass where they are. The memory for their sums is
-made nevertheless, so that a rehearsal finds out whether there is enough of it for a group of several.
+Alone in its group, a rank on the CPU keeps the gradients of a single pass where they are. In a ``rehearsal`` it
+sums them nevertheless, to find out whether it can, and whether there is enough memory for a group of several.
 """
 
 from __future__ import annotations
 
+import contextlib
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -81,6 +82,7 @@ class Reducer:
         self._kept: Sequence[torch.Tensor] | None = None
         """What would be sent with the gradients, if this rank is alone and keeps them."""
         self._keeps = False
+        self._rehearses = False
         self._early = self._buckets[:-1]
         """The sums of these buckets may start during the backward pass."""
         self._watching = False
@@ -102,7 +104,8 @@ class Reducer:
     def reset(self, passes: int = 1) -> None:
         """Forget all gradients, and the last step if it has failed. ``passes`` is how many the next step has."""
         self._watching, self._begun, self._finished, self._local = False, [], [], []
-        self._keeps, self._kept = self._can_keep and self._group.size == passes == 1, None
+        self._keeps = self._can_keep and self._group.size == passes == 1 and not self._rehearses
+        self._kept = None
         # Not with optimizer.zero_grad, which is slower and skips parameters that the optimizer doesn't have.
         for parameter in self._all:
             parameter.grad = None
@@ -110,6 +113,15 @@ class Reducer:
         if passes > 1:
             for bucket in self._buckets:
                 bucket.accumulate()
+
+    @contextlib.contextmanager
+    def rehearsal(self) -> Iterator[None]:
+        """Give a context in which a rank that is alone sums its gradients, too."""
+        self._rehearses = True
+        try:
+            yield
+        finally:
+            self._rehearses = False
 
     def watch(self) -> None:
         """Start sums during the next backward pass, which is the last one of the step."""

@@ -132,13 +132,13 @@ class Stepper:
         seed: int = 0,
     ) -> None:
         self._training, self._state, self._group = training, state, group
-        self._seed = seed
-        self._amp = AMP_TYPES[amp]
+        self._seed, self._amp = seed, AMP_TYPES[amp]
         parameters, outer = training.model.named_parameters(), state.outer
         self._reducer = Reducer(group, parameters, self._load, sum_dtype, copies=outer is not None)
+        self.rehearsal = self._reducer.rehearsal
+        """Returns a context in which a rank that is alone makes its steps as one of several does."""
         self._buffers, self._parameters = Buffers(training.model, group), list(training.model.parameters())
-        self._ballot = torch.zeros(0, device=group.device)
-        self._check = torch.zeros(drift.SENT, device=group.device)
+        self._ballot, self._check = (torch.zeros(size, device=group.device) for size in (0, drift.SENT))
         self._step: _Step
         self._local = Local(training.model, state.optimizers, outer) if outer else None
         refuse_synchronised(training.model)
@@ -254,10 +254,10 @@ class Stepper:
             await_all(self._group)
             odd = step.total.odd_samples(prepared.step.share(*self.place))
             raise Diverged(losses.verdict(self._state.step + 1, loss, odd))
-        everyone_knows = round(knowing) == self._group.size
         buffers = self._buffers.sums(more > 0)
         factor = 1.0 if self._local else factor  # what inner steps have changed is divided already
-        return Outcome(loss, everyone_knows, buffers, factor, stopping > 0, saving > 0, tuple(works))
+        all_know = round(knowing) == self._group.size
+        return Outcome(loss, all_know, buffers, factor, stopping > 0, saving > 0, tuple(works))
 
     @property
     def place(self) -> tuple[int, int]:

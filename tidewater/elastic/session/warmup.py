@@ -63,7 +63,7 @@ def rehearsals(
         check: Called after each step; raises the GroupBroken that the step has met.
         own_loop: Whether the script makes the forward passes.
     """
-    with worker.state.attributes.rehearsal():
+    with worker.state.attributes.rehearsal(), material.stepper.rehearsal():
         while not (yield from _tried(worker, material, log, most, check, own_loop)):
             form_alone(worker.group)
 

@@ -37,6 +37,7 @@ class Steps:
             torch.optim.SGD(each.parameters(), lr=0.1, momentum=0.9, weight_decay=0.1) for each in (model, self.plain)
         ]
         self._stepper, _ = stepper_of(group, model, loss, self._optimizers[0], sum_dtype=sum_dtype)
+        self.rehearsal = self._stepper.rehearsal
 
     def step(self, *batches: Any) -> Gradients:
         """Make a step of these micro-batches. Return the gradients."""

@@ -65,12 +65,15 @@ def test_gradients_of_32_bits_are_rounded_as_in_a_group_of_several(group: Group,
         assert torch.equal(one, other.to(sum_dtype).float())
 
 
-def test_they_are_not_copied_and_the_memory_for_sums_is_there_for_a_group_of_several(
+def test_they_are_not_copied_but_in_a_rehearsal_which_has_the_memory_and_the_sums_of_a_group_of_several(
     group: Group, memories: list[buckets.Memory]
 ) -> None:
     steps = Steps(group, nn.Sequential(nn.Linear(WIDE, WIDE), nn.Linear(WIDE, WIDE)))
-    assert None not in steps.step(batch())
+    with steps.rehearsal():
+        steps.step(batch())
     assert len(memories) == 2
+    assert storages(steps.model) <= places(memories)
+    assert None not in steps.step(batch())
     assert not storages(steps.model) & places(memories)
     steps.step(batch(), batch())
     assert len(memories) == 2
