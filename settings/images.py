@@ -75,7 +75,7 @@ def images(read: Reader) -> Images:
 def cache(read: Reader, project: str, stack: str) -> ImageCache | None:
     """Return ECR's cache for the stack of this name; None without one."""
     wanted = read.boolean("imageCache")
-    what = "the ARN of a secret whose name begins with ecr-pullthroughcache/, or empty"
+    what = "the ARN of a secret with a name that begins with ecr-pullthroughcache/, or empty"
     secret = read.text("dockerHubSecret", f"({_DOCKER_HUB_SECRET})?", what)
     region = read.config.get("region")
     if secret and not wanted:

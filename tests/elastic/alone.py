@@ -16,8 +16,6 @@ from torch.utils.data import TensorDataset
 
 from tidewater.elastic.addresses import Address
 from tidewater.elastic.group.group import Group, open_group
-from tidewater.elastic.group.reducer import Reducer
-from tidewater.elastic.session import step
 from tidewater.elastic.session.state import State, kind_of
 from tidewater.elastic.session.step import Stepper
 from tidewater.elastic.training import Training
@@ -64,18 +62,6 @@ def stepper_of(
     training = _training(model, loss, optimizer, **more)
     state = State(training, kind_of(model), torch.amp.GradScaler("cpu", enabled=amp == "fp16"), outer=outer)
     return Stepper(training, state, group, amp=amp, sum_dtype=sum_dtype, seed=seed), state
-
-
-class _Summing(Reducer):
-    """Sums gradients also in a group of one."""
-
-    def __init__(self, *given: Any, copies: bool = True, **named: Any) -> None:
-        super().__init__(*given, copies=True, **named)
-
-
-def sums_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let steppers of a group of one sum their gradients, as those of a group of several do."""
-    monkeypatch.setattr(step, "Reducer", _Summing)
 
 
 def state_of(model: nn.Module) -> State:

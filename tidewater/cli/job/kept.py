@@ -74,7 +74,7 @@ def read(session: Session, deployment: Object, wanted: Wanted, uid: str = "") ->
     pod = session.cluster.create(PODS, reader(deployment, name, arguments(session, wanted, uid)))
     session.note(f"reading the kept logs of {wanted.job} in pod {name}")
     try:
-        return _parsed(name, _printed(session, pod))
+        return _parsed(name, _output(session, pod))
     finally:
         with contextlib.suppress(ClusterError):
             session.cluster.delete(PODS, name)
@@ -152,7 +152,7 @@ def layout(bare: Layout, lines: Sequence[Line]) -> Layout:
     return replace(bare, types=(names.WORKER.lower(), *others), width=max(map(len, shorts), default=0))
 
 
-def _printed(session: Session, pod: Object) -> Iterator[str]:
+def _output(session: Session, pod: Object) -> Iterator[str]:
     """Yield what a pod prints, when it has started."""
     name, state = str(pod["metadata"]["name"]), "Pending"
     deadline = session.clock.monotonic() + START_SECONDS
@@ -164,9 +164,9 @@ def _printed(session: Session, pod: Object) -> Iterator[str]:
     raise CliError(f"pod {name} has not started after {START_SECONDS:.0f} s: {state}", "Try again later.")
 
 
-def _parsed(name: str, printed: Iterator[str]) -> Kept:
+def _parsed(name: str, output: Iterator[str]) -> Kept:
     """Return what the reader has printed. Raise CliError if that isn't all of it."""
-    first, *rest = [*printed] or [""]
+    first, *rest = [*output] or [""]
     try:
         header = json.loads(first)
         kept = Kept(header["files"], [_line(each) for each in rest], header["left_out"])
@@ -177,6 +177,6 @@ def _parsed(name: str, printed: Iterator[str]) -> Kept:
     return kept
 
 
-def _line(printed: str) -> Line:
-    pod, _, raw = printed.partition(" ")
+def _line(text: str) -> Line:
+    pod, _, raw = text.partition(" ")
     return line_of(pod, raw)

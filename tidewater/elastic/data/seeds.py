@@ -148,9 +148,8 @@ def drawn_alike(seed: int, what: str, step: int, device: torch.device) -> Iterat
 
 
 def _seed_all(number: int, device: torch.device) -> None:
-    random.seed(number)
-    _numpy_seed(number)
-    _torch_seed(number)
+    for generator in GENERATORS:
+        generator.seed(number)
     if device.type == "cuda":
         torch.cuda.default_generators[device.index or 0].manual_seed(number >> 1)
 

@@ -112,7 +112,7 @@ class Source(Dataset[Answer]):
 
     def _items(self, request: Request, kind: int) -> list[Any] | None:
         """Return the samples. Raise like ``prepare``."""
-        current, begin, items, bad = self._current, self._readings.go_on, list[Any](), dict[int, str]()
+        current, go_on, items, bad = self._current, self._readings.go_on, list[Any](), dict[int, str]()
         if not self._one_by_one[request.validation] and current[0] == request.tag:
             together = self._together(request, kind)
             if together is not None:
@@ -123,7 +123,7 @@ class Source(Dataset[Answer]):
                 return None
             if self._used:
                 seed_generators(self._seed, request.epoch, sample, self._used)
-            begin(sample)
+            go_on(sample)
             try:
                 items.append(dataset[sample])
             except Exception as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -27,10 +28,19 @@ def total(model: nn.Module, batch: Any) -> torch.Tensor:
 
 
 class Steps:
-    """Makes steps with a model, next to a copy of it that plain autograd trains."""
+    """Makes steps with a model, next to a copy of it that plain autograd trains.
+
+    ``sums`` says whether a group of one sums the gradients, too, as those of several do.
+    """
 
     def __init__(
-        self, group: Group, model: nn.Module, loss: Loss = total, sum_dtype: torch.dtype | None = None
+        self,
+        group: Group,
+        model: nn.Module,
+        loss: Loss = total,
+        sum_dtype: torch.dtype | None = None,
+        *,
+        sums: bool = True,
     ) -> None:
         self.model, self.plain, self._loss = model, copy.deepcopy(model), loss
         self._optimizers = [
@@ -38,6 +48,9 @@ class Steps:
         ]
         self._stepper, _ = stepper_of(group, model, loss, self._optimizers[0], sum_dtype=sum_dtype)
         self.rehearsal = self._stepper.rehearsal
+        self._summing = contextlib.ExitStack()
+        if sums:
+            self._summing.enter_context(self.rehearsal())
 
     def step(self, *batches: Any) -> Gradients:
         """Make a step of these micro-batches. Return the gradients."""

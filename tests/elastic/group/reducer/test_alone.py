@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,6 +15,8 @@ from tests.elastic.group.reducer.steps import WIDE, Branches, InParts, Steps, ba
 from tidewater.elastic.errors import ConfigError, GroupBroken
 from tidewater.elastic.group import buckets
 from tidewater.elastic.group.group import Group
+
+alone = functools.partial(Steps, sums=False)
 
 
 @pytest.fixture(scope="module")
@@ -46,17 +49,17 @@ def places(memories: list[buckets.Memory]) -> set[int]:
 
 
 def test_the_gradients_are_those_of_autograd_bit_for_bit(group: Group) -> None:
-    steps = Steps(group, Branches())
+    steps = alone(group, Branches())
     steps.agree([signed(1)], [signed(-1)], [signed(1), signed(-1)], [signed(1)])
     for model in (steps.model, steps.plain):
         model.first.requires_grad_(False)
     steps.agree([signed(1)], [signed(-1)])
-    Steps(group, InParts()).agree([batch()], [batch(), batch()], [batch()])
+    alone(group, InParts()).agree([batch()], [batch(), batch()], [batch()])
 
 
 @pytest.mark.parametrize("sum_dtype", [torch.bfloat16, torch.float16], ids=str)
 def test_gradients_of_32_bits_are_rounded_as_in_a_group_of_several(group: Group, sum_dtype: torch.dtype) -> None:
-    steps = Steps(group, nn.Linear(WIDE, WIDE), sum_dtype=sum_dtype)
+    steps = alone(group, nn.Linear(WIDE, WIDE), sum_dtype=sum_dtype)
     values = batch()
     found, expected = steps.step(values), steps.expected(values)
     for one, other in zip(found, expected, strict=True):
@@ -68,7 +71,7 @@ def test_gradients_of_32_bits_are_rounded_as_in_a_group_of_several(group: Group,
 def test_they_are_not_copied_but_in_a_rehearsal_which_has_the_memory_and_the_sums_of_a_group_of_several(
     group: Group, memories: list[buckets.Memory]
 ) -> None:
-    steps = Steps(group, nn.Sequential(nn.Linear(WIDE, WIDE), nn.Linear(WIDE, WIDE)))
+    steps = alone(group, nn.Sequential(nn.Linear(WIDE, WIDE), nn.Linear(WIDE, WIDE)))
     with steps.rehearsal():
         steps.step(batch())
     assert len(memories) == 2
@@ -81,7 +84,7 @@ def test_they_are_not_copied_but_in_a_rehearsal_which_has_the_memory_and_the_sum
 
 
 def test_an_interrupted_step_is_not_applied(group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
-    steps = Steps(group, nn.Linear(WIDE, WIDE))
+    steps = alone(group, nn.Linear(WIDE, WIDE))
     before = [each.clone() for each in steps.model.parameters()]
 
     def interrupted(*_: Any) -> None:
@@ -99,4 +102,4 @@ def test_an_interrupted_step_is_not_applied(group: Group, monkeypatch: pytest.Mo
 def test_a_sparse_gradient_is_refused_by_name(group: Group) -> None:
     model = nn.Sequential(nn.Embedding(10, 3, sparse=True), nn.Linear(3, 2))
     with pytest.raises(ConfigError, match=r"the gradient of the parameter 0\.weight is sparse.*sparse=False"):
-        Steps(group, model).step(torch.tensor([1, 2]))
+        alone(group, model).step(torch.tensor([1, 2]))

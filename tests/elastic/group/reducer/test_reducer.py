@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from tests.elastic.alone import form_alone, opened_alone, sums_alone
+from tests.elastic.alone import form_alone, opened_alone
 from tests.elastic.group.reducer.steps import WIDE, Branches, InParts, Steps, batch, gradients, signed, storages, total
 from tidewater.elastic.data.loader import Micro, Prepared
 from tidewater.elastic.data.sampler import Cursor, Step
@@ -26,8 +26,7 @@ def opened() -> Iterator[Group]:
 
 
 @pytest.fixture
-def group(opened: Group, monkeypatch: pytest.MonkeyPatch) -> Group:
-    sums_alone(monkeypatch)
+def group(opened: Group) -> Group:
     form_alone(opened)
     return opened
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from tests.elastic.alone import form_alone, opened_alone, stepper_of, sums_alone
+from tests.elastic.alone import form_alone, opened_alone, stepper_of
 from tests.elastic.group.nccl import double
 from tests.elastic.session.step.conftest import loss, prepared
 from tidewater.elastic.data.loader import Micro, Prepared
@@ -123,17 +123,14 @@ def test_a_step_whose_sums_were_aborted_is_not_applied(group: Group) -> None:
     assert state.digest() == digest
 
 
-def test_a_step_whose_ballot_is_not_a_sum_of_its_generation_is_not_applied(
-    group: Group, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sums_alone(monkeypatch)
+def test_a_step_whose_ballot_is_not_a_sum_of_its_generation_is_not_applied(group: Group) -> None:
     stepper, state = made(group)
     digest = state.digest()
 
     def before_the_sums_are_read() -> None:
         group.uuid += 1
 
-    with pytest.raises(GroupBroken, match="not the sum of 1 ranks of this generation"):
+    with stepper.rehearsal(), pytest.raises(GroupBroken, match="not the sum of 1 ranks of this generation"):
         stepper.gradients(prepared(6), meanwhile=before_the_sums_are_read)
     assert state.digest() == digest
     with pytest.raises(GroupBroken):
@@ -225,7 +222,6 @@ def test_mixed_precision_takes_a_step(group: Group, amp: str) -> None:
 def test_overlapped_work_runs_after_this_ranks_part_and_before_waiting_for_the_others(
     group: Group, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sums_alone(monkeypatch)
     stepper, _ = made(group)
     order: list[str] = []
 
@@ -240,7 +236,8 @@ def test_overlapped_work_runs_after_this_ranks_part_and_before_waiting_for_the_o
 
     noted("begin")
     noted("complete")
-    stepper.gradients(prepared(6), meanwhile=lambda: order.append("meanwhile"))
+    with stepper.rehearsal():
+        stepper.gradients(prepared(6), meanwhile=lambda: order.append("meanwhile"))
     assert order == ["begin", "meanwhile", "complete"]
 
 
