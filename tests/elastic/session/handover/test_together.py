@@ -238,7 +238,7 @@ def broken(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], Sta
         with several("reconfigured", 2) as pair:
             job = Job(pair, [trained(steps), made(1)], folder)
             with monkeypatch.context() as patch:
-                interrupt_at(pair.groups[0], 3, patch)
+                interrupt_at(pair.groups[1], 3, patch)  # with the source's, it may not have begun to receive
                 job.meet()
         return job.states[1]
 
