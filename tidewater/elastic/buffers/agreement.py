@@ -119,6 +119,8 @@ class Buffers:
         if self._group.size == 1:
             return 0.0
         mine = self._mine()
+        if not mine and not self._usual:
+            return 0.0
         if self._usual:
             parts = [self._part(name, spec, mine) for name, spec in self._usual.items()]
             changed = [float(name in mine and self._spec(name) == spec) for name, spec in self._usual.items()]
@@ -139,6 +141,8 @@ class Buffers:
         """
         if self._group.size == 1:
             return self._taken or {}
+        if self._sent is None and not more:
+            return {}
         values: dict[str, Value] = {}
         if self._sent is not None:
             work, sums, parts = self._sent

@@ -74,7 +74,8 @@ class Slots:
         self._model = model
         self._modules: dict[str, nn.Module] = {}
         self._places: list[tuple[str, nn.Module, dict[str, Tensor | None]]] = []
-        """The same modules with the buffers of each: at every step they are looked through several times."""
+        self._buffers: list[dict[str, Tensor | None]] = []
+        """The same modules with the buffers of each, and these alone: each step looks through them several times."""
         self.held: dict[str, Held] = {}
         self.thorough = False
         """Whether to compare all bits, and to note attributes also of modules without buffers and of torch's own."""
@@ -88,6 +89,7 @@ class Slots:
         """Find the model's modules, and forget how their buffers are written to."""
         self._modules, self._uncounted = modules(self._model), set()
         self._places = [(prefix, module, module._buffers) for prefix, module in self._modules.items()]
+        self._buffers = [buffers for _, _, buffers in self._places]
 
     def has_owner(self, name: str) -> bool:
         """Return whether the model has the module of this slot."""
@@ -102,6 +104,9 @@ class Slots:
 
         After an error, those of the last time are still the agreed ones.
         """
+        if self._has_none():
+            self._bindings = {}
+            return
         self._compare()
         noted: dict[str, Held] = {}
         fresh: dict[int, Held] = {}  # a tensor may be in two slots
@@ -132,6 +137,8 @@ class Slots:
         pairs: list[tuple[Tensor, Tensor]] = []
         again: list[Held] = []
         different = list(self._different())
+        if not different:
+            return {}
         for name, value in different:
             held = self.held.get(name) or Held(Empty.ABSENT)
             if value is not held.value:
@@ -187,8 +194,14 @@ class Slots:
                 for key, value in buffers.items():
                     yield _joined(prefix, key), Empty.NONE if value is None else value
 
+    def _has_none(self) -> bool:
+        """Return whether the model has no buffers, as most language models: then a step needs no time for them."""
+        return not (self.thorough or self.held or any(self._buffers))
+
     def _different(self) -> Iterator[tuple[str, Value]]:
         """Yield the slots that may differ from what was agreed, with what they have now."""
+        if self._has_none():
+            return
         self._compare()
         present = dict(self.present())
         for name, value in present.items():
@@ -323,6 +336,8 @@ def _clone(tensor: Tensor) -> Tensor:
 
 def _copied_all(values: dict[str, Value]) -> dict[str, Value]:
     """Return copies. One operation makes most of them: on a GPU each operation is a launch."""
+    if not values:
+        return {}
     plain = {name: value for name, value in values.items() if isinstance(value, Tensor) and _is_plain(value)}
     copies = {name: torch.empty_like(value) for name, value in plain.items()}
     _copy([(copies[name], value) for name, value in plain.items()])

@@ -62,11 +62,13 @@ class Step:
 
     def share(self, rank: int, size: int) -> tuple[int, ...]:
         """Return the samples of one rank; it may be empty if there are fewer samples than ranks."""
-        return tuple(itertools.chain.from_iterable(self.shares(rank, size)))
+        return tuple(itertools.chain.from_iterable(self.shares(rank, size))) if self.inner else self.samples[rank::size]
 
     def shares(self, rank: int, size: int) -> tuple[tuple[int, ...], ...]:
         """Return the samples of one rank in each inner step."""
-        every = self.inner or max(1, len(self.samples))
+        if not self.inner:
+            return (self.samples[rank::size],) if self.samples else ()
+        every = self.inner
         return tuple(self.samples[first : first + every][rank::size] for first in range(0, len(self.samples), every))
 
 
@@ -77,7 +79,9 @@ def plan(cursor: Cursor, *, total: int, batch_size: int, seed: int, inner: int =
     end = cursor.offset
     while not samples and end < total:  # all samples at the positions of a step may be left out
         begin, end = end, min(end + batch_size, total)
-        samples = [sample for sample in _ordered(cursor.epoch, begin, end, total, seed) if sample not in skipped]
+        samples = _ordered(cursor.epoch, begin, end, total, seed)
+        if skipped:
+            samples = [sample for sample in samples if sample not in skipped]
     after = Cursor(cursor.epoch, end, cursor.stream, cursor.skipped)
     return Step(tuple(samples), without(after, skipped, total=total, seed=seed), inner)
 

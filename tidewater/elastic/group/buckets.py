@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from tidewater.elastic.errors import ConfigError
-from tidewater.elastic.sharding import is_sharded, like, local
+from tidewater.elastic.sharding import is_divided, is_sharded, like, local
 
 FIRST_BYTES, BYTES = 1 << 20, 25 << 20
 """Sizes of the first bucket and of the others. They are those of DistributedDataParallel: the first sum begins early.
@@ -127,6 +127,7 @@ class Bucket:
     def __init__(self, members: Sequence[Named], device: torch.device, sum_dtype: torch.dtype | None = None) -> None:
         self.names = [name for name, _ in members]
         self.parameters = [parameter for _, parameter in members]
+        self._is_divided = is_divided(self.parameters)
         self._device, self._sum_dtype = device, sum_dtype
         own, wide = _types(self.parameters, sum_dtype)
         self.in_place = own is wide
@@ -165,8 +166,10 @@ class Bucket:
 
     def take(self) -> list[torch.Tensor | None]:
         """Remove the gradients from the parameters and return them."""
-        gradients = [local(parameter.grad) for parameter in self.parameters]
-        if self._memory is not None:  # a parameter that no pass has used still has the zeros
+        gradients = [parameter.grad for parameter in self.parameters]
+        if self._is_divided:
+            gradients = list(map(local, gradients))
+        if self._memory is not None and self._versions:  # a parameter that no pass has used still has the zeros
             for place, (own, version) in enumerate(zip(self._memory.gradients, self._versions, strict=False)):
                 if gradients[place] is own and own._version == version:
                     gradients[place] = None

@@ -231,10 +231,10 @@ class Reducer:
     def _counts(self, *, late: bool) -> torch.Tensor:
         """Return the generation's seal, a number for each parameter, 1 if it has a gradient, and one more for whether
         some are late."""
-        had = [float(one) for bucket in self._buckets for one in bucket.had]
-        usual, uuid = all(had) and not late, self._group.uuid
+        usual, uuid = all(all(bucket.had) for bucket in self._buckets) and not late, self._group.uuid
         if usual and self._usual[0] == uuid:
             return self._usual[1]
+        had = [float(one) for bucket in self._buckets for one in bucket.had]
         counts = numbers([*seal(uuid), *had, float(late)], self._group.device)
         if usual:
             self._usual = uuid, counts

@@ -243,8 +243,8 @@ class Loop:
         session, state, config = self._session, self._state, self._config
         self._meeting, self._everyone_knows, first = meeting, False, True
         session.reports.save_after = 0  # not all members know of it
-        self.rank = rank = meeting.rank
-        size, processes = meeting.size, meeting.processes
+        self.rank, processes = meeting.rank, meeting.processes
+        seat = Seat(meeting.rank, meeting.size, meeting.index, meeting.shards)
         batch_size = config.step_size(processes) * (config.sync_every or 1)
         inner = config.step_size(processes) if config.sync_every else 0
         self._leave_out()
@@ -256,7 +256,7 @@ class Loop:
             self._say_why()
             if over and config.compare_every:
                 self._compare()
-            if not (yield from self._evaluated(Seat(rank, size, meeting.index, meeting.shards), over)):
+            if not (yield from self._evaluated(seat, over)):
                 return
             if over:
                 session.finish()
