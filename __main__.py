@@ -126,10 +126,10 @@ def main(run: login.Run = login.run, look: Look = look_at_cluster) -> None:
 
 
 def encryption(stack: settings.Settings, account: Account, network: Network) -> Encryption:
-    """Make the key of the stack's data and logs, and with it the VPC's flow logs, if the stack wants them."""
-    days = stack.network.flow_log_days
-    logs = EncryptionArgs(account, control_plane_logs=stack.cluster.existing is None, flow_logs=days > 0)
-    key = Encryption(stack.name, logs, account.options())
+    """Make the key of data and logs, unless there is one already; and the VPC's flow logs, if the stack wants them."""
+    days, own_cluster = stack.network.flow_log_days, stack.cluster.existing is None
+    args = EncryptionArgs(account, control_plane_logs=own_cluster, flow_logs=days > 0, existing=stack.data_key)
+    key = Encryption(stack.name, args, account.options())
     if days:
         FlowLogs(stack.name, FlowLogsArgs(account, network.vpc_id, key.arn, days), account.options(network))
     return key

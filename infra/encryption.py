@@ -1,7 +1,7 @@
 """One customer-managed KMS key for all the stack's data: Kubernetes secrets, file system, bucket, logs.
 
-The names of the log groups are here too, since the key's policy has them: the control plane's, and that of the VPC's
-flow logs.
+It is the stack's, or an existing one. The names of the log groups are here too, since the policy of the stack's key has
+them: the control plane's, and that of the VPC's flow logs.
 
 Node volumes use the account's EBS key. A customer-managed key would need a grant for the role of the Auto Scaling
 service, which does not exist in a new account.
@@ -25,20 +25,28 @@ from infra.preflight.place import first_value
 
 @dataclass(frozen=True)
 class EncryptionArgs:
-    """The account that owns the key; whether it encrypts the logs of a control plane, and flow logs of the VPC."""
+    """The account that owns the key; whether it encrypts the logs of a control plane, and flow logs of the VPC.
+
+    `existing` is the ARN of a key that was there before, with its owner's policy; empty if the stack makes one.
+    """
 
     account: Account
     control_plane_logs: bool
     flow_logs: bool
+    existing: str = ""
 
 
 class Encryption(pulumi.ComponentResource):
-    """The key, and an alias for people."""
+    """The key, and an alias for people. Of an existing key nothing is made or changed."""
 
     arn: pulumi.Output[str]
 
     def __init__(self, name: str, args: EncryptionArgs, opts: pulumi.ResourceOptions) -> None:
         super().__init__("tidewater:infra:Encryption", name, None, opts)
+        self.arn = pulumi.Output.from_input(args.existing) if args.existing else self._make(name, args)
+        self.register_outputs({"keyArn": self.arn})
+
+    def _make(self, name: str, args: EncryptionArgs) -> pulumi.Output[str]:
         child = pulumi.ResourceOptions(parent=self)
         region = args.account.region
         log_groups = [control_plane_log_group_name(name)] if args.control_plane_logs else []
@@ -56,8 +64,7 @@ class Encryption(pulumi.ComponentResource):
         aws.kms.Alias(f"{name}-key", name=f"alias/{name}", target_key_id=key.key_id, opts=child)
         recorded = first_value(f"{name}-key", key.arn, self)
         _sync_await(refuse_another(name, region, key.arn, recorded))
-        self.arn = key.arn
-        self.register_outputs({"keyArn": key.arn})
+        return key.arn
 
 
 async def refuse_another(name: str, region: str, arn: pulumi.Output[str], recorded: pulumi.Output[str]) -> None:

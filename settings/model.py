@@ -282,6 +282,8 @@ class Settings:
     """Release of EKS' AL2023 images, for example v20260903; of all nodes."""
     node_disk_key: str
     """ARN of the KMS key of all nodes' disks; empty for the account's default EBS key."""
+    data_key: str
+    """ARN of the KMS key of all that the stack stores; empty if it makes one."""
     file_throughput: FileThroughput
     file_iam: bool
     """Whether only the nodes' roles may mount the file system; else every client that reaches it over TLS."""

@@ -105,7 +105,8 @@ def parse(config: Mapping[str, Any], *, stack: str, secrets: Collection[str] = (
         network=(network := networks.network(read)),
         cluster=(cluster := _cluster(read)),
         node_image=nodes.image(read),
-        node_disk_key=_node_disk_key(read),
+        node_disk_key=_key_of_region(read, "nodeDiskKeyArn", "EBS needs"),
+        data_key=_key_of_region(read, "dataKeyArn", "EFS, EKS and CloudWatch Logs need"),
         file_throughput=_file_throughput(read),
         file_iam=read.choice("fileAccess", ("vpc", "iam")) == "iam",
         file_system=existing.file_system(read),
@@ -213,10 +214,10 @@ def _cluster(read: Reader) -> Cluster:
     )
 
 
-def _node_disk_key(read: Reader) -> str:
-    key, region = read.text("nodeDiskKeyArn", f"({_KEY_ARN})?", _KEY), read.config.get("region")
+def _key_of_region(read: Reader, name: str, who_needs: str) -> str:
+    key, region = read.text(name, f"({_KEY_ARN})?", _KEY), read.config.get("region")
     if key and key.split(":")[3] != region:
-        read.wrong("nodeDiskKeyArn", key, f"is in another region than the stack; EBS needs one in {region}")
+        read.wrong(name, key, f"is in another region than the stack; {who_needs} one in {region}")
     return key
 
 

@@ -13,7 +13,7 @@ fit       whether zones and instance types fit the settings; pure
 cluster   whether an existing cluster is as the stack needs it, and the names on any are free; pure, but for what asks
 vpc       whether an existing VPC, and a file system in it, are as the stack needs them; pure, but for what asks
 counts    whether the quotas of VPCs, addresses and NAT gateways leave enough for the stack; pure
-disks     whether the KMS key of the nodes' disks can be used; pure
+keys      whether the KMS keys of the nodes' disks and of the data can be used; pure
 dataset   whether there is something at the dataset's address; pure, but for a request to a web server
 login     whether the `aws` of the kubeconfig is in the provider's account; pure, but for one run of it
 roles     whether the roles' path stays, and whether their boundary allows what they do; pure, but for what asks
@@ -30,7 +30,7 @@ import pulumi
 
 import settings
 from infra.account import Account
-from infra.preflight import cluster, counts, dataset, disks, fit, login, people, quotas, support, vpc
+from infra.preflight import cluster, counts, dataset, fit, keys, login, people, quotas, support, vpc
 from infra.preflight.cluster import taken
 from infra.preflight.lookup import look_up
 from infra.preflight.roles import boundary, path
@@ -59,7 +59,7 @@ def check(
     mistakes += taken.mistakes(wanted, region.inside, new=bool(region.cluster and region.cluster.role is None))
     mistakes += path.mistakes(wanted, region.role) + people.mistakes(wanted, region)
     warnings = quotas.warnings(wanted, region, needs)
-    for each in (counts, disks):
+    for each in (counts, keys):
         mistakes += each.mistakes(wanted, region)
         warnings += each.warnings(wanted, region)
     # A stack that exists may have its data already, may never grow to maxWorkers, and its roles do their work.

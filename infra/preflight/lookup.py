@@ -24,13 +24,13 @@ from pulumi.runtime.sync_await import _sync_await
 import settings
 from infra.account import Account, words
 from infra.identity import AUTO_SCALING_ROLE
-from infra.preflight import counts, disks, login, quotas
+from infra.preflight import counts, keys, login, quotas
 from infra.preflight.asking import Ask
 from infra.preflight.cluster import Cluster, Look
 from infra.preflight.cluster.lookup import Own, look_up_own
 from infra.preflight.cluster.lookup import look_up as look_up_cluster
 from infra.preflight.dataset import Found, head, place
-from infra.preflight.region import Count, Key, Region
+from infra.preflight.region import ENABLED, Count, Key, Region
 from infra.preflight.roles.boundary import Boundary
 from infra.preflight.roles.boundary import look_up as look_up_boundary
 from infra.preflight.support import Support
@@ -57,6 +57,9 @@ DISK_KEY = "aws:ebs/getDefaultKmsKey:getDefaultKmsKey"
 KEY = "aws:kms/getKey:getKey"
 ROLE = "aws:iam/getRole:getRole"
 NVIDIA = "NVIDIA"
+_NO_KEY = re.compile("couldn't find resource|NotFoundException")
+_NO_ROLE = re.compile("couldn't find resource|NoSuchEntity")
+"""The words of the plug-in, and of KMS and IAM, for what doesn't exist."""
 
 # By the quota's code: the function, its result, and what of it is counted.
 _THINGS: Mapping[str, tuple[str, type, Callable[[Any], list[str]]]] = {
@@ -94,6 +97,7 @@ async def _look_up(stack: settings.Settings, provider: aws.Provider, run: login.
         "files": _files(stack, ask),
         "boundary": _boundary(stack, ask),
         "disks": _disks(stack, ask),
+        "data_key": _data_key(stack, ask),
         "login": _login(stack, ask, run),
         "dataset": _dataset(stack.training.dataset, ask),
         **{name: ask(TYPE, {"instanceType": name}, aws.ec2.GetInstanceTypeResult) for name in names},
@@ -122,6 +126,7 @@ async def _look_up(stack: settings.Settings, provider: aws.Provider, run: login.
         counts={code: each for code, each in read.items() if isinstance(each, Count)},
         dataset=_answer(found["dataset"]),
         disk_key=disk_key,
+        data_key=_answer(found["data_key"]),
         login=_answer(found["login"]),
         auto_scaling_role=role,
         vpc=_answer(found["vpc"]),
@@ -206,19 +211,30 @@ async def _disks(stack: settings.Settings, ask: Ask) -> tuple[Key | None, bool]:
         arn = stack.node_disk_key or (await ask(DISK_KEY, {}, aws.ebs.GetDefaultKmsKeyResult)).key_arn
     except Exception:  # the SDK has no other type for it
         return None, True
-    if arn.endswith(disks.ALIAS):
+    if arn.endswith(keys.ALIAS):
         return Key(arn, customer=False), True
-    key, role = await asyncio.gather(
-        ask(KEY, {"keyId": arn}, aws.kms.GetKeyResult),
-        ask(ROLE, {"name": AUTO_SCALING_ROLE}, aws.iam.GetRoleResult),
-        return_exceptions=True,
-    )
-    # Other errors, such as a missing right, say nothing of the role. The words are those of the plug-in and of IAM.
-    missing = isinstance(role, BaseException) and re.search("couldn't find resource|NoSuchEntity", str(role))
-    if isinstance(key, BaseException):
-        return Key(arn, customer=None), not missing
-    usable = key.key_state == "Enabled" and key.key_spec == "SYMMETRIC_DEFAULT"
-    return Key(arn, customer=key.key_manager == "CUSTOMER", usable=usable), not missing
+    return await asyncio.gather(_key(arn, ask), _has_auto_scaling_role(ask))
+
+
+async def _has_auto_scaling_role(ask: Ask) -> bool:
+    """Return whether EC2 Auto Scaling has its role. Errors such as a missing right say nothing of it."""
+    try:
+        await ask(ROLE, {"name": AUTO_SCALING_ROLE}, aws.iam.GetRoleResult)
+    except Exception as error:  # the SDK has no other type for it
+        return not _NO_ROLE.search(str(error))
+    return True
+
+
+async def _data_key(stack: settings.Settings, ask: Ask) -> Key | None:
+    return await _key(stack.data_key, ask) if stack.data_key else None
+
+
+async def _key(arn: str, ask: Ask) -> Key:
+    try:
+        found = await ask(KEY, {"keyId": arn}, aws.kms.GetKeyResult)
+    except Exception as error:  # the SDK has no other type for it
+        return Key(arn, customer=None, state="" if _NO_KEY.search(str(error)) else ENABLED)
+    return Key(arn, found.key_manager == "CUSTOMER", found.key_state, found.key_spec == "SYMMETRIC_DEFAULT")
 
 
 def support_of(version: str, found: aws.eks.GetClusterVersionsResult) -> Support | None:

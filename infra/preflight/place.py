@@ -7,7 +7,8 @@ names. Such an update ends in the middle: two members of etcd use the same files
 setting is then set back, Pulumi creates the old objects again, finds that they exist, and deletes them in the end,
 because the state lists them as objects to delete.
 
-So would another VPC, other subnets of an existing one, another cluster or file system.
+So would another VPC, other subnets of an existing one, another cluster or file system, or another KMS key: EFS and EKS
+keep the key that they began with, and who reads the bucket has the rights to one key only.
 
 A control plane stays in the zones that it was made in, and EKS refuses subnets of others. Nodes can be in further ones:
 https://docs.aws.amazon.com/eks/latest/userguide/network-reqs.html#network-requirements-subnets
@@ -47,19 +48,21 @@ class Place:
     """Name of the existing cluster; empty if the stack has its own."""
     files: str = ""
     """Id of the existing file system; empty if the stack has its own."""
+    data_key: str = ""
+    """ARN of the customer's KMS key of the data; empty if the stack has its own."""
 
     @classmethod
     def of(cls, wanted: settings.Settings) -> Place:
         """Return the place that the settings name."""
         here = (wanted.region, wanted.stack, wanted.training.namespace)
-        network, existing = wanted.network, wanted.network.existing
+        network, existing, key = wanted.network, wanted.network.existing, wanted.data_key
         if existing:
             there = wanted.cluster.existing
             subnets, cluster = ",".join(existing.subnet_ids), there.name if there else ""
             there_before = {"vpc": existing.id, "subnets": subnets, "cluster": cluster, "files": wanted.file_system}
-            return cls(*here, cidr="", zones="", **there_before)
+            return cls(*here, cidr="", zones="", **there_before, data_key=key)
         named = str(network.zones) if isinstance(network.zones, int) else ",".join(network.zones)
-        return cls(*here, network.cidr, named)
+        return cls(*here, network.cidr, named, data_key=key)
 
     @property
     def subnet_count(self) -> int:
@@ -77,11 +80,11 @@ class Place:
         return self.subnets.split(",")[: first.subnet_count] == first.subnets.split(",")
 
 
-NETWORK = ("cidr", "zones", "vpc", "subnets", "cluster", "files")
+NETWORK = ("cidr", "zones", "vpc", "subnets", "cluster", "files", "data_key")
 """What earlier versions did not record: they have a record of their own, since one that exists never changes."""
 
-OWN = {"vpc": "", "subnets": "", "cluster": "", "files": ""}
-"""What the record of a network lacks if it is of a version that knew no existing VPC, cluster or file system."""
+OWN = {"vpc": "", "subnets": "", "cluster": "", "files": "", "data_key": ""}
+"""What the record of a network lacks if it is of a version that knew no existing VPC, cluster, file system or key."""
 
 
 class KeptPlace(pulumi.ComponentResource):
@@ -147,6 +150,12 @@ def mistakes(place: Place, first: Place) -> list[str]:
     if place.namespace != first.namespace:
         found.append(
             f"namespace = {place.namespace}: the stack's etcd, data and job are in {first.namespace}; set it back, "
+            f"{again}"
+        )
+    if place.data_key != first.data_key:
+        found.append(
+            f"dataKeyArn = {place.data_key or '(empty)'}: the stack's data is encrypted with "
+            f"{first.data_key or 'a key of its own'}, and EFS and EKS keep the key that they began with; set it back, "
             f"{again}"
         )
     return found + _moved_network(place, first, again)

@@ -24,13 +24,21 @@ class Count:
     limit: float
 
 
+ENABLED = "Enabled"
+"""The state of a KMS key that can be used."""
+
+
 @dataclass(frozen=True)
 class Key:
-    """A KMS key. `customer`: whether it is a customer's; None if AWS did not say. `usable`: for the disks of nodes."""
+    """A KMS key, as far as AWS describes it."""
 
     arn: str
     customer: bool | None
-    usable: bool = True
+    """Whether it is a customer's; None if AWS did not say."""
+    state: str = ENABLED
+    """KMS's word for it; empty if there is no such key."""
+    symmetric: bool = True
+    """Whether one secret encrypts and decrypts, as AWS's services need it."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +59,7 @@ class Region:
         counts: what there is of each thing that a quota counts one by one, by the quota's code.
         dataset: what is at the dataset's address; None if it comes with the trainer.
         disk_key: `nodeDiskKeyArn`, else the account's default EBS key; None if AWS did not say.
+        data_key: `dataKeyArn`; None without it.
         cluster: the existing cluster that `clusterName` names; None without one.
         inside: what is on the cluster, the existing one or the stack's own; None while that can't be asked.
         files: the existing file system that `fileSystemId` names; None without one.
@@ -72,6 +81,7 @@ class Region:
     counts: Mapping[str, Count] = field(default_factory=dict)
     dataset: Found | None = None
     disk_key: Key | None = None
+    data_key: Key | None = None
     auto_scaling_role: bool = True
     vpc: Vpc | None = None
     cluster: Cluster | None = None

@@ -15,11 +15,12 @@ from scripts.policy.actions import NETWORK, OF_OWN_FILES, TYPES
 from scripts.policy.needs import (
     ADDRESS,
     BOUNDARY,
+    DATA_KEY,
     DATASET,
+    DISK_KEY,
     EXISTING_CLUSTER,
     EXISTING_FILES,
     EXISTING_VPC,
-    KEYS,
     LOOK_UPS,
     OWN_VPC,
     SCRIPTS,
@@ -41,6 +42,7 @@ def types_of(stack: settings.Settings) -> set[str]:
         "aws:ec2/flowLog:FlowLog": stack.network.flow_log_days > 0,
         "aws:ec2/placementGroup:PlacementGroup": stack.machines.placement_group,
         "aws:kms/grant:Grant": bool(stack.node_disk_key),
+        **dict.fromkeys(("aws:kms/key:Key", "aws:kms/alias:Alias"), not stack.data_key),
         "aws:ecr/pullThroughCacheRule:PullThroughCacheRule": stack.image_cache is not None,
         "aws:eks/accessPolicyAssociation:AccessPolicyAssociation": bool(stack.cluster.admin_arns),
         "aws:eks/accessEntry:AccessEntry": bool(stack.cluster.admin_arns or stack.cluster.existing or stack.surge)
@@ -60,7 +62,8 @@ def _managed(stack: settings.Settings) -> bool:
 def actions(stack: settings.Settings) -> dict[Scope, set[str]]:
     """Return all actions that a stack needs, by their scope."""
     found: dict[Scope, set[str]] = {}
-    more = [KEYS] * bool(stack.node_disk_key) + [DATASET] * (stack.training.dataset.uri or "").startswith("s3://")
+    more = [DISK_KEY] * bool(stack.node_disk_key) + [DATA_KEY] * bool(stack.data_key)
+    more += [DATASET] * (stack.training.dataset.uri or "").startswith("s3://")
     more.append(EXISTING_VPC if stack.network.existing else OWN_VPC)
     more += [EXISTING_FILES] * bool(stack.file_system) + [BOUNDARY] * bool(stack.roles.boundary)
     more.append(EXISTING_CLUSTER if stack.cluster.existing else ADDRESS)

@@ -32,8 +32,11 @@ EXISTING_FILES: Actions = {
 }
 """Of `infra.preflight.vpc.files`."""
 
-KEYS: Actions = {Scope.DISK_KEY: "DescribeKey", Scope.AUTO_SCALING: "GetRole"}
-"""Of `infra.preflight.disks`, with a key for the nodes' disks."""
+DISK_KEY: Actions = {Scope.DISK_KEY: "DescribeKey", Scope.AUTO_SCALING: "GetRole"}
+"""Of `infra.preflight.keys`, with a key for the nodes' disks."""
+
+DATA_KEY: Actions = {Scope.KEY: "DescribeKey"}
+"""Of `infra.preflight.keys`, with a key for the data."""
 
 BOUNDARY: Actions = {Scope.BOUNDARY: "GetPolicy GetPolicyVersion"}
 """Of `infra.preflight.roles.boundary`. Without them the preview only warns."""

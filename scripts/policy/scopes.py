@@ -116,7 +116,7 @@ def where(scope: Scope, place: Place) -> Where:
             ],
             {},
         ),
-        Scope.KEY: ([place.arn("kms", "key/*")], {}),
+        Scope.KEY: ([stack.data_key or place.arn("kms", "key/*")], {}),
         Scope.ALIAS: ([place.arn("kms", f"alias/{name}")], {}),
         Scope.DISK_KEY: ([stack.node_disk_key], {}),
         Scope.BOUNDARY: ([stack.roles.boundary], {}),

@@ -72,6 +72,7 @@ OUT_OF_RANGE: dict[str, tuple[Any, str]] = {
     "trainerArgs": ("--name 'x", "can't be split"),
     "trainerPolicyArns": (["arn:aws:iam::123456789012:role/reader"], "must be the ARN of an IAM policy"),
     "nodeDiskKeyArn": ("alias/aws/ebs", "must be the ARN of a KMS key, not of an alias"),
+    "dataKeyArn": ("alias/aws/s3", "must be the ARN of a KMS key, not of an alias"),
     "datasetKeyArn": ("alias/aws/s3", "must be the ARN of a KMS key, not of an alias"),
     "checkpoints": ("nfs", "efs or s3 or both"),
     "keepCheckpoints": (0, "from 1 to 1000"),
@@ -176,6 +177,11 @@ CONFLICTS: dict[str, tuple[dict[str, Any], str, str]] = {
         {"nodeDiskKeyArn": "arn:aws:kms:eu-west-1:123456789012:key/1234abcd"},
         "nodeDiskKeyArn",
         "is in another region than the stack; EBS needs one in us-west-2",
+    ),
+    "a key for the stack's data in another region": (
+        {"dataKeyArn": "arn:aws:kms:eu-west-1:123456789012:key/1234abcd"},
+        "dataKeyArn",
+        "is in another region than the stack; EFS, EKS and CloudWatch Logs need one in us-west-2",
     ),
     "a key for data that is not in S3": (
         {

@@ -12,8 +12,11 @@ from infra.preflight import place
 from tests import graph
 from tests.infra.preflight.refusals import REFUSED
 
+KEY, OTHER = (f"arn:aws:kms:us-west-2:123456789012:key/{each}" for each in ("1234abcd", "5678abcd"))
 HERE = {"region": "us-west-2", "stack": "local", "namespace": "training"}
-NETWORK = {"cidr": "10.0.0.0/16", "zones": "2", "vpc": "", "subnets": "", "cluster": "", "files": ""}
+NETWORK = {"cidr": "10.0.0.0/16", "zones": "2", "vpc": "", "subnets": "", "cluster": "", "files": "", "data_key": ""}
+BEFORE_KEYS = {name: value for name, value in NETWORK.items() if name != "data_key"}
+"""The record of a version that knew no `dataKeyArn`."""
 NAMED = {**NETWORK, "zones": "us-west-2b,us-west-2a"}
 
 
@@ -64,6 +67,30 @@ def update(monkeypatch: pytest.MonkeyPatch, recorded: dict[str, Any], **changes:
             {"availabilityZones": "us-west-2a,us-west-2b,us-west-2c"},
             "availabilityZones = us-west-2a,us-west-2b,us-west-2c: the stack began with 2,",
             id="names instead of a count",
+        ),
+        pytest.param(
+            {"place": HERE, "place-network": NETWORK},
+            {"dataKeyArn": KEY},
+            f"dataKeyArn = {KEY}: the stack's data is encrypted with a key of its own, and EFS and EKS keep the key",
+            id="existing key",
+        ),
+        pytest.param(
+            {"place": HERE, "place-network": BEFORE_KEYS},
+            {"dataKeyArn": KEY},
+            f"dataKeyArn = {KEY}: the stack's data is encrypted with a key of its own,",
+            id="existing key for a stack of an earlier version",
+        ),
+        pytest.param(
+            {"place": HERE, "place-network": {**NETWORK, "data_key": KEY}},
+            {},
+            f"dataKeyArn = (empty): the stack's data is encrypted with {KEY},",
+            id="no existing key any more",
+        ),
+        pytest.param(
+            {"place": HERE, "place-network": {**NETWORK, "data_key": KEY}},
+            {"dataKeyArn": OTHER},
+            f"dataKeyArn = {OTHER}: the stack's data is encrypted with {KEY},",
+            id="another key",
         ),
     ],
 )

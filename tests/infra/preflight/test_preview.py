@@ -182,6 +182,18 @@ def test_a_customers_default_key_for_disks_is_refused_in_a_new_account() -> None
             graph.run(graph.program, {**graph.defaults(), **REACHED, "nodeDiskKeyArn": key}, ask=asked)
 
 
+def test_a_key_for_the_data_that_can_not_be_used_is_refused_with_the_remedy() -> None:
+    with moto_server.serve() as endpoint:
+        kms, asked = moto_server.client("kms", endpoint), provider(endpoint, **KEYS)
+        key = kms.create_key()["KeyMetadata"]["Arn"]
+        config = {**graph.defaults(), **REACHED, "dataKeyArn": key}
+        with pytest.raises(settings.ConfigurationError, match=f"dataKeyArn = {key}0: there is no such key"):
+            graph.run(graph.program, {**config, "dataKeyArn": f"{key}0"}, ask=asked)
+        kms.schedule_key_deletion(KeyId=key.rpartition("/")[2])
+        with pytest.raises(settings.ConfigurationError, match=f"aws kms cancel-key-deletion --key-id {key}"):
+            graph.run(graph.program, config, ask=asked)
+
+
 def test_a_type_that_came_out_this_year_makes_nodes_of_its_size(account: str, warned: list[str]) -> None:
     config = {**graph.defaults(), **REACHED, "instanceTypes": ["g7e.2xlarge"]}
     made = graph.run(graph.program, config, ask=provider(account, **KEYS))

@@ -187,10 +187,12 @@ def a_vpc(operator: Clients) -> dict[str, Any]:
     return {**CONFIG, **own, "vpcId": vpc, "privateSubnetIds": subnets}
 
 
-def test_in_a_vpc_that_is_there_they_are_enough_too_and_no_network_can_be_made(
+def test_in_a_vpc_and_with_a_key_that_are_there_they_are_enough_too_and_none_can_be_made(
     operator: Clients, endpoint: str, asked: list[Query]
 ) -> None:
-    config = a_vpc(operator)
+    key = operator("kms").create_key()["KeyMetadata"]["Arn"]
+    before = operator("kms").list_keys()["Keys"]
+    config = {**a_vpc(operator), "dataKeyArn": key}
     given = printed(config)
     deployment = deployer(operator, endpoint, "guest", given, config)
     deployment.up()
@@ -199,6 +201,9 @@ def test_in_a_vpc_that_is_there_they_are_enough_too_and_no_network_can_be_made(
     allowed = {action for policy in given for each in policy["Statement"] for action in each["Action"]}
     networks = ("Vpc", "Subnet", "Route", "RouteTable", "InternetGateway", "NatGateway", "VpcEndpoint", "FlowLogs")
     assert not allowed & {f"ec2:{verb}{each}" for verb in ("Create", "Delete") for each in networks}
+    assert not allowed & {f"kms:{each}" for each in ("CreateKey", "PutKeyPolicy", "ScheduleKeyDeletion", "CreateAlias")}
+    assert operator("kms").list_keys()["Keys"] == before
+    assert operator("kms").describe_key(KeyId=key)["KeyMetadata"]["KeyState"] == "Enabled"
     assert asked  # the other stack of this name is gone
 
 

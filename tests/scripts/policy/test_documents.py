@@ -40,6 +40,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "fileAccess": "iam",
         "teams": [{"name": "vision", "maxWorkers": 4, "userArns": ["arn:aws:iam::123456789012:role/vision"]}],
     },
+    "with a key that is there": {"dataKeyArn": KEY},
     "in a VPC that is there": existing_vpc.CONFIG,
     "on a cluster that is there": existing_cluster.CONFIG,
     "with everything": {
@@ -129,6 +130,19 @@ def test_on_a_cluster_of_others_only_entries_of_the_teams_people_are_changed() -
         f"{entry}/role/{graph.ACCOUNT}/ml/ada/*",
         f"{entry}/user/{graph.ACCOUNT}/bob/*",
     ]
+
+
+def test_a_key_that_is_there_is_used_and_no_key_is_made_or_changed() -> None:
+    key = statement("Key", dataKeyArn=KEY)
+    uses = ("CreateGrant", "Decrypt", "DescribeKey", "GenerateDataKey", "GenerateDataKeyWithoutPlaintext")
+    assert (key["Resource"], key["Action"]) == ([KEY], [f"kms:{use}" for use in uses])
+    others = [each for policy in printed(dataKeyArn=KEY) for each in policy["Statement"] if each["Sid"] != "Key"]
+    assert [action for each in others for action in each["Action"] if action.startswith("kms:")] == []
+
+
+def test_a_key_that_is_there_can_be_read_also_where_only_the_bucket_has_it() -> None:
+    there = {**existing_cluster.CONFIG, "fileSystemId": "fs-01234567", "dataKeyArn": KEY}
+    assert statement("Key", **there)["Action"] == ["kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKey"]
 
 
 def test_a_boundary_can_be_taken_away_only_where_the_config_has_none() -> None:

@@ -1,4 +1,7 @@
-"""A customer's key for the disks of nodes is given to those who start nodes, or refused while nothing is made."""
+"""Customers' keys, for the disks of nodes and for the data, can be used, or are refused while nothing is made.
+
+That of the disks is given to those who start nodes. Nothing is made of that of the data.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ import pytest
 import settings
 from infra import preflight
 from infra.account import connect
-from infra.preflight import disks
+from infra.preflight import keys
 from infra.preflight.region import Key
 from tests import graph
 from tests.infra.preflight.world import region, stack
@@ -65,21 +68,60 @@ def test_a_key_of_awss_or_one_that_is_not_known_is_not_refused(answers: Mapping[
 def test_a_stack_that_runs_with_a_customers_default_key_is_warned_only() -> None:
     wanted = stack()
     there = replace(region(wanted), disk_key=Key(ARN, customer=True))
-    assert disks.mistakes(wanted, there) == []
-    assert len(disks.warnings(wanted, there)) == 1
+    assert keys.mistakes(wanted, there) == []
+    assert len(keys.warnings(wanted, there)) == 1
 
 
 def test_a_default_key_that_could_not_be_read_is_a_warning() -> None:
     wanted = stack()
-    (warning,) = disks.warnings(wanted, replace(region(wanted), disk_key=Key(ARN, customer=None), exists=False))
+    (warning,) = keys.warnings(wanted, replace(region(wanted), disk_key=Key(ARN, customer=None), exists=False))
     assert ARN in warning
     assert "allow kms:DescribeKey" in warning
 
 
-@pytest.mark.parametrize("key", [{**ALL, "keyState": "Disabled"}, {**ALL, "keySpec": "RSA_4096"}], ids=["off", "rsa"])
-def test_a_key_that_no_disk_can_have_is_refused(key: Mapping[str, Any]) -> None:
-    (mistake,) = checked({KEY: key}, nodeDiskKeyArn=ARN)
-    assert mistake.startswith(f"nodeDiskKeyArn = {ARN}: is disabled, or no symmetric key")
+UNUSABLE: dict[str, tuple[Any, str, str]] = {
+    "off": ({**ALL, "keyState": "Disabled"}, "its state is Disabled", "aws kms enable-key --key-id"),
+    "not imported": ({**ALL, "keyState": "PendingImport"}, "its state is PendingImport", "or name another"),
+    "deleted soon": (
+        {**ALL, "keyState": "PendingDeletion"},
+        "is scheduled for deletion",
+        f"aws kms cancel-key-deletion --key-id {ARN} --region us-west-2 && aws kms enable-key --key-id {ARN}",
+    ),
+    "rsa": ({**ALL, "keySpec": "RSA_4096"}, "is no symmetric key", "SYMMETRIC_DEFAULT"),
+    "of AWS": ({**ALL, "keyManager": "AWS"}, "is a key of AWS's", "name one of your own"),
+    "none": (graph.Refused(f"reading KMS Key ({ARN}): couldn't find resource"), "there is no such key", "correct it"),
+    "none, in KMS's words": (graph.Refused("NotFoundException: Key 'x' does not exist"), "there is no such key", ""),
+}
+
+
+@pytest.mark.parametrize("setting", ["nodeDiskKeyArn", "dataKeyArn"])
+@pytest.mark.parametrize(("key", "reason", "remedy"), UNUSABLE.values(), ids=UNUSABLE)
+def test_a_key_that_no_service_can_use_is_refused_with_the_reason_and_the_remedy(
+    key: Any, reason: str, remedy: str, setting: str
+) -> None:
+    (mistake,) = checked({KEY: key}, **{setting: ARN})
+    assert mistake.startswith(f"{setting} = {ARN}: {reason}")
+    assert remedy in mistake
+
+
+def test_all_keys_that_can_not_be_used_are_named_together() -> None:
+    found = checked({KEY: UNUSABLE["off"][0]}, nodeDiskKeyArn=ARN, dataKeyArn=ARN)
+    assert [each.partition(" = ")[0] for each in found] == ["dataKeyArn", "nodeDiskKeyArn"]
+
+
+def test_a_key_of_the_data_that_can_not_be_read_is_refused_for_a_new_stack_and_a_warning_for_one_that_exists() -> None:
+    (mistake,) = checked({KEY: graph.Refused("AccessDeniedException")}, dataKeyArn=ARN)
+    assert mistake.startswith(f"dataKeyArn = {ARN}: could not be read by the identity that deploys")
+    assert "allow kms:DescribeKey and kms:CreateGrant" in mistake
+    wanted = stack(dataKeyArn=ARN)
+    there = replace(region(wanted), data_key=Key(ARN, customer=None))
+    assert (keys.mistakes(wanted, there), keys.warnings(wanted, there)) == ([], [mistake])
+
+
+def test_a_key_that_can_be_used_is_neither_refused_nor_warned_of() -> None:
+    assert checked({}, dataKeyArn=ARN) == []
+    wanted = stack(dataKeyArn=ARN)
+    assert keys.warnings(wanted, replace(region(wanted), data_key=Key(ARN, customer=True))) == []
 
 
 @pytest.mark.parametrize("words", ["reading IAM Role (x): couldn't find resource", "NoSuchEntity: no role x"])
