@@ -85,6 +85,7 @@ def record(**changes: str) -> dict[str, Any]:
         "subnets": ",".join(ONE_A_ZONE),
         "cluster": "",
         "files": "",
+        "data_key": "",
     }
     return {"region": "us-west-2", "stack": "dev", "namespace": "training", **own, **changes}
 
