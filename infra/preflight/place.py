@@ -84,7 +84,7 @@ NETWORK = ("cidr", "zones", "vpc", "subnets", "cluster", "files", "data_key")
 """What earlier versions did not record: they have a record of their own, since one that exists never changes."""
 
 OWN = {"vpc": "", "subnets": "", "cluster": "", "files": "", "data_key": ""}
-"""What the record of a network lacks if it is of a version that knew no existing VPC, cluster, file system or key."""
+"""What a record lacks if it is of a version that knew no existing VPC, cluster, file system or key."""
 
 
 class KeptPlace(pulumi.ComponentResource):
@@ -133,7 +133,7 @@ async def _known(kept: KeptPlace) -> Mapping[str, Any]:
 
 def first_place(place: Place, recorded: Mapping[str, Any]) -> Place:
     """Return the place at the first update. What is not recorded yet is as it is in `place`."""
-    return replace(place, **{**(OWN if "cidr" in recorded else {}), **recorded})
+    return replace(place, **{**(OWN if recorded else {}), **recorded})
 
 
 def mistakes(place: Place, first: Place) -> list[str]:

@@ -113,6 +113,13 @@ def test_a_stack_that_stays_is_deployed(recorded: dict[str, Any]) -> None:
     assert place.mistakes(here, place.first_place(here, recorded)) == []
 
 
+def test_a_preview_refuses_an_existing_key_also_if_the_first_version_has_recorded_no_network() -> None:
+    here = place.Place(**HERE, **{**NETWORK, "data_key": KEY})
+    (mistake,) = place.mistakes(here, place.first_place(here, HERE))
+    assert mistake.startswith(f"dataKeyArn = {KEY}: the stack's data is encrypted with a key of its own,")
+    assert place.mistakes(here, place.first_place(here, {})) == []
+
+
 @pytest.mark.parametrize(
     ("first", "now"),
     [("2", "3"), ("us-west-2b,us-west-2a", "us-west-2b,us-west-2a,us-west-2c")],
