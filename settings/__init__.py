@@ -8,7 +8,7 @@ vpcs       the part of `model` for the VPC
 existing   the part of `model` and of `parsing` for the cluster that was there before
 images     the part of `model` and of `parsing` for container images, and from where nodes pull them
 parsing    makes that tree from keys and values
-nodes      the part of `parsing` for the workers and all nodes
+nodes      the part of `model` and of `parsing` for the workers and all nodes
 networks   the part of `parsing` for the VPC
 teams      the part of `parsing` for the teams that share the cluster
 machines   the part of `parsing` for what the worker nodes have in common
@@ -31,14 +31,11 @@ from settings.model import (
     Disk,
     Machines,
     Monitoring,
-    Nodes,
     Roles,
     Settings,
-    Surge,
     Training,
-    Window,
-    Workers,
 )
+from settings.nodes import Nodes, Surge, Window, Workers
 from settings.parsing import load, parse
 from settings.teams import Team
 from settings.vpcs import ExistingVpc, Network, Subnet

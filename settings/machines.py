@@ -6,7 +6,8 @@ machines.machines(read, network, workers).zones      # 1
 from __future__ import annotations
 
 from settings import hardware
-from settings.model import Disk, Machines, Workers
+from settings.model import Disk, Machines
+from settings.nodes import Workers
 from settings.reader import Reader
 from settings.vpcs import Network
 

@@ -1,4 +1,4 @@
-"""The part of `parsing` for the workers and all nodes: what brings which node, how many, and their instance types.
+"""The part of `model` and of `parsing` for the workers and all nodes: what brings which, how many, and their types.
 
     image = nodes.image(read)
     system = nodes.system(read)
@@ -12,9 +12,11 @@ is, or fewer, and Karpenter brings the nodes above. With `nodegroup` that group 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from settings import versions
-from settings.model import Nodes, Surge, Window, Workers
+from settings.hardware import InstanceType, Size, smallest
 from settings.reader import Reader
 
 ON_DEMAND = "ON_DEMAND"
@@ -31,6 +33,82 @@ _INSTANCE_TYPE = r"[a-z][a-z0-9-]*\.[a-z0-9-]+"
 _CHARTS = r"oci://[\w.:/-]+|(?!\w+://)\S.*"
 _IMAGE_RELEASE = r"(v\d{8})?"
 _WINDOW = r"(Mon|Tue|Wed|Thu|Fri|Sat|Sun) ([01]\d|2[0-3]):([0-5]\d) ([1-9]|1\d|2[0-4])h"
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """A group of nodes: how many now, at least and at most, and their instance types."""
+
+    desired: int
+    minimum: int
+    maximum: int
+    instance_types: tuple[str, ...]
+    capacity_type: str = "ON_DEMAND"
+    hardware: tuple[InstanceType, ...] = ()
+    """What AWS says of `instance_types`; empty until it is asked. See `Settings.with_hardware`."""
+
+    @property
+    def smallest(self) -> Size:
+        """Return what every node of the group has at least. AWS must have been asked."""
+        return smallest(self.hardware)
+
+    def with_hardware(self, found: Mapping[str, InstanceType]) -> Nodes:
+        """Return the group with what AWS says of its types."""
+        return replace(self, hardware=tuple(found[name] for name in self.instance_types))
+
+
+@dataclass(frozen=True)
+class Workers:
+    """The training workers."""
+
+    count: int
+    """0 if the job is suspended."""
+    sized_by_pulumi: bool
+    """Whether `pulumi up` sets the number of a running job; else `kubectl scale` or an HPA sets it in the cluster."""
+    minimum: int
+    """The fewest with which training goes on; 0 if the job may be suspended."""
+    maximum: int
+    gpus: int
+    per_node: int
+    mixed_gpu_models: bool
+    """Whether nodes with different GPUs may train together."""
+    nodes: Nodes
+    """The worker node group. With a `Surge` it is the core: nodes for `minimum` workers or fewer, always On-Demand."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """Some hours of every week, in UTC."""
+
+    day: str
+    """The weekday on which it begins, as in cron: `sun`, `mon`, …"""
+    hour: int
+    minute: int
+    hours: int
+    """Its length, 1 to 24."""
+
+
+@dataclass(frozen=True)
+class Surge:
+    """The nodes above the core, which Karpenter starts for pending workers and ends when they are empty."""
+
+    capacity_type: str
+    spot_fallback: bool
+    """Whether On-Demand nodes come where there is no Spot capacity."""
+    instance_types: tuple[str, ...]
+    """Empty: any type like the smallest of the core's."""
+    max_vcpus: int
+    """Of a node, if `instance_types` is empty; 0: see `Settings.surge_vcpus`."""
+    maximum: int
+    """The number of nodes for the workers that the core has no nodes for, up to `Workers.maximum`."""
+    window: Window | None
+    """When nodes that no longer match the configuration may be replaced; None: never."""
+    charts: str
+    """An `oci://` address or a folder that has the charts `karpenter` and `karpenter-crd`."""
+    image: str
+    """Image of Karpenter's controller."""
+    reservations: tuple[str, ...] = ()
+    """Ids of On-Demand Capacity Reservations and Capacity Blocks, from which nodes come first."""
 
 
 def image(read: Reader) -> str:

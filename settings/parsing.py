@@ -31,8 +31,8 @@ from settings.model import (
     Roles,
     Settings,
     Training,
-    Workers,
 )
+from settings.nodes import Workers
 from settings.reader import Reader
 
 AWS = "aws:"

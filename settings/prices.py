@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from settings.model import Nodes, Settings
+from settings.model import Settings
+from settings.nodes import Nodes
 
 DAY = "2026-11-27"
 REGION = "us-west-2"
