@@ -91,7 +91,7 @@ def test_order(production: graph.Graph, later: Name, earlier: Name) -> None:
 )
 def test_what_a_node_needs_stays_until_the_node_is_gone(production: graph.Graph, group: Name, type_: str) -> None:
     nodes = production.one(*group)
-    # What belongs to Karpenter and its nodes: tests/workloads/test_karpenter.py
+    # What belongs to Karpenter and its nodes: tests/workloads/karpenter/test_karpenter.py
     needed = [each for each in production.all(type_) if "KarpenterAccess" not in each.parent]
     assert needed
     assert [each.name for each in needed if not production.needs(nodes, each)] == []

@@ -41,7 +41,7 @@ MADE = {
     "tests/controller/test_real_api_server.py": ["Plane"],
     "tests/elasticjob/test_refusals_e2e.py": ["running"],
     "tests/test_control_plane.py": ["Plane"],
-    "tests/workloads/test_karpenter_e2e.py": ["running"],
+    "tests/workloads/karpenter/test_karpenter_e2e.py": ["running"],
     "tests/workloads/test_teams_e2e.py": ["running"],  # with the controllers that count quotas and put roles together
 }
 """Test module → what it calls to start a cloud, a cluster or an API server."""
