@@ -29,7 +29,7 @@ from workloads.access import TrainerAccess, TrainerAccessArgs
 from workloads.bundle import Code, CodeArgs, bundle_for, installer
 from workloads.controller import Controller, ControllerArgs
 from workloads.devices.check import GpuCheck, GpuCheckArgs, needed
-from workloads.devices.efa import EfaPlugin, EfaPluginArgs
+from workloads.devices.efa import EfaPlugin, EfaPluginArgs, efa_nodes
 from workloads.devices.plugin import DevicePlugin, DevicePluginArgs
 from workloads.etcd.component import Etcd, EtcdArgs
 from workloads.exports import Exported, export
@@ -37,6 +37,7 @@ from workloads.filling.dataset import Dataset, DatasetArgs
 from workloads.filling.packages import Installed, InstalledArgs
 from workloads.karpenter import Karpenter, KarpenterArgs, Site, SurgeNodes, SurgeNodesArgs
 from workloads.logs.component import KeptLogsArgs, kept_logs
+from workloads.manifests import gpu_nodes
 from workloads.monitoring import server
 from workloads.monitoring.component import Monitoring, MonitoringArgs, parts
 from workloads.namespace import Namespace, NamespaceArgs, PriorityClasses, pull_secret
@@ -205,7 +206,7 @@ def cluster_addons(
     if identity.efs_csi_role_arn is None:
         return []
     roles, gpus = (identity.efs_csi_role_arn, identity.s3_csi_role_arn), stack.workers.gpus > 0
-    args = AddonsArgs(stack.name, stack.cluster.addons, *roles, gpus=gpus)
+    args = AddonsArgs(stack.name, stack.cluster.addons, *roles, gpus=gpus, gpu_pools=stack.gpu_pools)
     return [Addons(stack.name, args, account.options(system_nodes))]
 
 
@@ -255,11 +256,11 @@ def surge_nodes(
     node_needs: tuple[Network, Identity, Cluster, SharedStorage | ExistingStorage],
     platform: Platform,
 ) -> SurgeNodes:
-    """Make Karpenter, what it needs of AWS, and the nodes that it may bring."""
+    """Make Karpenter, what it needs of AWS, and the nodes that it may bring, those of pools too."""
     network, identity, cluster, files = node_needs
     together, caches = stack.machines.placement_group, stack.image_cache is not None
     needs = KarpenterAccessArgs(
-        account, stack.cluster_name, surge, together, caches, stack.node_disk_key, files.mount_policy
+        account, stack.cluster_name, stack.brought, together, caches, stack.node_disk_key, files.mount_policy
     )
     access = KarpenterAccess(stack.name, needs, account.options(cluster))
     install = KarpenterArgs(stack, surge, access.queue_name, KARPENTER_NAMESPACE, KARPENTER_ACCOUNT)
@@ -267,7 +268,7 @@ def surge_nodes(
     subnets, security_group = network.worker_subnet_ids, cluster.security_group_id
     site = Site(access.node_role_name, subnets, security_group, ROOT_DEVICE, network.placement_group)
     after = platform.options(network, identity, cluster, access, karpenter)
-    return SurgeNodes("surge-nodes", SurgeNodesArgs(stack, surge, site), after)
+    return SurgeNodes("surge-nodes", SurgeNodesArgs(stack, site), after)
 
 
 def system_pods(stack: settings.Settings, namespace: Namespace, platform: Platform) -> None:
@@ -276,15 +277,15 @@ def system_pods(stack: settings.Settings, namespace: Namespace, platform: Platfo
     if stack.surge or stack.machines.efa:
         pull_secret(KARPENTER_NAMESPACE, credentials, platform.options())
     if stack.machines.efa:
-        args = EfaPluginArgs(stack.training.images.efa_plugin, credentials)
+        args = EfaPluginArgs(stack.training.images.efa_plugin, efa_nodes(stack), credentials)
         EfaPlugin("efa-plugin", args, platform.options(namespace))
 
 
 def device_plugin(stack: settings.Settings, platform: Platform) -> list[pulumi.Resource]:
-    """Make what tells Kubernetes about the nodes' GPUs, if workers have some."""
-    if not stack.workers.gpus:
+    """Make what tells Kubernetes about the nodes' GPUs, if workers or the nodes of a pool have some."""
+    if not stack.has_gpus:
         return []
-    args = DevicePluginArgs(stack.training.images.device_plugin, stack.training.pull_secret)
+    args = DevicePluginArgs(stack.training.images.device_plugin, gpu_nodes(stack), stack.training.pull_secret)
     return [DevicePlugin("gpus", args, platform.options())]
 
 

@@ -6,7 +6,7 @@ They are created after the system nodes. Without a node their pods cannot run; E
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ from settings import versions
 from tidewater.contract import labels
 
 
-def agent_configuration(*, gpus: bool) -> Mapping[str, Any]:
+def agent_configuration(*, gpus: bool, pools: Sequence[str] = ()) -> Mapping[str, Any]:
     """Return the node monitoring agent's values that differ from its own.
 
     The agent tolerates every taint, and its DaemonSet `dcgm-server`, through which it sees GPUs, tolerates none. That
@@ -29,23 +29,22 @@ def agent_configuration(*, gpus: bool) -> Mapping[str, Any]:
     https://github.com/aws/eks-node-monitoring-agent (charts/eks-node-monitoring-agent/values.yaml)
     """
     values: dict[str, Any] = {"tolerations": [{"operator": "Exists"}]}
-    if gpus:
-        workers = {"key": labels.NODE_ROLE, "operator": "In", "values": [labels.NODE_ROLE_WORKER]}
-        terms = {"nodeSelectorTerms": [{"matchExpressions": [workers]}]}
-        values |= {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}}
+    if gpus or pools:
+        values |= {"affinity": labels.either(workers=gpus, pools=pools)}
     return {"dcgmAgent": values}
 
 
 @dataclass(frozen=True)
 class AddonsArgs:
-    """The cluster, the addons' versions, the roles of the CSI drivers (S3's only if a dataset is mounted), and `gpus`:
-    whether the worker nodes have GPUs."""
+    """The cluster, the addons' versions, the roles of the CSI drivers (S3's only if a dataset is mounted), whether the
+    stack's own worker nodes have GPUs, and which pools have some."""
 
     cluster_name: str
     versions: Mapping[str, str]
     efs_csi_role_arn: pulumi.Input[str]
     s3_csi_role_arn: pulumi.Input[str] | None
     gpus: bool
+    gpu_pools: Sequence[str] = ()
 
 
 class Addons(pulumi.ComponentResource):
@@ -59,7 +58,8 @@ class Addons(pulumi.ComponentResource):
         # https://docs.aws.amazon.com/eks/latest/userguide/node-health.html
         agent = "eks-node-monitoring-agent"
         addon(args.cluster_name, "coredns", args.versions["coredns"], child)
-        addon(args.cluster_name, agent, args.versions[agent], child, agent_configuration(gpus=args.gpus))
+        configuration = agent_configuration(gpus=args.gpus, pools=args.gpu_pools)
+        addon(args.cluster_name, agent, args.versions[agent], child, configuration)
         efs = self._identity(f"{name}-efs-csi", EFS_CSI_SERVICE_ACCOUNT, args.efs_csi_role_arn)
         addon(args.cluster_name, "aws-efs-csi-driver", args.versions["aws-efs-csi-driver"], efs)
         if args.s3_csi_role_arn is not None:

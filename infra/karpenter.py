@@ -1,6 +1,6 @@
 """What Karpenter needs of AWS: the roles of its controller and of its nodes, and the queue of interruption notices.
 
-    access = KarpenterAccess(name, KarpenterAccessArgs(account, stack.cluster_name, stack.surge), account.options())
+    access = KarpenterAccess(name, KarpenterAccessArgs(account, stack.cluster_name, stack.brought), account.options())
     access.queue_name, access.node_role_name
 
 As its documentation sets them up: https://karpenter.sh/v1.14/reference/cloudformation/
@@ -9,7 +9,7 @@ As its documentation sets them up: https://karpenter.sh/v1.14/reference/cloudfor
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import pulumi
@@ -42,13 +42,13 @@ EVENTS: dict[str, tuple[str, str]] = {
 
 @dataclass(frozen=True)
 class KarpenterAccessArgs:
-    """The account, the cluster's name, the nodes that Karpenter brings, whether these are in a placement group and pull
-    through ECR, the ARN of the customer's key of their disks, if there is one, and the policy with which they mount the
-    file system, if they need one."""
+    """The account, the cluster's name, the pools that Karpenter brings, whether their nodes are in a placement group
+    and pull through ECR, the ARN of the customer's key of their disks, if there is one, and the policy with which they
+    mount the file system, if they need one."""
 
     account: Account
     cluster: str
-    surge: settings.Surge
+    pools: Sequence[settings.Pool]
     placement_group: bool = False
     image_cache: bool = False
     disk_key: str = ""
@@ -128,14 +128,12 @@ class KarpenterAccess(pulumi.ComponentResource):
     def _controller(
         self, node_role_arn: pulumi.Output[str], queue_arn: pulumi.Output[str], args: KarpenterAccessArgs
     ) -> None:
-        spot, group = args.surge.capacity_type == "SPOT", args.placement_group
         name = f"{self._name}-karpenter"
         trust = pods_trust(self._cluster, self._account, NAMESPACE, SERVICE_ACCOUNT)
         role = make_role(name, f"Karpenter's controller of {self._name}", trust, (), self._account, self._child)
 
         def document(scope: karpenter.Scope, found: list[str]) -> policies.Document:
-            queue, nodes = found
-            uses = karpenter.Uses(queue, nodes, spot, group, args.disk_key, args.surge.reservations)
+            uses = karpenter.Uses.of(args.pools, *found, placement_group=args.placement_group, disk_key=args.disk_key)
             return karpenter.controller(scope, uses)
 
         policy = self._document(document, queue_arn, node_role_arn)

@@ -25,8 +25,9 @@ import pulumi
 PUBLIC_PREFIX = 24
 """Size of a public subnet: a NAT gateway and load balancers need few addresses."""
 
+SYSTEM_KEY = "systemInstanceTypes"
 WORKER_KEYS = ("instanceTypes", "surgeInstanceTypes")
-"""The config keys that name types of worker nodes."""
+"""The config keys that name types of system nodes and of the stack's own worker nodes. Others are those of pools."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,8 @@ def choose_worker_zones(
     """Return the zones for the workers, in the order of the stack's.
 
     Of a number of zones these are the ones that were chosen before; if there are none, or they no longer have every
-    type, the first ones in which every type can be had, each type in as many as possible.
+    type, the first ones in which every type can be had, each type in as many as possible. A pool is in these zones too,
+    and moves no node: its types count only when there is something to choose.
 
     Args:
         zones: the stack's zones.
@@ -125,10 +127,13 @@ def choose_worker_zones(
     """
     pairs = set(offered)
     of_workers = [(key, name) for key in WORKER_KEYS for name in wanted.get(key, ())]
+    of_pools = [(key, name) for key in wanted if key not in (SYSTEM_KEY, *WORKER_KEYS) for name in wanted[key]]
 
-    def lacks(chosen: Sequence[str]) -> tuple[int, int]:
-        found = [sum((name, zone) in pairs for zone in chosen) for _, name in of_workers]
-        return found.count(0), -sum(found)
+    def lacks(chosen: Sequence[str]) -> tuple[int, int, int]:
+        found, others = (
+            [sum((name, zone) in pairs for zone in chosen) for _, name in named] for named in (of_workers, of_pools)
+        )
+        return found.count(0), others.count(0), -sum(found)
 
     if not isinstance(asked, int):
         best = [zone for zone in zones if zone in asked]
@@ -137,7 +142,7 @@ def choose_worker_zones(
     else:
         fewest_lacks: Sequence[str] = min(itertools.combinations(zones, asked), key=lacks)
         best = list(fewest_lacks)
-    for key, name in of_workers:
+    for key, name in (*of_workers, *of_pools):
         if not any((name, zone) in pairs for zone in best):
             raise pulumi.RunError(_nowhere(key, name, best, [zone for zone in zones if (name, zone) in pairs]))
     return best

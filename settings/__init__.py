@@ -35,7 +35,7 @@ from settings.model import (
     Settings,
     Training,
 )
-from settings.nodes import Nodes, Surge, Window, Workers
+from settings.nodes import Nodes, Pool, Surge, Window, Workers
 from settings.parsing import load, parse
 from settings.teams import Team
 from settings.vpcs import ExistingVpc, Network, Subnet
@@ -59,6 +59,7 @@ __all__ = [
     "Network",
     "Nodes",
     "Packages",
+    "Pool",
     "Roles",
     "Settings",
     "Subnet",

@@ -12,7 +12,7 @@ import pulumi
 from settings.existing import ExistingCluster
 from settings.hardware import DISK_IOPS, DISK_THROUGHPUT, InstanceType
 from settings.images import ImageCache, Images
-from settings.nodes import Nodes, Surge, Workers
+from settings.nodes import Nodes, Pool, Surge, Workers
 from settings.teams import Team
 from settings.vpcs import Network, Subnet
 from tidewater.contract import devices, metrics
@@ -220,6 +220,8 @@ class Settings:
     machines: Machines
     surge: Surge | None
     """None if the worker node group has all worker nodes."""
+    pools: tuple[Pool, ...]
+    """Further nodes, for jobs that ask for them by name."""
     training: Training
     monitoring: Monitoring | None
     """None if the metrics are not read."""
@@ -253,12 +255,28 @@ class Settings:
         """Return the instance types of all nodes, by the key that names them."""
         surge = {"surgeInstanceTypes": self.surge.instance_types} if self.surge else {}
         groups = {"systemInstanceTypes": self.system.instance_types, "instanceTypes": self.workers.nodes.instance_types}
-        return {**groups, **surge}
+        return {**groups, **surge, **{pool.key: pool.instance_types for pool in self.pools}}
+
+    @property
+    def brought(self) -> tuple[Pool, ...]:
+        """Return all that Karpenter may bring: the surge and the pools."""
+        return (*([self.surge] if self.surge else []), *self.pools)
+
+    @property
+    def gpu_pools(self) -> tuple[str, ...]:
+        """Return the names of the pools with GPUs. AWS must have been asked."""
+        return tuple(pool.name for pool in self.pools if pool.smallest.gpus)
+
+    @property
+    def has_gpus(self) -> bool:
+        """Return whether pods get GPUs, on the stack's own nodes or in a pool. AWS must have been asked."""
+        return self.workers.gpus > 0 or bool(self.gpu_pools)
 
     def with_hardware(self, found: Mapping[str, InstanceType]) -> Settings:
         """Return the settings with what AWS says of the instance types, by their names."""
         workers = replace(self.workers, nodes=self.workers.nodes.with_hardware(found))
-        return replace(self, system=self.system.with_hardware(found), workers=workers)
+        pools = tuple(replace(each, hardware=tuple(found[name] for name in each.instance_types)) for each in self.pools)
+        return replace(self, system=self.system.with_hardware(found), workers=workers, pools=pools)
 
     def with_vpc(self, cidrs: tuple[str, ...], subnets: tuple[Subnet, ...]) -> Settings:
         """Return the settings with what AWS says of the existing VPC."""
@@ -272,7 +290,7 @@ class Settings:
     def names_on_cluster(self) -> list[tuple[str, str]]:
         """Return the kinds and names of what the stack makes on any cluster, and with which others would be deleted."""
         found = [("Namespace", NAMESPACE), ("CustomResourceDefinition", CRD_NAME)]
-        if self.workers.gpus:
+        if self.workers.gpus or self.pools:  # which pools have GPUs, AWS says at the same time
             found.append(("Namespace", devices.NAMESPACE))
         if self.monitoring and not self.monitoring.managed:
             found.append(("Namespace", metrics.NAMESPACE))

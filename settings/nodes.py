@@ -4,16 +4,20 @@
     system = nodes.system(read)
     workers = nodes.workers(read)
     surge = nodes.surge(read, workers)
+    pools = nodes.pools(read, surge)
 
 With `surgeNodes: karpenter` the worker node group is the core: it has the nodes for `minWorkers`, whatever `workers`
-is, or fewer, and Karpenter brings the nodes above. With `nodegroup` that group has all worker nodes.
+is, or fewer, and Karpenter brings the nodes above. With `nodegroup` that group has all worker nodes. Pools are further
+nodes that Karpenter brings, for jobs that ask for them.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from settings import versions
 from settings.hardware import InstanceType, Size, smallest
@@ -28,6 +32,18 @@ MAX_VCPUS = 2000
 MAX_RESERVATIONS = 20
 """As many as the policy of Karpenter's role has room for, which names them; an EC2NodeClass could name 30."""
 
+OWN_POOL = "workers"
+"""Name of the pool of the stack's own workers."""
+
+MAX_POOL_NAME_LENGTH = 40
+"""Karpenter's NodeClaims are named after their pool. Kubernetes allows names of 63 characters."""
+
+_POOL_NAME = r"[a-z]([-a-z0-9]*[a-z0-9])?"
+_POOL_DEFAULTS: Mapping[str, Any] = {"capacityType": ON_DEMAND, "spotFallback": False, "capacityReservationIds": []}
+_POOL_KEYS = {"name", "instanceTypes", "maxNodes", *_POOL_DEFAULTS}
+_POOL = f"an object with name, instanceTypes and maxNodes, and optionally {', '.join(_POOL_DEFAULTS)}, and nothing else"
+
+_NEEDS_KARPENTER = "has an effect only with surgeNodes karpenter; remove it, or set surgeNodes to karpenter"
 _RESERVATION = r"cr-[0-9a-f]{8,17}"
 _INSTANCE_TYPE = r"[a-z][a-z0-9-]*\.[a-z0-9-]+"
 _CHARTS = r"oci://[\w.:/-]+|(?!\w+://)\S.*"
@@ -88,27 +104,48 @@ class Window:
     """Its length, 1 to 24."""
 
 
-@dataclass(frozen=True)
-class Surge:
-    """The nodes above the core, which Karpenter starts for pending workers and ends when they are empty."""
+@dataclass(frozen=True, kw_only=True)
+class Pool:
+    """Nodes that Karpenter starts for pending pods and ends when they are empty."""
 
+    name: str
     capacity_type: str
     spot_fallback: bool
     """Whether On-Demand nodes come where there is no Spot capacity."""
     instance_types: tuple[str, ...]
-    """Empty: any type like the smallest of the core's."""
+    maximum: int
+    """The most nodes."""
+    reservations: tuple[str, ...]
+    """Ids of On-Demand Capacity Reservations and Capacity Blocks, from which nodes come first."""
+    hardware: tuple[InstanceType, ...] = ()
+    """What AWS says of `instance_types`; empty until it is asked. See `Settings.with_hardware`."""
+
+    @property
+    def key(self) -> str:
+        """Return the key of its instance types, as messages name it."""
+        return f"pools.{self.name}.instanceTypes"
+
+    @property
+    def smallest(self) -> Size:
+        """Return what every node has at least. AWS must have been asked."""
+        return smallest(self.hardware)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Surge(Pool):
+    """The nodes above the core: the pool of the stack's own workers, as many as they need up to `Workers.maximum`.
+
+    Without `instance_types` it has any type like the smallest of the core's.
+    """
+
     max_vcpus: int
     """Of a node, if `instance_types` is empty; 0: see `Settings.surge_vcpus`."""
-    maximum: int
-    """The number of nodes for the workers that the core has no nodes for, up to `Workers.maximum`."""
     window: Window | None
-    """When nodes that no longer match the configuration may be replaced; None: never."""
+    """When nodes that no longer match the configuration may be replaced, those of all pools; None: never."""
     charts: str
     """An `oci://` address or a folder that has the charts `karpenter` and `karpenter-crd`."""
     image: str
     """Image of Karpenter's controller."""
-    reservations: tuple[str, ...] = ()
-    """Ids of On-Demand Capacity Reservations and Capacity Blocks, from which nodes come first."""
 
 
 def image(read: Reader) -> str:
@@ -154,6 +191,7 @@ def surge(read: Reader, workers: Workers) -> Surge | None:
     """Return the nodes that Karpenter brings; None if it brings none."""
     core, most = workers.nodes.minimum, nodes_for(workers.maximum, workers.per_node)
     found = Surge(
+        name=OWN_POOL,
         capacity_type=_capacity_type(read),
         spot_fallback=read.boolean("spotFallback"),
         instance_types=_instance_types(read, "surgeInstanceTypes", at_least_one=False),
@@ -169,6 +207,23 @@ def surge(read: Reader, workers: Workers) -> Surge | None:
         return found
     _refuse_without_karpenter(read, found)
     return None
+
+
+def pools(read: Reader, surge: Surge | None) -> tuple[Pool, ...]:
+    """Return the pools, in the order of the list."""
+    given = read.objects("pools", _POOL, _is_pool)
+    for name, count in Counter(str(each["name"]) for each in given).items():
+        if count > 1:
+            read.wrong("pools", name, f"is the name of {count} pools; give each pool a name of its own")
+    found = tuple(_pool(read, each) for each in given)
+    lists = [each.reservations for each in (*([surge] if surge else []), *found)]
+    together = len({each for ids in lists for each in ids})
+    if together > MAX_RESERVATIONS and all(len(ids) <= MAX_RESERVATIONS for ids in lists):
+        remedy = f"{MAX_RESERVATIONS} at most, with the stack's own: the policy of Karpenter's role names them"
+        read.wrong("pools", f"{together} capacity reservations", remedy)
+    if found and not _karpenter(read):
+        read.wrong("pools", ", ".join(each.name for each in found), _NEEDS_KARPENTER)
+    return found
 
 
 def nodes_for(workers: int, per_node: int) -> int:
@@ -219,6 +274,31 @@ def _reservations(read: Reader) -> tuple[str, ...]:
     return found
 
 
+def _is_pool(value: Mapping[str, Any]) -> bool:
+    needed = _POOL_KEYS - _POOL_DEFAULTS.keys()
+    return needed <= value.keys() <= _POOL_KEYS and isinstance(value["name"], str) and None not in value.values()
+
+
+def _pool(read: Reader, given: Mapping[str, Any]) -> Pool:
+    name = str(given["name"])
+    if not re.fullmatch(_POOL_NAME, name) or len(name) > MAX_POOL_NAME_LENGTH:
+        what = f"{MAX_POOL_NAME_LENGTH} lower-case letters, digits and hyphens at most, beginning with a letter"
+        read.wrong("pools", name or '""', f"the name of a pool must be {what}")
+    elif name == OWN_POOL:
+        read.wrong("pools", name, "is the name of the pool of the stack's own workers; choose another name")
+    part = read.part(f"pools.{name}", {**_POOL_DEFAULTS, **given})
+    found = Pool(
+        name=name,
+        capacity_type=_capacity_type(part),
+        spot_fallback=part.boolean("spotFallback"),
+        instance_types=_instance_types(part, "instanceTypes", at_least_one=True),
+        maximum=part.integer("maxNodes", 1, 1000),
+        reservations=_reservations(part),
+    )
+    _check_fallback(part, found)
+    return found
+
+
 def _window(read: Reader) -> Window | None:
     what = "weekday, start in UTC and length in hours, such as Sun 03:00 4h, or empty"
     text = read.text("maintenanceWindow", f"({_WINDOW})?", what)
@@ -237,16 +317,20 @@ def _check_surge(read: Reader, found: Surge) -> None:
             "is for the nodes above minWorkers, and maxWorkers leaves none; the nodes for minWorkers are On-Demand. "
             "Lower minWorkers, raise maxWorkers, set ON_DEMAND, or set surgeNodes to nodegroup",
         )
-    if found.spot_fallback and found.capacity_type != SPOT:
-        read.wrong("spotFallback", "true", "is for Spot nodes; remove it, or set capacityType to SPOT")
+    _check_fallback(read, found)
     if found.max_vcpus and found.instance_types:
         read.wrong(
             "surgeMaxVcpus", found.max_vcpus, "has no effect with surgeInstanceTypes, which name the types; remove it"
         )
 
 
+def _check_fallback(read: Reader, found: Pool) -> None:
+    if found.spot_fallback and found.capacity_type != SPOT:
+        read.wrong("spotFallback", "true", "is for Spot nodes; remove it, or set capacityType to SPOT")
+
+
 def _refuse_without_karpenter(read: Reader, found: Surge) -> None:
-    remedy = "has an effect only with surgeNodes karpenter; remove it, or set surgeNodes to karpenter"
+    remedy = _NEEDS_KARPENTER
     if found.spot_fallback:
         read.wrong("spotFallback", "true", remedy)
     if found.instance_types:

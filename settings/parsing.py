@@ -112,10 +112,11 @@ def parse(config: Mapping[str, Any], *, stack: str, secrets: Collection[str] = (
         file_system=existing.file_system(read),
         system=nodes.system(read),
         workers=(workers := nodes.workers(read)),
-        surge=nodes.surge(read, workers),
+        surge=(surge := nodes.surge(read, workers)),
+        pools=(pools := nodes.pools(read, surge)),
         machines=machines.machines(read, network, workers),
         training=(training := _training(read)),
-        teams=_teams(read, training, cluster, workers),
+        teams=_teams(read, training, cluster, workers, pools=bool(pools)),
         monitoring=_monitoring(read),
         image_cache=images.cache(read, PROJECT, stack),
     )
@@ -173,8 +174,10 @@ def _check_members(read: Reader, found: Settings) -> None:
         read.wrong("etcdMembers", members, remedy)
 
 
-def _teams(read: Reader, training: Training, cluster: Cluster, workers: Workers) -> tuple[teams.Team, ...]:
-    limits = teams.Limits(training.namespace, cluster.admin_arns, workers.minimum, workers.maximum)
+def _teams(
+    read: Reader, training: Training, cluster: Cluster, workers: Workers, *, pools: bool
+) -> tuple[teams.Team, ...]:
+    limits = teams.Limits(training.namespace, cluster.admin_arns, workers.minimum, workers.maximum, pools)
     return teams.teams(read, limits)
 
 

@@ -67,9 +67,10 @@ def _surge(stack: Settings) -> Nodes:
 
 
 def _note(stack: Settings, lacking: list[str]) -> str:
+    pools = "nodes of pools, " if stack.pools else ""  # they come with jobs
     found = [
         f"US dollars; list prices of {REGION} for On-Demand on {DAY}, from a table in the program; check yours.",
-        "Not in it: storage, requests, logs and traffic.",
+        f"Not in it: {pools}storage, requests, logs and traffic.",
     ]
     if stack.region != REGION:
         found.append(f"Prices in {stack.region} are others.")

@@ -27,6 +27,13 @@ class Reader:
         """The keys with values that no message shows."""
         self.mistakes: list[str] = []
         self._asked: set[str] = set()
+        self._above = ""
+
+    def part(self, key: str, values: Mapping[str, Any]) -> Reader:
+        """Return a reader of an object below `key`: its mistakes are this one's, and begin with `key` and a dot."""
+        found = Reader(values, self.secrets)
+        found.mistakes, found._above = self.mistakes, f"{self._above}{key}."
+        return found
 
     def mistake(self, text: str) -> None:
         """Add a mistake, unless it is there already."""
@@ -35,8 +42,9 @@ class Reader:
 
     def wrong(self, key: str, value: object, remedy: str) -> None:
         """Add a mistake: `key` has `value`, and `remedy` says what is expected."""
-        shown = "[secret]" if key.partition(".")[0] in self.secrets else value
-        self.mistake(f"{key} = {shown}: {remedy}")
+        named = f"{self._above}{key}"
+        shown = "[secret]" if named.partition(".")[0] in self.secrets else value
+        self.mistake(f"{named} = {shown}: {remedy}")
 
     def unused(self, key: str, remedy: str) -> None:
         """Add a mistake: no setting has this key."""
@@ -45,7 +53,8 @@ class Reader:
 
     def are_right(self, *keys: str) -> bool:
         """Return whether no mistake is about one of `keys`: other values can be compared with theirs."""
-        return not any(mistake.startswith((f"{key} = ", f"{key}: ")) for mistake in self.mistakes for key in keys)
+        named = [f"{self._above}{key}" for key in keys]
+        return not any(mistake.startswith((f"{key} = ", f"{key}: ")) for mistake in self.mistakes for key in named)
 
     def finish(self) -> None:
         """Add a mistake for each key that has not been read."""
@@ -187,7 +196,7 @@ class Reader:
     def _value(self, key: str) -> Any:
         self._asked.add(key)
         if key not in self.config:
-            self.mistake(f"{key}: is not set; Pulumi.yaml describes it and has its default")
+            self.mistake(f"{self._above}{key}: is not set; Pulumi.yaml describes it and has its default")
         return self.config.get(key)
 
 

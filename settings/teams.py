@@ -67,6 +67,8 @@ class Limits:
     minimum: int
     """Of the stack's own job."""
     maximum: int
+    pools: bool = False
+    """Whether there are pools. A team may use their nodes too, and one of them may have room for many workers."""
 
 
 def owner(namespace: str) -> str:
@@ -124,7 +126,7 @@ def _team(read: Reader, name: str, given: Mapping[str, Any], limits: Limits) -> 
     _check_name(read, name, limits)
     maximum = _number(read, f"{key}.maxWorkers", given["maxWorkers"], 1)
     minimum = _number(read, f"{key}.minWorkers", given.get("minWorkers", 0), 0)
-    if maximum > limits.maximum and read.are_right("maxWorkers"):
+    if maximum > limits.maximum and not limits.pools and read.are_right("maxWorkers"):
         remedy = f"there are nodes for {limits.maximum} workers at most; lower it, or raise the stack's maxWorkers"
         read.wrong(f"{key}.maxWorkers", maximum, remedy)
     if minimum > maximum and read.are_right(f"{key}.maxWorkers"):

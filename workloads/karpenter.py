@@ -1,11 +1,11 @@
 """Karpenter: it starts a node when a worker finds no room, and ends the node when it is empty.
 
     karpenter = Karpenter("karpenter", KarpenterArgs(stack, surge, queue, …), platform.options(access))
-    SurgeNodes("surge-nodes", SurgeNodesArgs(stack, surge, site), platform.options(access, karpenter))
+    SurgeNodes("surge-nodes", SurgeNodesArgs(stack, site), platform.options(access, karpenter))
 
-The controller and the definitions of its objects come from Karpenter's own charts. Of its objects there are two: an
-EC2NodeClass says what an instance is made of, and a NodePool which instances there may be, how many, and when one may
-be taken away. https://karpenter.sh/docs/concepts/
+The controller and the definitions of its objects come from Karpenter's own charts. Of its objects there are two for the
+stack's own workers, and two for each pool: an EC2NodeClass says what an instance is made of, and a NodePool which
+instances there may be, how many, and when one may be taken away. https://karpenter.sh/docs/concepts/
 
 `pulumi destroy` deletes in the reverse order of creation, and each step must have ended before the next one begins:
 
@@ -44,9 +44,6 @@ VERSION = "1.14.0"
 PUBLIC_REPOSITORY = "public.ecr.aws/karpenter/controller"
 PUBLIC_IMAGE = f"{PUBLIC_REPOSITORY}:{VERSION}"
 """The image that the published charts name, with its digest."""
-
-NAME = "workers"
-"""Name of the NodePool and of its EC2NodeClass. Another kind of node would be another pair."""
 
 DEFINITIONS = "karpenter-crd"
 """The chart of the definitions. It updates them, which Helm does not do for those in a controller's own chart.
@@ -108,10 +105,9 @@ class KarpenterArgs:
 
 @dataclass(frozen=True)
 class SurgeNodesArgs:
-    """The stack with its surge nodes, and where they are."""
+    """The stack with its surge nodes and its pools, and where they are."""
 
     stack: settings.Settings
-    surge: settings.Surge
     site: Site
 
 
@@ -176,22 +172,23 @@ def _by_id(subnet_ids: Sequence[Text] | pulumi.Output[list[str]]) -> object:
     return [{"id": subnet} for subnet in subnet_ids]
 
 
-def node_class_manifest(stack: settings.Settings, site: Site) -> Manifest:
-    """Return the EC2NodeClass: subnets, rules, disk and metadata service are those of the node groups.
+def node_class_manifest(stack: settings.Settings, pool: settings.Pool, site: Site) -> Manifest:
+    """Return the EC2NodeClass of a pool: subnets, rules, disk and metadata service are those of the node groups.
 
     The image is pinned, so that a release of another one changes nothing by itself.
     """
     disk = stack.machines.disk
+    name = labels.NODES_SURGE if isinstance(pool, settings.Surge) else pool.name
     return {
         "apiVersion": f"{AWS}/v1",
         "kind": "EC2NodeClass",
-        "metadata": _metadata(),
+        "metadata": _metadata(pool),
         "spec": {
             "role": site.role,
             "amiSelectorTerms": [{"alias": f"al2023@{stack.node_image}"}],
             "subnetSelectorTerms": _by_id(site.subnet_ids),
             "securityGroupSelectorTerms": [{"id": site.security_group_id}],
-            **_reservations(stack),
+            **_reservations(pool),
             **({"placementGroupSelector": {"name": site.placement_group}} if site.placement_group is not None else {}),
             "metadataOptions": {
                 "httpEndpoint": "enabled",
@@ -215,19 +212,26 @@ def node_class_manifest(stack: settings.Settings, site: Site) -> Manifest:
             ],
             **({"instanceStorePolicy": "RAID0"} if stack.machines.instance_store else {}),
             "detailedMonitoring": False,
-            "tags": {**stack.all_tags, "Name": f"{stack.name}-surge"},
+            "tags": {**stack.all_tags, "Name": f"{stack.name}-{name}"},
         },
     }
 
 
-def _reservations(stack: settings.Settings) -> Manifest:
+def _reservations(pool: settings.Pool) -> Manifest:
     """Return the terms that select the capacity reservations, if there are some."""
-    ids = stack.surge.reservations if stack.surge else ()
+    ids = pool.reservations
     return {"capacityReservationSelectorTerms": [{"id": each} for each in ids]} if ids else {}
 
 
-def node_pool_manifest(stack: settings.Settings, surge: settings.Surge) -> Manifest:
-    """Return the NodePool.
+def node_labels(pool: settings.Pool) -> dict[str, str]:
+    """Return the labels of a pool's nodes. Those of the stack's own worker nodes are on no other pool's."""
+    if isinstance(pool, settings.Surge):
+        return {**WORKER_NODES, labels.NODES: labels.NODES_SURGE}
+    return {labels.NODE_ROLE: labels.NODE_ROLE_POOL, labels.POOL: pool.name}
+
+
+def node_pool_manifest(stack: settings.Settings, pool: settings.Pool) -> Manifest:
+    """Return the NodePool of a pool.
 
     Only an empty node is taken away: another policy would also move workers to cheaper nodes. Nodes do not expire,
     since Karpenter replaces expired nodes at once, whatever the budgets say. Nodes that are being ended don't count for
@@ -236,29 +240,29 @@ def node_pool_manifest(stack: settings.Settings, surge: settings.Surge) -> Manif
     return {
         "apiVersion": "karpenter.sh/v1",
         "kind": "NodePool",
-        "metadata": _metadata(),
+        "metadata": _metadata(pool),
         "spec": {
             "template": {
-                "metadata": {"labels": {**WORKER_NODES, labels.NODES: labels.NODES_SURGE}},
+                "metadata": {"labels": node_labels(pool)},
                 "spec": {
-                    "nodeClassRef": {"group": AWS, "kind": "EC2NodeClass", "name": NAME},
+                    "nodeClassRef": {"group": AWS, "kind": "EC2NodeClass", "name": pool.name},
                     "taints": [{"key": labels.TAINT_WORKER, "value": "true", "effect": "NoSchedule"}],
-                    "requirements": requirements(stack, surge),
+                    "requirements": requirements(stack, pool),
                     "expireAfter": "Never",
                     "terminationGracePeriod": f"{NODE_GRACE_SECONDS}s",
                 },
             },
-            "limits": {"nodes": surge.maximum},
+            "limits": {"nodes": pool.maximum},
             "disruption": {
                 "consolidationPolicy": "WhenEmpty",
                 "consolidateAfter": CONSOLIDATE_AFTER,
-                "budgets": budgets(surge.window),
+                "budgets": budgets(stack.surge.window if stack.surge else None),
             },
         },
     }
 
 
-def requirements(stack: settings.Settings, surge: settings.Surge) -> list[Manifest]:
+def requirements(stack: settings.Settings, pool: settings.Pool) -> list[Manifest]:
     """Return which instances Karpenter may choose from: those of the list, or any like the smallest of the core's.
 
     The latter have no room for a worker more than `workersPerNode`, even if nothing else ran there. A node with workers
@@ -268,15 +272,15 @@ def requirements(stack: settings.Settings, surge: settings.Surge) -> list[Manife
     Of several markets, Karpenter takes what is reserved first, then Spot while EC2 has some:
     https://karpenter.sh/docs/concepts/nodepools/#capacity-type
     """
-    markets = [surge.capacity_type, *(["ON_DEMAND"] if surge.spot_fallback else [])]
-    reserved = ["reserved"] if surge.reservations else []
+    markets = [pool.capacity_type, *(["ON_DEMAND"] if pool.spot_fallback else [])]
+    reserved = ["reserved"] if pool.reservations else []
     found = [
         _one_of("kubernetes.io/arch", "amd64"),
         _one_of("kubernetes.io/os", "linux"),
         _one_of("karpenter.sh/capacity-type", *reserved, *(CAPACITY_TYPES[each] for each in markets)),
     ]
-    if surge.instance_types:
-        return [*found, _one_of("node.kubernetes.io/instance-type", *surge.instance_types)]
+    if pool.instance_types:
+        return [*found, _one_of("node.kubernetes.io/instance-type", *pool.instance_types)]
     if stack.machines.instance_store:
         found.append(_number(f"{AWS}/instance-local-nvme", "Gt", 0))  # a type without any doesn't have the label
     workers = stack.workers
@@ -351,7 +355,10 @@ class Karpenter(pulumi.ComponentResource):
 
 
 class SurgeNodes(pulumi.ComponentResource):
-    """What Karpenter may start for the workers. The job depends on it, so that it is deleted before."""
+    """What Karpenter may start for the workers, and for jobs that ask for the nodes of a pool.
+
+    The stack's job depends on it, so that it is deleted before.
+    """
 
     def __init__(self, name: str, args: SurgeNodesArgs, opts: pulumi.ResourceOptions) -> None:
         super().__init__("tidewater:workloads:SurgeNodes", name, None, opts)
@@ -360,16 +367,18 @@ class SurgeNodes(pulumi.ComponentResource):
 
         def register(manifest: Manifest, *after: pulumi.Resource) -> pulumi.CustomResource:
             opts = pulumi.ResourceOptions(parent=self, depends_on=list(after), custom_timeouts=limits)
-            return objects.register_custom(f"{manifest['kind'].lower()}-{NAME}", manifest, opts=opts)
+            name = manifest["metadata"]["name"]
+            return objects.register_custom(f"{manifest['kind'].lower()}-{name}", manifest, opts=opts)
 
-        node_class = register(node_class_manifest(args.stack, args.site))
-        register(node_pool_manifest(args.stack, args.surge), node_class)
+        for pool in args.stack.brought:
+            node_class = register(node_class_manifest(args.stack, pool, args.site))
+            register(node_pool_manifest(args.stack, pool), node_class)
         self.register_outputs({})
 
 
-def _metadata() -> Manifest:
+def _metadata(pool: settings.Pool) -> Manifest:
     """Return name and labels. Pulumi waits until Karpenter accepts the object, so a mistake in it ends `pulumi up`."""
-    return metadata(NAME, {labels.NAME: labels.APPLICATION}, annotations={"pulumi.com/waitFor": "condition=Ready"})
+    return metadata(pool.name, {labels.NAME: labels.APPLICATION}, annotations={"pulumi.com/waitFor": "condition=Ready"})
 
 
 def _one_of(key: str, *values: str) -> Manifest:

@@ -7,11 +7,12 @@ is; a test passes text.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pulumi
 
+import settings
 from infra.outputs import POSIX_ID
 from tidewater.contract import labels, stack
 from tidewater.contract.code import download
@@ -88,3 +89,13 @@ def fetch_code(image: str, code_uri: Text) -> Manifest:
 SYSTEM_NODES = {labels.NODE_ROLE: labels.NODE_ROLE_SYSTEM}
 WORKER_NODES = dict(stack.WORKER_NODES)
 """`nodeSelector` of the two node groups."""
+
+
+def on_nodes(*, workers: bool, pools: Sequence[str]) -> Manifest:
+    """Return what has a pod run on the stack's own worker nodes, or on those of pools, or on both."""
+    return {"affinity": labels.either(workers=workers, pools=pools)} if pools else {"nodeSelector": WORKER_NODES}
+
+
+def gpu_nodes(wanted: settings.Settings) -> Manifest:
+    """Return what has a pod run on the nodes with GPUs."""
+    return on_nodes(workers=wanted.workers.gpus > 0, pools=wanted.gpu_pools)

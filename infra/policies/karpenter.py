@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import settings
 from infra.policies.documents import Document, document
 
 NODE_POOL = "karpenter.sh/nodepool"
@@ -83,6 +84,15 @@ class Uses:
     """ARN of the customer's key of the nodes' disks, if there is one."""
     reservations: Sequence[str] = ()
     """Ids of the capacity reservations that the nodes may be in."""
+
+    @classmethod
+    def of(
+        cls, pools: Sequence[settings.Pool], queue_arn: str, node_role_arn: str, *, placement_group: bool, disk_key: str
+    ) -> Uses:
+        """Return what the controller uses for the nodes of these pools."""
+        spot = any(pool.capacity_type == "SPOT" for pool in pools)
+        reservations = tuple(dict.fromkeys(each for pool in pools for each in pool.reservations))
+        return cls(queue_arn, node_role_arn, spot, placement_group, disk_key, reservations)
 
 
 def controller(scope: Scope, uses: Uses) -> Document:

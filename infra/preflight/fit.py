@@ -12,7 +12,7 @@ import pulumi
 import settings
 from infra.preflight.quotas import SPOT
 from infra.preflight.region import Region
-from infra.zones import choose_worker_zones, plan_subnets
+from infra.zones import SYSTEM_KEY, WORKER_KEYS, choose_worker_zones, plan_subnets
 from settings.hardware import RETIRED_GPUS, InstanceType, Size, smallest
 
 LEAST = Size(vcpus=2, memory_mib=4096)
@@ -42,6 +42,7 @@ def mistakes(stack: settings.Settings, region: Region) -> list[str]:
         *_workers(stack, region),
         *_surge(stack, region),
         *_models(stack, region),
+        *_pools(stack, region),
         *_disks(stack, region),
         *_adapters(stack, region),
     ]
@@ -130,14 +131,16 @@ def _drivers(stack: settings.Settings, region: Region) -> list[str]:
 
 
 def _markets(stack: settings.Settings, region: Region) -> list[str]:
-    markets = {"systemInstanceTypes": "ON_DEMAND", "instanceTypes": stack.workers.nodes.capacity_type}
+    markets = {SYSTEM_KEY: "ON_DEMAND", "instanceTypes": stack.workers.nodes.capacity_type}
     if stack.surge:
         markets["surgeInstanceTypes"] = stack.surge.capacity_type
+    markets |= {pool.key: pool.capacity_type for pool in stack.pools}
+    reserved = {pool.key for pool in stack.pools if pool.reservations}
+    reserved |= {"surgeInstanceTypes"} if stack.surge and stack.surge.reservations else set()
     found = []
     for key, kind in _known(stack, region):
         wanted = "spot" if markets[key] == SPOT else "on-demand"
-        reserved = key == "surgeInstanceTypes" and stack.surge and stack.surge.reservations
-        if not {wanted, *(["capacity-block"] if reserved else [])} & set(kind.usage_classes):
+        if not {wanted, *(["capacity-block"] if key in reserved else [])} & set(kind.usage_classes):
             sold = ", ".join(kind.usage_classes)
             found.append(
                 f"{key} = {kind.name}: AWS sells it as {sold} only, and its nodes are {wanted}; choose another type"
@@ -176,9 +179,28 @@ def _surge(stack: settings.Settings, region: Region) -> list[str]:
 
 def _models(stack: settings.Settings, region: Region) -> list[str]:
     """Return a mistake if workers would train on GPUs of different models and the settings don't ask for that."""
-    kinds = [(key, kind) for key, kind in _of_workers(stack, region) if kind.gpu]
-    models = sorted({kind.gpu for _, kind in kinds})
-    if len(models) < 2 or not stack.workers.gpus or stack.workers.mixed_gpu_models:
+    return _of_different_models(stack, _of_workers(stack, region)) if stack.workers.gpus else []
+
+
+def _pools(stack: settings.Settings, region: Region) -> list[str]:
+    """Return a mistake for each pool with nodes of two sorts: a job can't choose among them, and would get both."""
+    found = []
+    for pool in stack.pools:
+        kinds = [(key, kind) for key, kind in _known(stack, region) if key == pool.key]
+        without = [kind.name for _, kind in kinds if not kind.gpus]
+        if without and len(without) < len(kinds):
+            found.append(
+                f"{pool.key} = {', '.join(without)}: no NVIDIA GPUs, and other types of the pool have some; make two "
+                "pools of them"
+            )
+        else:
+            found += _of_different_models(stack, kinds)
+    return found
+
+
+def _of_different_models(stack: settings.Settings, types: Sequence[tuple[str, InstanceType]]) -> list[str]:
+    kinds = [(key, kind) for key, kind in types if kind.gpu]
+    if len({kind.gpu for _, kind in kinds}) < 2 or stack.workers.mixed_gpu_models:
         return []
     keys = " and ".join(dict.fromkeys(key for key, _ in kinds))
     names = ", ".join(f"{kind.name} ({kind.gpu})" for _, kind in kinds)
@@ -191,8 +213,8 @@ def _models(stack: settings.Settings, region: Region) -> list[str]:
 def _disks(stack: settings.Settings, region: Region) -> list[str]:
     return [
         f"instanceStore = true: {kind.name} in {key} has no disks of its own; set it to false, or choose another type"
-        for key, kind in _of_workers(stack, region)
-        if stack.machines.instance_store and not kind.has_instance_store
+        for key, kind in _known(stack, region)
+        if key != SYSTEM_KEY and stack.machines.instance_store and not kind.has_instance_store
     ]
 
 
@@ -215,17 +237,30 @@ def _adapters(stack: settings.Settings, region: Region) -> list[str]:
 
 
 def addresses(stack: settings.Settings, region: Region) -> list[str]:
-    """Return a mistake if the subnets of the workers have too few addresses for the nodes at `maxWorkers`."""
-    each = CNI_INTERFACES * min((kind.interface_addresses for _, kind in _of_workers(stack, region)), default=0)
+    """Return a mistake if the subnets of the workers have too few addresses for the nodes at `maxWorkers`, and if not
+    that, for those of the pools too."""
+    each = _held([kind for _, kind in _of_workers(stack, region)])
     nodes = -(-stack.workers.maximum // stack.workers.per_node)
     free, where, remedy = (_free_in_existing if stack.network.existing else _free_in_own)(stack, region)
     if nodes * each <= free:
-        return []
+        kinds = {pool: [kind for key, kind in _known(stack, region) if key == pool.key] for pool in stack.pools}
+        all_held = nodes * each + sum(pool.maximum * _held(found) for pool, found in kinds.items())
+        if all_held <= free:
+            return []
+        return [
+            f"pools: with their maxNodes and maxWorkers = {stack.workers.maximum} the nodes take {all_held} IP "
+            f"addresses, as the VPC CNI holds some on each, and {where}. Lower maxNodes, {remedy}"
+        ]
     fitting = int(free) // each * stack.workers.per_node
     return [
         f"maxWorkers = {stack.workers.maximum}: {nodes} nodes take {nodes * each} IP addresses, as the VPC CNI holds "
         f"{each} on each, and {where}. Lower it to {fitting}, {remedy}"
     ]
+
+
+def _held(kinds: Sequence[InstanceType]) -> int:
+    """Return how many addresses the VPC CNI holds on each node at least."""
+    return CNI_INTERFACES * min((kind.interface_addresses for kind in kinds), default=0)
 
 
 def _free_in_own(stack: settings.Settings, region: Region) -> tuple[float, str, str]:
@@ -255,7 +290,7 @@ def _free_in_existing(stack: settings.Settings, region: Region) -> tuple[float, 
 
 
 def _of_workers(stack: settings.Settings, region: Region) -> list[tuple[str, InstanceType]]:
-    return [(key, kind) for key, kind in _known(stack, region) if key != "systemInstanceTypes"]
+    return [(key, kind) for key, kind in _known(stack, region) if key in WORKER_KEYS]
 
 
 def _named(stack: settings.Settings) -> list[tuple[str, str]]:

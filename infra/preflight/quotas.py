@@ -123,6 +123,7 @@ def codes(stack: settings.Settings) -> list[str]:
     if surge:
         names = surge.instance_types or (*core.instance_types, ANY_GENERAL_TYPE)
         asked += [(name, surge.capacity_type) for name in names]
+    asked += [(name, pool.capacity_type) for pool in stack.pools for name in pool.instance_types]
     return sorted({quota.code for name, market in asked if (quota := quota_of(name, market)) is not None})
 
 
@@ -141,6 +142,11 @@ def groups(stack: settings.Settings, region: Region) -> list[Group]:
     ]
     if stack.surge:
         found.append(_surge(stack, stack.surge, region))
+    # The nodes of pools come with jobs, so this `pulumi up` starts none.
+    found += [
+        Group(pool.key, _sizes(pool.instance_types, region), pool.capacity_type, 0, pool.maximum)
+        for pool in stack.pools
+    ]
     return [group for group in found if group.sizes]
 
 
@@ -154,7 +160,7 @@ def _surge(stack: settings.Settings, surge: settings.Surge, region: Region) -> G
     now = -(-workers.count // workers.per_node) - workers.nodes.desired
     if surge.reservations:  # instances in a Capacity Block count for no quota, and what is reserved only AWS knows
         now = 0
-    known = {*stack.system.instance_types, *core} <= region.types.keys()
+    known = {name for names in stack.instance_types.values() for name in names} <= region.types.keys()
     limit = stack.with_hardware(region.types).surge_vcpus if known and not surge.instance_types else 0
     return Group(key, sizes, surge.capacity_type, max(0, now), surge.maximum, limit)
 
@@ -190,7 +196,7 @@ def mistakes(stack: settings.Settings, region: Region, wanted: Sequence[Need]) -
 
 def warnings(stack: settings.Settings, region: Region, wanted: Sequence[Need]) -> list[str]:
     """Return a sentence for each quota that is too small for the largest size, was not read, or is not known."""
-    largest, found = f"maxWorkers = {stack.workers.maximum}", []
+    largest, found = _largest(stack), []
     for need in wanted:
         text, code = need.quota.text, need.quota.code
         if code in region.unread:
@@ -212,13 +218,18 @@ def warnings(stack: settings.Settings, region: Region, wanted: Sequence[Need]) -
     return found
 
 
+def _largest(stack: settings.Settings) -> str:
+    """Return what the largest size is, in words."""
+    return f"maxWorkers = {stack.workers.maximum}{' and maxNodes of the pools' if stack.pools else ''}"
+
+
 def _sizes(names: Sequence[str], region: Region) -> dict[str, int]:
     return {name: region.types[name].vcpus for name in names if name in region.types}
 
 
 def _remedy(stack: settings.Settings, region: Region, need: Need) -> str:
     return (
-        f"Ask for at least {need.most}, for maxWorkers = {stack.workers.maximum}: `aws service-quotas "
+        f"Ask for at least {need.most}, for {_largest(stack)}: `aws service-quotas "
         f"request-service-quota-increase --region {region.name} --service-code ec2 --quota-code {need.quota.code} "
         f"--desired-value {need.most}`"
     )

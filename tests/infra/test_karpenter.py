@@ -23,7 +23,7 @@ def access() -> None:
     stack = settings.load()
     assert stack.surge is not None
     account = connect(stack)
-    KarpenterAccess(stack.name, KarpenterAccessArgs(account, stack.name, stack.surge), account.options())
+    KarpenterAccess(stack.name, KarpenterAccessArgs(account, stack.name, stack.brought), account.options())
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +74,16 @@ def test_the_controller_passes_the_nodes_role_and_reads_its_queue(made: graph.Gr
 def test_only_a_stack_with_spot_nodes_may_make_ec2s_role_for_them(capacity_type: str, there: bool) -> None:
     made = graph.run(access, {**graph.defaults(), "capacityType": capacity_type})
     assert ("AllowSpotServiceLinkedRole" in {each["Sid"] for each in inline(made)["Statement"]}) is there
+
+
+def test_the_controller_may_do_what_the_nodes_of_pools_need() -> None:
+    big = {"name": "big", "instanceTypes": ["p5.48xlarge"], "maxNodes": 2}
+    reserved = {**big, "capacityType": "SPOT", "capacityReservationIds": ["cr-0123456789abcdef1"]}
+    config = {**graph.defaults(), "capacityReservationIds": ["cr-0123456789abcdef0"], "pools": [reserved]}
+    statements = {each["Sid"]: each for each in inline(graph.run(access, config))["Statement"]}
+    assert "AllowSpotServiceLinkedRole" in statements
+    named = [arn for arn in statements["AllowScopedEC2InstanceAccessActions"]["Resource"] if "capacity-reserv" in arn]
+    assert [arn.rpartition("/")[2] for arn in named] == ["cr-0123456789abcdef0", "cr-0123456789abcdef1"]
 
 
 def test_the_queue_is_encrypted_and_short_lived(made: graph.Graph) -> None:

@@ -35,6 +35,14 @@ def test_what_system_nodes_need_does_not_matter() -> None:
     assert choose_worker_zones(ZONES, OFFERED, {**G5, "systemInstanceTypes": ["m5.large"]}, 1) == ["a"]
 
 
+def test_a_pool_is_where_the_workers_are_and_moves_no_node() -> None:
+    pool = {**G5, "pools.big.instanceTypes": ["p5.48xlarge"]}
+    assert choose_worker_zones(ZONES, OFFERED, pool, 1) == ["c"]
+    assert choose_worker_zones(ZONES, OFFERED, pool, 2, kept=["a", "c"]) == ["a", "c"]
+    with pytest.raises(pulumi.RunError, match=r"pools\.big\.instanceTypes = p5\.48xlarge: the workers are in a, which"):
+        choose_worker_zones(ZONES, OFFERED, pool, 1, kept=["a"])
+
+
 def test_a_choice_is_kept_when_aws_offers_the_types_elsewhere_too() -> None:
     grown = [*OFFERED, ("p5.48xlarge", "a")]
     assert choose_worker_zones(ZONES, grown, BOTH, 1) == ["a"]

@@ -60,6 +60,7 @@ OUT_OF_RANGE: dict[str, tuple[Any, str]] = {
     "workersPerNode": (0, "from 1 to 96"),
     "instanceTypes": ([], "at least one entry"),
     "capacityReservationIds": (["cr-1*"], "such as cr-0123456789abcdef0"),
+    "pools": (["big"], "must be an object with name, instanceTypes and maxNodes"),
     "capacityType": ("spot", "ON_DEMAND or SPOT"),
     "nodeImageVersion": ("latest", "such as v20260903"),
     "namespace": ("kube-system", "choose another name"),
@@ -145,6 +146,14 @@ CONFLICTS: dict[str, tuple[dict[str, Any], str, str]] = {
     "reservations for nodes that EKS brings": (
         {"capacityReservationIds": ["cr-0123456789abcdef0"], "surgeNodes": "nodegroup"},
         "capacityReservationIds",
+        "set surgeNodes to karpenter",
+    ),
+    "a pool of nodes that EKS brings": (
+        {
+            "pools": [{"name": "big", "instanceTypes": ["p5.48xlarge"], "maxNodes": 2}],
+            "surgeNodes": "nodegroup",
+        },
+        "pools",
         "set surgeNodes to karpenter",
     ),
     "a window for nodes that EKS replaces": (

@@ -28,6 +28,13 @@ def test_an_estimate_says_of_which_day_and_region_its_prices_are() -> None:
     assert "Spot nodes cost less." in elsewhere
 
 
+def test_nodes_of_pools_come_with_jobs_and_are_not_in_it() -> None:
+    pool = {"name": "big", "instanceTypes": ["p5.48xlarge"], "maxNodes": 2}
+    found, without = prices.hourly(graph.parsed(pools=[pool])), prices.hourly(graph.parsed())
+    assert "Not in it: nodes of pools, storage, requests" in found.pop("note")
+    assert found == {part: price for part, price in without.items() if part != "note"}
+
+
 def test_a_type_without_a_price_is_left_out_and_named() -> None:
     found = prices.hourly(graph.parsed(instanceTypes=["p6-b200.48xlarge"], natGateways="perZone"))
     assert found["total"] == pytest.approx(0.1 + 2 * 0.05 + 3 * 0.096)

@@ -9,7 +9,8 @@ https://kubernetes.io/docs/concepts/overview/working-with-objects/common-labels/
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 PREFIX = "tidewater.dev"
 
@@ -22,6 +23,7 @@ MANAGED_BY = "app.kubernetes.io/managed-by"
 JOB = f"{PREFIX}/job"
 NODE_ROLE = f"{PREFIX}/node-role"
 NODES = f"{PREFIX}/nodes"
+POOL = f"{PREFIX}/pool"
 CODE_DIGEST = f"{PREFIX}/code-sha256"
 
 APPLICATION = "tidewater"
@@ -34,6 +36,8 @@ COMPONENT_CONTROLLER = "controller"
 
 NODE_ROLE_WORKER = "worker"
 NODE_ROLE_SYSTEM = "system"
+# Nodes for jobs that ask for them by the name of their pool; others, also the stack's own, don't get them.
+NODE_ROLE_POOL = "pool"
 
 # Of the workers' nodes: those that are always there, and those that come and go with the workers.
 NODES_CORE = "core"
@@ -53,6 +57,17 @@ def component(name: str, *, instance: str) -> dict[str, str]:
 def worker_pods(job: str) -> dict[str, str]:
     """Return the labels of the worker pods of ``job``, which a selector for them also uses."""
     return {**component(COMPONENT_WORKER, instance=job), JOB: job}
+
+
+def either(*, workers: bool, pools: Sequence[str]) -> dict[str, Any]:
+    """Return a node affinity for the stack's own worker nodes, or those of the pools with these names, or both."""
+    wanted = {NODE_ROLE: [NODE_ROLE_WORKER] if workers else [], POOL: list(pools)}
+    terms = [
+        {"matchExpressions": [{"key": key, "operator": "In", "values": values}]}
+        for key, values in wanted.items()
+        if values
+    ]
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
 
 
 def selector(labels: Mapping[str, str]) -> str:

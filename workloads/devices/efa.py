@@ -1,6 +1,6 @@
 """EFA's device plug-in, which gives a worker its node's Elastic Fabric Adapters.
 
-    EfaPlugin("efa-plugin", EfaPluginArgs(image, pull_secret), platform.options(namespace))
+    EfaPlugin("efa-plugin", EfaPluginArgs(image, efa_nodes(stack), pull_secret), platform.options(namespace))
 
 The nodes of the core have the adapters by their launch template. Karpenter adds them to the nodes of pods that ask for
 them. https://docs.aws.amazon.com/eks/latest/userguide/device-management-efa.html
@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 
 import pulumi
 
+import settings
 from tidewater.contract import labels
 from workloads import objects
-from workloads.manifests import WORKER_NODES, Manifest, metadata
+from workloads.manifests import Manifest, metadata, on_nodes
 from workloads.namespace import with_credentials
 
 EFA_RESOURCE = "vpc.amazonaws.com/efa"
@@ -22,8 +23,13 @@ EFA_RESOURCE = "vpc.amazonaws.com/efa"
 NAME = "aws-efa-k8s-device-plugin"
 
 
-def plugin_manifest(image: str) -> Manifest:
-    """Return the DaemonSet, on the worker nodes only, as EKS's chart `aws-efa-k8s-device-plugin` makes it.
+def efa_nodes(stack: settings.Settings) -> Manifest:
+    """Return what has a pod run on the worker nodes, and on those of pools that can have adapters."""
+    return on_nodes(workers=True, pools=[pool.name for pool in stack.pools if pool.smallest.efa])
+
+
+def plugin_manifest(image: str, nodes: Manifest) -> Manifest:
+    """Return the DaemonSet, on these nodes only, as EKS's chart `aws-efa-k8s-device-plugin` makes it.
 
     It uses the kubelet's socket and looks at the adapters, so it runs as root with two host paths.
     """
@@ -41,7 +47,7 @@ def plugin_manifest(image: str) -> Manifest:
                 "spec": {
                     "priorityClassName": "system-node-critical",
                     "hostNetwork": True,
-                    "nodeSelector": WORKER_NODES,
+                    **nodes,
                     "tolerations": [{"operator": "Exists", "effect": "NoSchedule"}],
                     "containers": [
                         {
@@ -64,9 +70,10 @@ def plugin_manifest(image: str) -> Manifest:
 
 @dataclass(frozen=True)
 class EfaPluginArgs:
-    """The plug-in's image, and Docker's configuration with the credentials of registries."""
+    """The plug-in's image, where it runs, and Docker's configuration with the credentials of registries."""
 
     image: str
+    nodes: Manifest
     pull_secret: str = field(repr=False)
 
 
@@ -75,6 +82,6 @@ class EfaPlugin(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: EfaPluginArgs, opts: pulumi.ResourceOptions) -> None:
         super().__init__("tidewater:workloads:EfaPlugin", name, None, opts)
-        pods = with_credentials(plugin_manifest(args.image), args.pull_secret)
+        pods = with_credentials(plugin_manifest(args.image, args.nodes), args.pull_secret)
         objects.register(pods, opts=pulumi.ResourceOptions(parent=self))
         self.register_outputs({})

@@ -1,6 +1,6 @@
 """NVIDIA's device plug-in, which makes the GPUs of the worker nodes known to Kubernetes.
 
-    plugin = DevicePlugin("gpus", DevicePluginArgs(image, pull_secret), platform.options())
+    plugin = DevicePlugin("gpus", DevicePluginArgs(image, gpu_nodes(stack), pull_secret), platform.options())
 
 A pod gets GPUs by its resource limit only. The plug-in writes a CDI specification of the GPUs to the node, names the
 allocated ones to the kubelet, and the container runtime adds their devices and the driver's libraries to the container.
@@ -18,7 +18,7 @@ import pulumi
 
 from tidewater.contract import devices, labels
 from workloads import objects
-from workloads.manifests import WORKER_NODES, Manifest, environment, metadata
+from workloads.manifests import Manifest, environment, metadata
 from workloads.namespace import pull_secret, with_credentials
 
 NAME = "nvidia-device-plugin"
@@ -41,7 +41,7 @@ def namespace_manifest() -> Manifest:
     }
 
 
-def plugin_manifest(image: str) -> Manifest:
+def plugin_manifest(image: str, nodes: Manifest) -> Manifest:
     """Return the plug-in's DaemonSet, on the worker nodes only.
 
     It tolerates every taint, since a node has to have its GPUs before other pods may come.
@@ -62,7 +62,7 @@ def plugin_manifest(image: str) -> Manifest:
                 "spec": {
                     "automountServiceAccountToken": False,
                     "priorityClassName": "system-node-critical",
-                    "nodeSelector": WORKER_NODES,
+                    **nodes,
                     "tolerations": [{"operator": "Exists"}],
                     "containers": [_container(image)],
                     "volumes": [
@@ -107,9 +107,10 @@ def _host_path(name: str, path: str, kind: str) -> Manifest:
 
 @dataclass(frozen=True)
 class DevicePluginArgs:
-    """The plug-in's image, and Docker's configuration with the credentials of registries."""
+    """The plug-in's image, where it runs, and Docker's configuration with the credentials of registries."""
 
     image: str
+    nodes: Manifest
     pull_secret: str = field(repr=False)
 
 
@@ -120,6 +121,6 @@ class DevicePlugin(pulumi.ComponentResource):
         super().__init__("tidewater:workloads:DevicePlugin", name, None, opts)
         space = objects.register(namespace_manifest(), opts=pulumi.ResourceOptions(parent=self))
         pull_secret(devices.NAMESPACE, args.pull_secret, pulumi.ResourceOptions(parent=self, depends_on=[space]))
-        pods = with_credentials(plugin_manifest(args.image), args.pull_secret)
+        pods = with_credentials(plugin_manifest(args.image, args.nodes), args.pull_secret)
         objects.register(pods, opts=pulumi.ResourceOptions(parent=self, depends_on=[space]))
         self.register_outputs({})

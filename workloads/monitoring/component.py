@@ -9,7 +9,7 @@ import pulumi
 import settings
 from tidewater.contract import devices, labels, metrics
 from workloads import objects
-from workloads.manifests import WORKER_NODES, Manifest, environment, metadata
+from workloads.manifests import Manifest, environment, gpu_nodes, metadata
 from workloads.monitoring import server
 from workloads.monitoring.scrape import GPU_EXPORTER, Parts
 from workloads.namespace import pull_secret, with_credentials
@@ -32,7 +32,7 @@ NVIDIA/nvidia-container-toolkit). DCGM needs it too, and root (NVIDIA/dcgm-expor
 
 def parts(stack: settings.Settings) -> Parts:
     """Return what there is to measure in a stack."""
-    return Parts(gpus=stack.workers.gpus > 0, karpenter=stack.surge is not None)
+    return Parts(gpus=stack.has_gpus, karpenter=stack.surge is not None)
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,8 @@ class Monitoring(pulumi.ComponentResource):
         after = pulumi.ResourceOptions(parent=self, depends_on=[space])
         pull_secret(metrics.NAMESPACE, args.stack.training.pull_secret, after)
         self._register(server.dashboard_manifest(parts(args.stack)), space)
-        if args.stack.workers.gpus:
-            self._register(exporter_manifest(args.wanted.gpu_exporter))
+        if args.stack.has_gpus:
+            self._register(exporter_manifest(args.wanted.gpu_exporter, gpu_nodes(args.stack)))
         if args.wanted.managed:
             source = server.addresses_source(args.stack.network.cidrs)
         else:
@@ -79,8 +79,8 @@ class Monitoring(pulumi.ComponentResource):
         return objects.register(wanted, opts=pulumi.ResourceOptions(parent=self, depends_on=list(after)))
 
 
-def exporter_manifest(image: str) -> Manifest:
-    """Return the DaemonSet, in the namespace that accepts pods with privileges.
+def exporter_manifest(image: str, nodes: Manifest) -> Manifest:
+    """Return the DaemonSet on these nodes, in the namespace that accepts pods with privileges.
 
     The kubelet tells it which pod uses which GPU. Pulumi doesn't wait until it runs everywhere: on nodes without a
     driver it never does, such as those of an earlier configuration. `workloads.devices.check` tells what is wrong with
@@ -101,7 +101,7 @@ def exporter_manifest(image: str) -> Manifest:
                 "spec": {
                     "automountServiceAccountToken": False,
                     "enableServiceLinks": False,
-                    "nodeSelector": WORKER_NODES,
+                    **nodes,
                     "tolerations": [{"operator": "Exists", "effect": "NoSchedule"}],
                     "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
                     "containers": [_container(image)],

@@ -102,8 +102,8 @@ def needs(stack: settings.Settings) -> Iterator[tuple[str, list[str]]]:
     if stack.teams:
         yield "the pods of teams", _actions(policies.team("", "", ""))
     if stack.surge:
-        together, spot = stack.machines.placement_group, stack.surge.capacity_type == "SPOT"
-        uses = karpenter.Uses("", "", spot, together, stack.node_disk_key, stack.surge.reservations)
+        together = stack.machines.placement_group
+        uses = karpenter.Uses.of(stack.brought, "", "", placement_group=together, disk_key=stack.node_disk_key)
         scope = karpenter.Scope(partition, stack.region, "", stack.cluster_name)
         yield "Karpenter", _actions(karpenter.controller(scope, uses))
 

@@ -45,6 +45,13 @@ def test_pods_are_without_privileges_on_worker_nodes_with_the_shared_files(run: 
     assert {each["name"]: each["value"] for each in container["env"]} == {"HOME": "/data/home", "USER": "tidewater"}
 
 
+def test_a_job_runs_on_the_nodes_of_the_pool_that_it_names(run: Run, stack: FakeCluster) -> None:
+    assert run(*SUBMIT, "-n", "vision", "--pool", "big").exit_code == 0
+    made = pod(stack.get(JOBS, "digits", "vision"))
+    assert made["nodeSelector"] == {labels.POOL: "big"}
+    assert labels.TAINT_WORKER in {each["key"] for each in made["tolerations"]}
+
+
 @pytest.mark.parametrize(
     ("flags", "where"),
     [

@@ -101,6 +101,14 @@ def test_a_metrics_port_of_the_users_own_is_left_alone() -> None:
     assert "ports" not in found
 
 
+def test_without_a_stack_too_a_pool_is_a_node_selector_with_the_toleration_of_its_nodes() -> None:
+    pod = from_flags("d", Flags(image="i", pool="big"), [])["spec"]["replicaSpecs"]["Worker"]["template"]["spec"]
+    assert pod["nodeSelector"] == {"tidewater.dev/pool": "big"}
+    assert "tidewater.dev/worker" in {each["key"] for each in pod["tolerations"]}
+    plain = from_flags("d", Flags(image="i"), [])["spec"]["replicaSpecs"]["Worker"]["template"]["spec"]
+    assert plain.keys() == {"containers"}
+
+
 def test_queue_and_priority_become_a_scheduling_policy() -> None:
     found = from_flags("d", Flags(image="i", queue="q", priority=0), [])
     assert found["spec"]["schedulingPolicy"] == {"queue": "q", "priority": 0}

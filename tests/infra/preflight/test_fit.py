@@ -95,6 +95,31 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
         {"systemInstanceTypes": ["t3.small"]},
         "systemInstanceTypes = t3.small: has 2 vCPUs and 2 GiB; a node needs at least 2 vCPUs and 4 GiB",
     ),
+    "misspelt type of a pool": (
+        {"pools": [{"name": "big", "instanceTypes": ["g5.xlrge"], "maxNodes": 2}]},
+        "pools.big.instanceTypes = g5.xlrge: us-west-2 has no such instance type; similar ones are g5.xlarge, g5.",
+    ),
+    "type of a pool of another architecture": (
+        {"pools": [{"name": "arm", "instanceTypes": ["m7g.large"], "maxNodes": 2}]},
+        "pools.arm.instanceTypes = m7g.large: is an arm64 type, and the images of the nodes and of the workers are x8",
+    ),
+    "pool with and without GPUs": (
+        {"pools": [{"name": "any", "instanceTypes": ["g5.xlarge", "m5.large", "c5.large"], "maxNodes": 2}]},
+        "pools.any.instanceTypes = m5.large, c5.large: no NVIDIA GPUs, and other types of the pool have some; make two",
+    ),
+    "pool of two models": (
+        {"pools": [{"name": "any", "instanceTypes": ["g5.xlarge", "g6.xlarge"], "maxNodes": 2}]},
+        "pools.any.instanceTypes: g5.xlarge (A10G), g6.xlarge (L4) have different GPUs, and each step waits for the",
+    ),
+    "pool without disks of the instances": (
+        {"pools": [{"name": "cpu", "instanceTypes": ["m5.large"], "maxNodes": 2}], "instanceStore": True},
+        "instanceStore = true: m5.large in pools.cpu.instanceTypes has no disks of its own; set it to false",
+    ),
+    "type of a pool that isn't sold as Spot": (
+        {"pools": [{"name": "hpc", "instanceTypes": ["hpc7a.12xlarge"], "maxNodes": 2, "capacityType": "SPOT"}]}
+        | {"region": "us-east-2"},
+        "pools.hpc.instanceTypes = hpc7a.12xlarge: AWS sells it as on-demand only, and its nodes are spot; choose",
+    ),
     "type that isn't sold as Spot": (
         {"gpusPerWorker": 0, "instanceTypes": ["hpc7a.12xlarge"], "surgeNodes": "nodegroup", "capacityType": "SPOT"}
         | {"region": "us-east-2"},
@@ -118,6 +143,12 @@ GOOD: dict[str, dict[str, Any]] = {
     "models that were asked for by name": {"instanceTypes": ["g5.xlarge", "g4dn.xlarge"], "mixedGpuModels": True},
     "GPUs that nobody uses": {"instanceTypes": ["g5.xlarge", "g4dn.xlarge"], "gpusPerWorker": 0},
     "a type that one of the zones has": {"instanceTypes": ["g7e.2xlarge"], "region": "us-east-1"},
+    "pools of other GPUs, and without": {
+        "pools": [
+            {"name": "big", "instanceTypes": ["p5.48xlarge"], "maxNodes": 2},
+            {"name": "cpu", "instanceTypes": ["c6i.large", "t3.medium"], "maxNodes": 2},
+        ],
+    },
     "larger nodes above the core": {**CPU, "surgeInstanceTypes": ["m6i.2xlarge", "r6i.xlarge"]},
 }
 
@@ -193,6 +224,18 @@ def test_more_nodes_than_the_subnets_have_addresses_for_are_refused(
     assert mistake.startswith(f"maxWorkers = {fewest + 1}: {fewest + 1} nodes take {30 * (fewest + 1)} IP addresses")
     assert f"have {free} in vpcCidr" in mistake
     assert f"Lower it to {fewest}, add zones" in mistake
+
+
+def test_the_nodes_of_pools_need_addresses_too() -> None:
+    # A c6i.large has 10 addresses on each interface.
+    fits, too_many = (
+        stack(vpcCidr="10.0.0.0/20", pools=[{"name": "cpu", "instanceTypes": ["c6i.large"], "maxNodes": most}])
+        for most in (13, 14)
+    )
+    assert fit.addresses(fits, region(fits)) == []
+    (mistake,) = fit.addresses(too_many, region(too_many))
+    assert mistake.startswith("pools: with their maxNodes and maxWorkers = 8 the nodes take 520 IP addresses")
+    assert mistake.endswith("Lower maxNodes, add zones to workerZones, or make a new stack with a larger vpcCidr")
 
 
 def test_workers_that_share_a_node_share_its_addresses() -> None:

@@ -75,6 +75,16 @@ def needed(**changes: Any) -> dict[str, tuple[int, int]]:
             id="any-general-type-for-the-surge",
         ),
         pytest.param(
+            {
+                "pools": [
+                    {"name": "big", "instanceTypes": ["g5.12xlarge", "g5.48xlarge"], "maxNodes": 2},
+                    {"name": "cheap", "instanceTypes": ["c6i.large"], "maxNodes": 5, "capacityType": "SPOT"},
+                ]
+            },
+            {STANDARD: (6, 8), G: (8, 4 + 7 * 8 + 2 * 192), STANDARD_SPOT: (0, 5 * 2)},
+            id="nodes-of-pools-come-later",
+        ),
+        pytest.param(
             {"workers": 4, "surgeInstanceTypes": ["g5.xlarge"], "capacityReservationIds": ["cr-0123456789abcdef0"]},
             {STANDARD: (6, 8), G: (4, 4 + 7 * 4)},
             id="nodes-that-may-be-reserved-are-not-needed-now",
@@ -109,6 +119,15 @@ def test_a_quota_that_is_too_small_for_the_largest_size_only_is_a_warning() -> N
     (warning,) = quotas.warnings(wanted, there, quotas.needs(wanted, there))
     assert warning.startswith(f"instanceTypes: at maxWorkers = 8 the nodes need up to 60 vCPUs of the quota {G} (Runn")
     assert "--desired-value 60`" in warning
+
+
+def test_a_quota_that_is_too_small_for_a_pool_is_a_warning_that_names_it() -> None:
+    wanted = stack(pools=[{"name": "cheap", "instanceTypes": ["c6i.large"], "maxNodes": 5, "capacityType": "SPOT"}])
+    there = region(wanted, {STANDARD_SPOT: 8})
+    (warning,) = quotas.warnings(wanted, there, quotas.needs(wanted, there))
+    assert warning.startswith(
+        "pools.cheap.instanceTypes: at maxWorkers = 8 and maxNodes of the pools the nodes need up"
+    )
 
 
 def test_all_quotas_that_are_too_small_are_told_together() -> None:

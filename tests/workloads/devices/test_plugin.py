@@ -8,12 +8,13 @@ import pytest
 
 from tests import graph
 from workloads.devices import plugin
+from workloads.manifests import WORKER_NODES
 
 IMAGE = "hub.example/k8s-device-plugin:v1"
 
 
 def pod() -> dict[str, Any]:
-    spec: dict[str, Any] = plugin.plugin_manifest(IMAGE)["spec"]["template"]["spec"]
+    spec: dict[str, Any] = plugin.plugin_manifest(IMAGE, {"nodeSelector": WORKER_NODES})["spec"]["template"]["spec"]
     return spec
 
 

@@ -49,8 +49,8 @@ def requirements(**changes: Any) -> list[tuple[str, str, list[str]]]:
 
 def node_class(**changes: Any) -> dict[str, Any]:
     """The EC2NodeClass's spec."""
-    stack, _ = parsed(**changes)
-    spec: dict[str, Any] = karpenter.node_class_manifest(stack, SITE)["spec"]
+    stack, surge = parsed(**changes)
+    spec: dict[str, Any] = karpenter.node_class_manifest(stack, surge, SITE)["spec"]
     return spec
 
 

@@ -53,7 +53,7 @@ def objects(**changes: Any) -> list[Object]:
     """The EC2NodeClass and the NodePool."""
     stack, surge = parsed(**changes)
     return [
-        karpenter.node_class_manifest(stack, SITE),
+        karpenter.node_class_manifest(stack, surge, SITE),
         karpenter.node_pool_manifest(stack, surge),
     ]
 

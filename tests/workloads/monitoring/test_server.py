@@ -135,7 +135,7 @@ def test_gpus_are_measured_where_workers_have_some() -> None:
 
 def test_the_exporter_requests_no_gpu_and_has_no_privilege_but_the_one_that_shows_them() -> None:
     """A GPU that it requested would be missing for a worker."""
-    (container,) = component.exporter_manifest("dcgm:4")["spec"]["template"]["spec"]["containers"]
+    (container,) = component.exporter_manifest("dcgm:4", {})["spec"]["template"]["spec"]["containers"]
     assert "nvidia.com/gpu" not in json.dumps(container["resources"])
     assert container["securityContext"]["capabilities"] == {"drop": ["ALL"], "add": ["SYS_ADMIN"]}
     assert "privileged" not in container["securityContext"]
@@ -143,7 +143,7 @@ def test_the_exporter_requests_no_gpu_and_has_no_privilege_but_the_one_that_show
 
 def test_nodes_that_have_no_gpus_yet_do_not_hold_an_update_up() -> None:
     # Pulumi waits for a DaemonSet's pods: https://github.com/pulumi/pulumi-kubernetes/pull/2953
-    assert component.exporter_manifest("dcgm:4")["metadata"]["annotations"] == {"pulumi.com/skipAwait": "true"}
+    assert component.exporter_manifest("dcgm:4", {})["metadata"]["annotations"] == {"pulumi.com/skipAwait": "true"}
 
 
 def test_the_exporter_is_in_the_namespace_that_accepts_its_privilege_and_goes_before_it() -> None:

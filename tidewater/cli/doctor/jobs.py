@@ -48,7 +48,8 @@ _REMEDIES = {
     "FailedScheduling": "Allow Karpenter instance types that fit the worker (in the stack: `surgeInstanceTypes`), or "
     "ask for less per worker.",
     names.NODE_STARTING: "Wait: a node takes a minute or two. If none comes, `kubectl describe nodeclaims` says why.",
-    "NodePoolLimits": "Raise the NodePool's limit (in the stack: `maxWorkers`), or ask for fewer workers.",
+    "NodePoolLimits": "Raise the NodePool's limit (in the stack: `maxWorkers`; of a pool: its `maxNodes`), or ask for "
+    "fewer workers.",
     "ErrImagePull": _IMAGE,
     "ImagePullBackOff": _IMAGE,
     "InvalidImageName": _IMAGE,

@@ -54,14 +54,14 @@ def met(flags: Flags, facts: Facts) -> Flags:
 
 
 def placed(job: Object, facts: Facts) -> Object:
-    """Return a job with pods that the stack's namespace accepts, on its worker nodes, with the files at /data."""
+    """Return a job with pods that the stack's namespace accepts, on its worker nodes or a pool, the files at /data."""
     worker = job["spec"]["replicaSpecs"][names.WORKER]
     pod = worker["template"]["spec"]
     volume = {"name": DATA["name"], "persistentVolumeClaim": {"claimName": facts.data_claim}}
     spec = {
         **pod,
         "serviceAccountName": facts.service_account,
-        "nodeSelector": dict(stack.WORKER_NODES),
+        "nodeSelector": pod.get("nodeSelector", dict(stack.WORKER_NODES)),
         "tolerations": stack.tolerations(),
         "securityContext": stack.non_root(int(facts.posix_id)),
         "containers": [_confined(each) for each in pod["containers"]],

@@ -22,7 +22,7 @@ from tidewater.cli import kubeyaml, project
 from tidewater.cli.errors import UsageError
 from tidewater.cli.job import shipping
 from tidewater.contract import env as variables
-from tidewater.contract import metrics
+from tidewater.contract import labels, metrics, stack
 from tidewater.elasticjob import names
 from tidewater.elasticjob.choices import Launcher
 from tidewater.kube.cluster import Object
@@ -94,6 +94,15 @@ class Flags:
     memory: Annotated[
         str, typer.Option(help="Memory of each worker: 8Gi.", rich_help_panel=_POD, show_default=False)
     ] = ""
+    pool: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="Pool of the stack on which the workers run. Default: the stack's own worker nodes.",
+            rich_help_panel=_POD,
+            show_default=False,
+        ),
+    ] = ""
     env: Annotated[
         list[str],
         typer.Option("--env", "-e", metavar="NAME=VALUE", help="Environment, repeatable.", rich_help_panel=_POD),
@@ -155,7 +164,8 @@ def from_flags(name: str, flags: Flags, command: Sequence[str], namespace: str =
         spec["autoscale"] = True
     if scheduling := scheduling_policy(flags):
         spec["schedulingPolicy"] = scheduling
-    template = {"spec": {"containers": [container(flags, launcher, command)]}}
+    placed = {"nodeSelector": {labels.POOL: flags.pool}, "tolerations": stack.tolerations()} if flags.pool else {}
+    template = {"spec": {**placed, "containers": [container(flags, launcher, command)]}}
     spec["replicaSpecs"] = {names.WORKER: {"replicas": wanted, "template": template}}
     metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
     return {"apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": metadata, "spec": spec}
