@@ -172,6 +172,12 @@ def test_in_a_stacks_namespace_pods_run_on_worker_nodes_without_privileges() -> 
     assert own == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 
 
+def test_in_a_stacks_namespace_a_role_runs_on_the_pool_that_its_capability_names() -> None:
+    found = template(role(resource=Resource(1, 0, 1, capabilities={"tidewater.dev/pool": "big"})), facts=FACTS)["spec"]
+    assert found["nodeSelector"] == {"tidewater.dev/pool": "big"}
+    assert "tidewater.dev/worker" in {each["key"] for each in found["tolerations"]}
+
+
 def test_the_user_of_a_stacks_namespace_has_a_home_and_a_name_unless_the_role_says_other_ones() -> None:
     found = container(role(env={"HOME": "/own"}), facts=FACTS)["env"]
     assert {"name": "HOME", "value": "/own"} in found

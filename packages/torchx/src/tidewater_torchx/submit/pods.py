@@ -17,7 +17,7 @@ from typing import Any
 from torchx.specs import BindMount, DeviceMount, Resource, Role, VolumeMount
 from torchx.specs.named_resources_aws import EFA_DEVICE
 
-from tidewater.contract import devices, stack
+from tidewater.contract import devices, labels, stack
 from tidewater.contract.code import Shipped
 from tidewater.contract.pod_defaults import confined
 from tidewater.contract.stack import Facts
@@ -189,6 +189,8 @@ def _security(*, privileged: bool, confine: bool) -> Manifest:
 def _placed(resource: Resource, facts: Facts | None) -> Manifest:
     """Return on which nodes the pods may run."""
     selector = {} if facts is None else dict(stack.WORKER_NODES)
+    if pool := resource.capabilities.get(labels.POOL):
+        selector = {labels.POOL: str(pool)}
     if kind := resource.capabilities.get(LABEL_INSTANCE_TYPE):
         selector[LABEL_INSTANCE_TYPE] = str(kind)
     return {
