@@ -13,7 +13,7 @@ import pytest
 
 from tests.e2e.checkout import LONG_TRAINING, SHORT_TRAINING, UP, Checkout, wait_until
 from tests.e2e.cluster_faults import restart_api_server
-from tests.e2e.elasticjob import Job
+from tests.e2e.elasticjob import PYTORCH, Job
 from tests.e2e.nodes import (
     WORKERS,
     claims,
@@ -34,6 +34,7 @@ from tests.e2e.training import (
     assert_steps_only_grow,
     count,
     identities,
+    is_running,
     latest_generation,
     latest_step,
     node_of,
@@ -59,6 +60,9 @@ minutes after EC2 had none of it, or has interrupted an instance of it."""
 
 RELEASES = ("v20260903", "v20260512")
 """The images that the one-machine cloud knows: that of the default version of Kubernetes, and an older one."""
+
+POOL = "tidewater.dev/pool=extra"
+SLEEP = "python3 -c 'import time; time.sleep(3600)'"
 
 KARPENTER = "-n kube-system -l app.kubernetes.io/name=karpenter"
 
@@ -307,3 +311,26 @@ def test_a_resumed_job_continues_on_nodes_that_karpenter_brings(stack: Checkout)
     wait_for_surge_count(stack, 3)
     events = [line.get("event") for pod in running_workers(stack) for line in stack.logs(pod)]
     assert "checkpoint_loaded" in events
+
+
+def test_a_job_runs_on_the_pool_that_it_names_and_a_removed_pool_takes_its_own_nodes_alone(stack: Checkout) -> None:
+    before, brought = identities(stack), surge_nodes(stack)
+    pooled = Job(stack.path, "pooled", stack.namespace)
+    flags = f"--image {PYTORCH} --launcher none --cpu 50m --memory 256Mi --pool extra"
+    with (
+        stack.config("pools[0].name", "extra"),
+        stack.config("pools[0].instanceTypes[0]", "m5.large"),
+        stack.config("pools[0].maxNodes", "1"),
+    ):
+        stack.run(UP)
+        stack.run(f"tidewater job submit {pooled.name} -n {stack.namespace} {flags} -- {SLEEP}")
+        wait_until("its worker", lambda: [*map(is_running, pooled.pods())] == [True], seconds=NEW_NODE_SECONDS)
+        (pod,) = pooled.pods()
+        assert [*nodes(stack, POOL)] == [pod["spec"]["nodeName"]]
+    stack.run(UP)
+    wait_until("no node of the pool", lambda: not nodes(stack, POOL))
+    wait_until("its worker to wait for a pool", lambda: [*map(is_running, pooled.pods())] == [False])
+    stack.run(f"tidewater job delete {pooled.name} -n {stack.namespace}")
+    wait_for_surge_count(stack, 3)
+    assert (identities(stack), surge_nodes(stack)) == (before, brought)
+    stack.run(f"{UP} --expect-no-changes")
