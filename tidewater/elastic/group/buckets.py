@@ -91,11 +91,15 @@ class Memory:
 
         Return the tensor that has to be summed.
         """
-        pairs = [pair for pair in zip(self.gradients, gradients, strict=True) if pair[0] is not pair[1]]
-        targets = [target for target, source in pairs if source is not None]
-        sources = [source for _, source in pairs if source is not None]
-        if len(targets) < len(pairs):
-            torch._foreach_zero_([target for target, source in pairs if source is None])
+        targets, sources, missing = list[torch.Tensor](), list[torch.Tensor](), list[torch.Tensor]()
+        for own, gradient in zip(self.gradients, gradients, strict=True):
+            if gradient is None:
+                missing.append(own)
+            elif gradient is not own:
+                targets.append(own)
+                sources.append(gradient)
+        if missing:
+            torch._foreach_zero_(missing)
         if self.in_place:
             # In one call: each takes 20 us when the processor's caches are cold.
             targets += self._tail
