@@ -14,7 +14,8 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.utils.data import Dataset
 
 import tidewater
@@ -36,11 +37,11 @@ class Sentences(Dataset[torch.Tensor]):
 class Language(nn.Module):
     """A model of odd sizes, so that the parts of the processes differ in size."""
 
-    def __init__(self, width: int = 33) -> None:
+    def __init__(self, width: int, layers: int) -> None:
         super().__init__()
         self.words = nn.Embedding(WORDS, width)
         self.layers = nn.ModuleList(
-            nn.TransformerEncoderLayer(width, 3, 2 * width, dropout=0.0, batch_first=True) for _ in range(2)
+            nn.TransformerEncoderLayer(width, 3, 2 * width, dropout=0.0, batch_first=True) for _ in range(layers)
         )
         self.out = nn.Linear(width, WORDS)
 
@@ -57,11 +58,18 @@ def clip(model: nn.Module) -> None:
 
 
 def training(config: tidewater.Config) -> tidewater.Training:
-    model = Language()
+    model = Language(config.user.width, config.user.layers)
+    if config.user.style == "recomputed":
+        apply_activation_checkpointing(model, check_fn=lambda each: isinstance(each, nn.TransformerEncoderLayer))
     if config.user.divide:
+        policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32) if config.user.style == "mixed" else None
+        given: dict[str, Any] = {"mp_policy": policy} if policy else {}
         for layer in model.layers:
-            fully_shard(layer, mesh=config.mesh)
-        fully_shard(model, mesh=config.mesh)
+            fully_shard(layer, mesh=config.mesh, **given)
+        fully_shard(model, mesh=config.mesh, **given)
+    if config.user.style == "compiled":
+        for layer in model.layers:
+            layer.compile(backend="aot_eager")
     ledger = Path(config.user.ledger) / f"{config.process}-{os.getpid()}.jsonl"
 
     def loss(model: nn.Module, batch: torch.Tensor) -> tuple[torch.Tensor, float]:
@@ -118,6 +126,9 @@ def flags(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--hold-at", type=int, default=0, help="step after which the job waits for the file go")
     group.add_argument("--validates", action="store_true")
     group.add_argument("--drift-at", type=int, default=0)
+    group.add_argument("--width", type=int, default=33)
+    group.add_argument("--layers", type=int, default=2)
+    group.add_argument("--style", choices=["plain", "mixed", "recomputed", "compiled"], default="plain")
 
 
 def own_loop() -> int:

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 from torch._dynamo.testing import CompileCounter
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 from torch.utils.data import TensorDataset
 
 from tests.elastic.session.step.conftest import loss, warm_up
@@ -110,7 +111,7 @@ def test_sizes_up_to_the_largest_are_tried() -> None:
     assert list(sizes(ROUND + 6)) == [1, 2, 4, 8, 16, 32, 64, 70]
 
 
-def test_a_state_is_the_same_for_a_compiled_model_and_the_plain_one() -> None:
+def test_a_state_is_the_same_for_a_wrapped_model_and_the_plain_one() -> None:
     def state_of(model: nn.Module) -> State:
         training = Training(
             model=model,
@@ -118,11 +119,18 @@ def test_a_state_is_the_same_for_a_compiled_model_and_the_plain_one() -> None:
             dataset=images(1),
             loss=loss,
         )
+        for parameter in model.parameters():
+            parameter.grad = torch.ones_like(parameter)
+        training.optimizer.step()  # so that it has moments, which are stored by the names of parameters
         return State(training, kind_of(model), torch.amp.GradScaler("cpu", enabled=False))
 
     inside = network()
     inside[3] = torch.compile(inside[3])  # type: ignore[index, operator]
-    plain, *others = [state_of(each) for each in (network(), cast("nn.Module", torch.compile(network())), inside)]
+    recomputed, both = network(), network()
+    recomputed[1] = checkpoint_wrapper(recomputed[1])  # type: ignore[index]
+    both[1] = torch.compile(checkpoint_wrapper(both[1]))  # type: ignore[index, operator]
+    models = (network(), cast("nn.Module", torch.compile(network())), inside, recomputed, both)
+    plain, *others = map(state_of, models)
     for other in others:
         assert other.kind == plain.kind
         assert list(other.tree()["model"]) == list(plain.tree()["model"])
