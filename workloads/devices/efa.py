@@ -25,7 +25,8 @@ NAME = "aws-efa-k8s-device-plugin"
 
 def efa_nodes(stack: settings.Settings) -> Manifest:
     """Return what has a pod run on the worker nodes, and on those of pools that can have adapters."""
-    return on_nodes(workers=True, pools=[pool.name for pool in stack.pools if pool.smallest.efa])
+    # Karpenter brings the type with adapters to a pod that asks for some, also where the pool has others without.
+    return on_nodes(workers=True, pools=[pool.name for pool in stack.pools if any(kind.efa for kind in pool.hardware)])
 
 
 def plugin_manifest(image: str, nodes: Manifest) -> Manifest:

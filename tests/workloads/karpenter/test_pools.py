@@ -118,6 +118,12 @@ def test_adapters_are_shown_on_the_nodes_of_pools_that_can_have_some() -> None:
     assert plugin["affinity"] == labels.either(workers=True, pools=["big"])
 
 
+def test_adapters_are_shown_in_a_pool_with_types_that_can_have_none() -> None:
+    some = {**BIG, "name": "some", "instanceTypes": ["g5.xlarge", "g5.8xlarge"]}
+    stack = facts.parsed({**graph.defaults(), "efa": True, "instanceTypes": ["p4d.24xlarge"], "pools": [some]})
+    assert efa.efa_nodes(stack) == {"affinity": labels.either(workers=True, pools=["some"])}
+
+
 def test_a_pool_of_karpenters_goes_as_the_stacks_own_does(made: graph.Graph) -> None:
     job = made.one(JOB)
     for name in ("big", "cpu"):
