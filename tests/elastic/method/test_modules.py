@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 
 from tests.elastic.method.conftest import Trainee, assert_same_bits, batches, bits
 from tidewater.elastic.group.group import Group
@@ -62,6 +63,18 @@ def test_a_compiled_model_has_the_names_of_the_plain_one() -> None:
     Attributes(plain).load(attributes.changed())
     assert plain[0][1].p == 0.4
     assert not plain[0][2].training
+
+
+def test_a_wrapper_gets_no_copy_of_an_attribute_that_it_hands_on() -> None:
+    source, target = (nn.Sequential(checkpoint_wrapper(Counting())) for _ in range(2))
+    before, other = Attributes(source), Attributes(target)
+    source[0]._checkpoint_wrapped_module.calls = 3
+    source.eval()
+    other.load(before.changed())
+    inside: Any = target[0]._checkpoint_wrapped_module
+    assert (target[0].calls, target[0].training, inside.training) == (3, False, False)
+    inside.calls += 1
+    assert target[0].calls == 4
 
 
 def test_attributes_that_move_are_named_with_containers_that_grow() -> None:

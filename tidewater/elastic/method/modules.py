@@ -57,7 +57,8 @@ class Attributes:
         owners = self._owners()
         for name, value in {**self._built, **changed}.items():
             path, _, attribute = name.rpartition(".")
-            for owner in owners.get(path, ()) if name not in self._passing else ():
+            # A module before those that wrap it: they hand on the attributes that they lack, and would get copies.
+            for owner in reversed(owners.get(path, ())) if name not in self._passing else ():
                 if not _same(value, getattr(owner, attribute, _MISSING)):
                     setattr(owner, attribute, value)
         self._seen = dict(self._all())
