@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -58,6 +59,19 @@ def test_workers_run_on_worker_nodes_and_the_others_where_they_fit() -> None:
     assert (stays["key"], stays["values"]) == (labels.NODE_ROLE, [labels.NODE_ROLE_SYSTEM])
     taint = {"key": labels.TAINT_WORKER, "operator": "Exists", "effect": "NoSchedule"}
     assert all(taint in each["tolerations"] for each in (worker, master, server))
+
+
+@pytest.mark.parametrize("kind", ["master", "ps"])
+def test_master_and_servers_run_in_a_pool_only_if_the_command_line_chooses_it(kind: str) -> None:
+    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    (term,) = pod(kind)["affinity"]["nodeAffinity"][required]["nodeSelectorTerms"]
+    assert term == {"matchExpressions": [{"key": "tidewater.dev/pool", "operator": "DoesNotExist"}]}
+    chosen = {"nodeSelector": {"tidewater.dev/pool": "big", "tidewater.dev/node-role": "pool"}}
+    found = pod(kind, cluster_spec_json=json.dumps({"pod_spec": chosen}))
+    assert found["nodeSelector"] == chosen["nodeSelector"]
+    assert required not in found["affinity"]["nodeAffinity"]
+    assert pod("worker", cluster_spec_json=json.dumps({"pod_spec": chosen}))["nodeSelector"] == chosen["nodeSelector"]
+    assert required in pod(kind, cluster_spec_json=json.dumps({"worker_spec": chosen}))["affinity"]["nodeAffinity"]
 
 
 def test_a_pod_with_gpus_tolerates_their_nodes_and_sees_its_own() -> None:

@@ -31,10 +31,18 @@ def mistakes(spec: Mapping[str, Any]) -> list[Mistake]:
 
 def added(template: Manifest, kind: str, spec: Mapping[str, Any]) -> Manifest:
     """Return a pod template with the additions for all pods, then those for its kind; the template's own stay."""
-    for key, whose in _KEYS.items():
-        if key in spec and whose in ("", kind):
-            template = _with(template, spec[key])
+    for each in _additions(kind, spec):
+        template = _with(template, each)
     return template
+
+
+def chooses(label: str, kind: str, spec: Mapping[str, Any]) -> bool:
+    """Return whether the additions select nodes by this label for the pods of a kind."""
+    return any(label in each.get("nodeSelector", {}) for each in _additions(kind, spec))
+
+
+def _additions(kind: str, spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [spec[key] for key, whose in _KEYS.items() if key in spec and whose in ("", kind)]
 
 
 def _with(template: Manifest, more: Mapping[str, Any]) -> Manifest:

@@ -3,8 +3,9 @@
     template("worker", Process(["python3", "-m", "elasticdl.worker", …]), asked, place)
 
 In the namespace of a stack the pods run without privileges, with the stack's service account; workers on the worker
-nodes, master and servers wherever they fit, rather on the nodes that stay. Elsewhere nothing is known of the nodes and
-of the rules of the namespace, so that the pods have what the command line says and nothing else.
+nodes, master and servers wherever they fit, rather on the nodes that stay, and in a pool only if the command line
+chooses it. Elsewhere nothing is known of the nodes and of the rules of the namespace, so that the pods have what the
+command line says and nothing else.
 """
 
 from __future__ import annotations
@@ -127,7 +128,7 @@ def template(kind: str, process: Process, asked: Asked, place: Place) -> Manifes
         mounts.append({"name": _SHARED_MEMORY, "mountPath": "/dev/shm"})
     pod: Manifest = {
         **_identity(facts),
-        **_nodes(kind, own, facts),
+        **_nodes(kind, own, facts, in_pool=podspec.chooses(labels.POOL, kind, deployment.cluster_spec)),
         **({"priorityClassName": priority} if (priority := _priority(kind, deployment)) else {}),
         **({"initContainers": init} if init else {}),
         "containers": [_container(kind, process, asked, place, mounts)],
@@ -213,7 +214,7 @@ def _identity(facts: stack.Facts | None) -> Manifest:
     }
 
 
-def _nodes(kind: str, own: Resources, facts: stack.Facts | None) -> Manifest:
+def _nodes(kind: str, own: Resources, facts: stack.Facts | None, *, in_pool: bool) -> Manifest:
     """Return on which nodes the pods run."""
     if facts is None:
         return {}
@@ -223,8 +224,11 @@ def _nodes(kind: str, own: Resources, facts: stack.Facts | None) -> Manifest:
         return {"nodeSelector": dict(stack.WORKER_NODES), "tolerations": tolerations}
     stays = {"key": labels.NODE_ROLE, "operator": "In", "values": [labels.NODE_ROLE_SYSTEM]}
     preferred = {"weight": 100, "preference": {"matchExpressions": [stays]}}
-    affinity = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [preferred]}}
-    return {"affinity": affinity, "tolerations": tolerations}
+    found: Manifest = {"preferredDuringSchedulingIgnoredDuringExecution": [preferred]}
+    if not in_pool:  # Karpenter would bring a node of any pool
+        elsewhere = {"matchExpressions": [{"key": labels.POOL, "operator": "DoesNotExist"}]}
+        found["requiredDuringSchedulingIgnoredDuringExecution"] = {"nodeSelectorTerms": [elsewhere]}
+    return {"affinity": {"nodeAffinity": found}, "tolerations": tolerations}
 
 
 def _priority(kind: str, deployment: Deployment) -> str:
