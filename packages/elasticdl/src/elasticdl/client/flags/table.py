@@ -194,8 +194,8 @@ DEPLOYMENT: Sequence[Flag] = (
     Flag(
         "cluster_spec_json",
         PODS,
-        "Additions to the pods: labels, annotations, tolerations, affinity, env under pod_spec, master_spec, ps_spec, "
-        "worker_spec.",
+        "Additions to the pods: labels, annotations, tolerations, affinity, nodeSelector, env under pod_spec, "
+        "master_spec, ps_spec, worker_spec.",
         values.cluster_spec,
         "JSON",
     ),
