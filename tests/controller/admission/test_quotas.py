@@ -9,6 +9,7 @@ import pytest
 
 from tests.controller.decide.world import pod
 from tests.controller.fakes import jobs, virtual
+from tidewater.contract import labels
 from tidewater.contract.controller_program import Quota
 from tidewater.controller.admission.quotas import Quotas
 from tidewater.controller.cluster.mirror import Key
@@ -76,6 +77,17 @@ def test_jobs_without_a_quota_and_those_that_want_no_pods_have_no_share() -> Non
     assert desk.quotas.share(Key("training", "j")) is None
     assert desk.quotas.share(Key("vision", "suspended")) is None
     assert desk.quotas.may(Key("vision", "suspended"))
+
+
+def test_a_job_in_a_pool_has_no_share_and_takes_none_of_what_teams_lend_each_other() -> None:
+    template = asking(gpu="8")
+    template["spec"]["nodeSelector"] = {labels.POOL: "big"}
+    large = job("vision", 4, 4, "large", replicaSpecs=jobs.workers(4, template=template))
+    desk = Desk(TWO, job("vision", 2, 4), large, size=SIZE)
+    desk.has("vision", *(pod(each) for each in range(4)), name="large")
+    assert desk.quotas.may(Key("vision", "large"))
+    assert desk.quotas.share(Key("vision", "large")) is None
+    assert desk.workers("vision") == 4
 
 
 def test_a_job_may_have_what_it_wants_or_with_autoscale_its_most() -> None:

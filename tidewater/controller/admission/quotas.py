@@ -6,6 +6,9 @@
     quotas.share(key)               # Share(2, "gives back 2 workers to team speech"); None: no quota concerns it
 
 The rules are in `sharing`. This module makes claims of jobs, and remembers the answers until something changes.
+
+What teams lend each other is room on the nodes that all jobs share. A job with workers in a pool takes none of it, and
+frees none.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from tidewater.contract import labels
 from tidewater.contract.controller_program import Quota
 from tidewater.controller.cluster.mirror import Key
 from tidewater.controller.decide.observed import PodView
@@ -89,7 +93,7 @@ class Quotas:
     def put(self, key: Key, job: ElasticJob | None) -> None:
         """Note a job, of a team with a quota, as it is now; None if it is gone, or can't be read."""
         before = self._jobs.pop(key, None)
-        if job is not None:
+        if job is not None and not _in_a_pool(job):
             self._jobs[key] = _job(job, self._unit)
         if self._jobs.get(key) != before:
             self._stale()
@@ -119,6 +123,13 @@ class Quotas:
         self._fresh = False
         if self._jobs:
             self._due(next(iter(self._jobs)), SETTLE_SECONDS)
+
+
+def _in_a_pool(job: ElasticJob) -> bool:
+    """Return whether the workers are on nodes of a pool, by their node selector."""
+    spec = job.spec.replica_specs[names.WORKER].template.get("spec")
+    selector = spec.get("nodeSelector") if isinstance(spec, dict) else None
+    return isinstance(selector, dict) and labels.POOL in selector
 
 
 def _job(job: ElasticJob, unit: Amounts) -> _Job:
