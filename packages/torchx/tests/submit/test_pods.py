@@ -14,6 +14,7 @@ from torchx.specs.named_resources_aws import EFA_DEVICE
 
 from packages.torchx.tests.doubles import FACTS, role
 from tidewater.contract.code import shipped
+from tidewater.contract.stack import Facts
 
 POD = Pod(labels={"a": "b"}, rank0="app-worker-0")
 
@@ -172,8 +173,9 @@ def test_in_a_stacks_namespace_pods_run_on_worker_nodes_without_privileges() -> 
     assert own == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 
 
-def test_in_a_stacks_namespace_a_role_runs_on_the_pool_that_its_capability_names() -> None:
-    found = template(role(resource=Resource(1, 0, 1, capabilities={"tidewater.dev/pool": "big"})), facts=FACTS)["spec"]
+@pytest.mark.parametrize("facts", [FACTS, None], ids=["namespace of a stack", "another namespace"])
+def test_a_role_runs_on_the_pool_that_its_capability_names(facts: Facts | None) -> None:
+    found = template(role(resource=Resource(1, 0, 1, capabilities={"tidewater.dev/pool": "big"})), facts=facts)["spec"]
     assert found["nodeSelector"] == {"tidewater.dev/pool": "big"}
     assert "tidewater.dev/worker" in {each["key"] for each in found["tolerations"]}
 

@@ -189,13 +189,14 @@ def _security(*, privileged: bool, confine: bool) -> Manifest:
 def _placed(resource: Resource, facts: Facts | None) -> Manifest:
     """Return on which nodes the pods may run."""
     selector = {} if facts is None else dict(stack.WORKER_NODES)
-    if pool := resource.capabilities.get(labels.POOL):
+    pool = resource.capabilities.get(labels.POOL)
+    if pool:
         selector = {labels.POOL: str(pool)}
     if kind := resource.capabilities.get(LABEL_INSTANCE_TYPE):
         selector[LABEL_INSTANCE_TYPE] = str(kind)
     return {
         **({"nodeSelector": selector} if selector else {}),
-        **({"tolerations": stack.tolerations()} if facts is not None else {}),
+        **({"tolerations": stack.tolerations()} if facts is not None or pool else {}),
     }
 
 
