@@ -64,13 +64,13 @@ def part(rank: int, pipe: Connection, victim: int, number: int) -> None:
     meet(group, 0, secrets.randbits(40), [peers.port])
     pipe.send(peers.port)
     uuid, ports = pipe.recv()
-    meet(group, rank, uuid, ports)
     mine = tensors(rank)
     size, keeps = broadcast.size_of(mine), ROLES[rank] == "holder"
     if rank == victim:
         kill_at(group, number)
     said = "went through"
     try:
+        meet(group, rank, uuid, ports)  # also here: the source may be lost before another one has heard of its arrival
         broadcast.run(group, 0, size, None if keeps else mine)
         group.confirm()
     except GroupBroken:
