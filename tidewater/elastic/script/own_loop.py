@@ -19,7 +19,7 @@ from __future__ import annotations
 import functools
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
@@ -97,6 +97,9 @@ class Run:
         self._prepared: Prepared
         self._index = 0
         """Of the micro-batch."""
+        self._autocast: AbstractContextManager[None] = nullcontext()
+        if opened.session.config.amp != "off":  # otherwise a script's own autocast ends as it has begun
+            self._autocast = AutocastKept(self._device.type)
         self._precision, self._passing, self._applying = ExitStack(), ExitStack(), ExitStack()
         self._may_step = False
         """Whether the optimizers are to be stepped now."""
@@ -324,7 +327,7 @@ class Run:
                     break
                 self._index = index
                 batch = onto(micro.batch, self._device)
-                with AutocastKept(self._device.type):
+                with self._autocast:
                     self._enter_pass()
                     self._stage = Stage.GIVEN
                     self._habits.begin(rehearses=loop.rehearses)
@@ -361,15 +364,11 @@ class Run:
         return self._stepper.sums(lambda: self._add(loss, vote), self._loop.meanwhile)
 
     def _add(self, loss: Any, vote: Voter) -> None:
-        result = self._result(loss)
+        result = loss() if callable(loss) else loss
         self._precision.close()  # before the backward pass
         self._habits.check(self._index, len(self._prepared.micro))
         self._stepper.add(result, vote)
         self._passing.close()
-
-    def _result(self, loss: Any) -> Any:
-        function: Callable[[], Any] = loss
-        return function() if callable(loss) else loss
 
     def _enter_pass(self) -> None:
         for stack, context in ((self._precision, self._stepper.precision()), (self._passing, self._stepper.passing())):

@@ -113,21 +113,17 @@ def test_sizes_up_to_the_largest_are_tried() -> None:
 
 def test_a_state_is_the_same_for_a_wrapped_model_and_the_plain_one() -> None:
     def state_of(model: nn.Module) -> State:
-        training = Training(
-            model=model,
-            optimizer=torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9),
-            dataset=images(1),
-            loss=loss,
-        )
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+        training = Training(model=model, optimizer=optimizer, dataset=images(1), loss=loss)
         for parameter in model.parameters():
             parameter.grad = torch.ones_like(parameter)
-        training.optimizer.step()  # so that it has moments, which are stored by the names of parameters
+        optimizer.step()  # so that it has moments, which are stored by the names of parameters
         return State(training, kind_of(model), torch.amp.GradScaler("cpu", enabled=False))
 
     inside = network()
     inside[3] = torch.compile(inside[3])  # type: ignore[index, operator]
     recomputed, both = network(), network()
-    recomputed[1] = checkpoint_wrapper(recomputed[1])  # type: ignore[index]
+    recomputed[1] = checkpoint_wrapper(recomputed[1])  # type: ignore[index, operator]
     both[1] = torch.compile(checkpoint_wrapper(both[1]))  # type: ignore[index, operator]
     models = (network(), cast("nn.Module", torch.compile(network())), inside, recomputed, both)
     plain, *others = map(state_of, models)
