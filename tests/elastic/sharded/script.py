@@ -37,11 +37,11 @@ class Sentences(Dataset[torch.Tensor]):
 class Language(nn.Module):
     """A model of odd sizes, so that the parts of the processes differ in size."""
 
-    def __init__(self, width: int, layers: int) -> None:
+    def __init__(self, width: int = 33) -> None:
         super().__init__()
         self.words = nn.Embedding(WORDS, width)
         self.layers = nn.ModuleList(
-            nn.TransformerEncoderLayer(width, 3, 2 * width, dropout=0.0, batch_first=True) for _ in range(layers)
+            nn.TransformerEncoderLayer(width, 3, 2 * width, dropout=0.0, batch_first=True) for _ in range(2)
         )
         self.out = nn.Linear(width, WORDS)
 
@@ -58,7 +58,7 @@ def clip(model: nn.Module) -> None:
 
 
 def training(config: tidewater.Config) -> tidewater.Training:
-    model = Language(config.user.width, config.user.layers)
+    model = Language()
     if config.user.style == "recomputed":
         apply_activation_checkpointing(model, check_fn=lambda each: isinstance(each, nn.TransformerEncoderLayer))
     if config.user.divide:
@@ -126,8 +126,6 @@ def flags(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--hold-at", type=int, default=0, help="step after which the job waits for the file go")
     group.add_argument("--validates", action="store_true")
     group.add_argument("--drift-at", type=int, default=0)
-    group.add_argument("--width", type=int, default=33)
-    group.add_argument("--layers", type=int, default=2)
     group.add_argument("--style", choices=["plain", "mixed", "recomputed", "compiled"], default="plain")
 
 

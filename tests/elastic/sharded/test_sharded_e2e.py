@@ -116,15 +116,11 @@ def job(start: Callable[..., Worker], tmp_path: Path, whole: Whole) -> Job:
 
 @pytest.fixture(scope="module")
 def whole(etcd: str, farm: Farm, tmp_path_factory: pytest.TempPathFactory) -> Whole:
-    return undisturbed(etcd, farm, tmp_path_factory.mktemp("whole"))
-
-
-def undisturbed(etcd: str, farm: Farm, folder: Path, *more: str) -> Whole:
-    """Train one worker with the whole model."""
-    flags = ["--job", folder.name, "--worker", "whole", "--etcd", etcd, "--host", "127.0.0.1", "--ledger", str(folder)]
+    folder = tmp_path_factory.mktemp("whole")
+    flags = ["--job", "whole", "--worker", "whole", "--etcd", etcd, "--host", "127.0.0.1", "--ledger", str(folder)]
     flags += ["--checkpoints", str(folder), "--batch-size", str(BATCH), "--epochs", str(EPOCHS)]
     flags += ["--validates", "--evaluate-every", "1"]
-    worker = Forked(farm, "whole", [*SCRIPT, *flags, *more], folder / "log")
+    worker = Forked(farm, "whole", [*SCRIPT, *flags], folder / "log")
     assert worker.wait() == exit_codes.FINISHED, worker.account()
     scores = {int(line["epoch"]): float(line["accuracy"]) for line in worker.events("evaluated")}
     assert len(set(scores.values())) == EPOCHS, scores
