@@ -253,9 +253,8 @@ class Settings:
     @property
     def instance_types(self) -> dict[str, tuple[str, ...]]:
         """Return the instance types of all nodes, by the key that names them."""
-        surge = {"surgeInstanceTypes": self.surge.instance_types} if self.surge else {}
         groups = {"systemInstanceTypes": self.system.instance_types, "instanceTypes": self.workers.nodes.instance_types}
-        return {**groups, **surge, **{pool.key: pool.instance_types for pool in self.pools}}
+        return {**groups, **{pool.key: pool.instance_types for pool in self.brought}}
 
     @property
     def brought(self) -> tuple[Pool, ...]:

@@ -19,6 +19,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from typing_extensions import override
+
 from settings import versions
 from settings.hardware import InstanceType, Size, smallest
 from settings.reader import Reader
@@ -31,6 +33,9 @@ MAX_VCPUS = 2000
 
 MAX_RESERVATIONS = 20
 """As many as the policy of Karpenter's role has room for, which names them; an EC2NodeClass could name 30."""
+
+SURGE_KEY = "surgeInstanceTypes"
+"""The config key of the instance types above the core."""
 
 OWN_POOL = "workers"
 """Name of the pool of the stack's own workers."""
@@ -147,6 +152,11 @@ class Surge(Pool):
     image: str
     """Image of Karpenter's controller."""
 
+    @property
+    @override
+    def key(self) -> str:
+        return SURGE_KEY
+
 
 def image(read: Reader) -> str:
     """Return the release of the nodes' image: the one of the configuration, else that of the Kubernetes version."""
@@ -194,7 +204,7 @@ def surge(read: Reader, workers: Workers) -> Surge | None:
         name=OWN_POOL,
         capacity_type=_capacity_type(read),
         spot_fallback=read.boolean("spotFallback"),
-        instance_types=_instance_types(read, "surgeInstanceTypes", at_least_one=False),
+        instance_types=_instance_types(read, SURGE_KEY, at_least_one=False),
         max_vcpus=read.integer("surgeMaxVcpus", 0, MAX_VCPUS),
         maximum=most - core,
         window=_window(read),
@@ -334,7 +344,7 @@ def _refuse_without_karpenter(read: Reader, found: Surge) -> None:
     if found.spot_fallback:
         read.wrong("spotFallback", "true", remedy)
     if found.instance_types:
-        read.wrong("surgeInstanceTypes", ", ".join(found.instance_types), remedy)
+        read.wrong(SURGE_KEY, ", ".join(found.instance_types), remedy)
     if found.max_vcpus:
         read.wrong("surgeMaxVcpus", found.max_vcpus, remedy)
     if found.reservations:

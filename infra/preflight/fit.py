@@ -132,11 +132,8 @@ def _drivers(stack: settings.Settings, region: Region) -> list[str]:
 
 def _markets(stack: settings.Settings, region: Region) -> list[str]:
     markets = {SYSTEM_KEY: "ON_DEMAND", "instanceTypes": stack.workers.nodes.capacity_type}
-    if stack.surge:
-        markets["surgeInstanceTypes"] = stack.surge.capacity_type
-    markets |= {pool.key: pool.capacity_type for pool in stack.pools}
-    reserved = {pool.key for pool in stack.pools if pool.reservations}
-    reserved |= {"surgeInstanceTypes"} if stack.surge and stack.surge.reservations else set()
+    markets |= {pool.key: pool.capacity_type for pool in stack.brought}
+    reserved = {pool.key for pool in stack.brought if pool.reservations}
     found = []
     for key, kind in _known(stack, region):
         wanted = "spot" if markets[key] == SPOT else "on-demand"

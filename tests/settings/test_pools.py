@@ -91,7 +91,7 @@ def test_instance_types_of_a_pool_are_known_by_the_key_that_names_them() -> None
     assert types["pools.cpu.instanceTypes"] == ("c7i.8xlarge", "c6i.8xlarge")
 
 
-def test_a_stack_whose_own_workers_have_no_gpus_has_some_in_a_pool() -> None:
+def test_a_stack_without_gpus_for_its_own_workers_has_some_in_a_pool() -> None:
     config = {**graph.defaults(), "instanceTypes": ["m5.large"], "gpusPerWorker": 0}
     assert not facts.parsed(config).has_gpus
     assert not facts.parsed({**config, "pools": [CPU]}).has_gpus

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-
 _WRAPPERS = ("_orig_mod.", "_checkpoint_wrapped_module.")
 """What ``torch.compile(module)`` and ``checkpoint_wrapper(module)`` put before the names of the module's parameters and
 buffers, at any depth: torch/_dynamo/eval_frame.py, torch/distributed/algorithms/_checkpoint/checkpoint_wrapper.py."""
@@ -14,4 +12,6 @@ def plain(name: str) -> str:
 
     States are stored under these names, so that a model can be compiled, or store no activations, or not in each run.
     """
-    return functools.reduce(lambda name, wrapper: name.replace(wrapper, ""), _WRAPPERS, name)
+    for wrapper in _WRAPPERS:
+        name = name.replace(wrapper, "")
+    return name

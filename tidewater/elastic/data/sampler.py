@@ -62,7 +62,8 @@ class Step:
 
     def share(self, rank: int, size: int) -> tuple[int, ...]:
         """Return the samples of one rank; it may be empty if there are fewer samples than ranks."""
-        return tuple(itertools.chain.from_iterable(self.shares(rank, size))) if self.inner else self.samples[rank::size]
+        shares = self.shares(rank, size)
+        return shares[0] if len(shares) == 1 else tuple(itertools.chain.from_iterable(shares))
 
     def shares(self, rank: int, size: int) -> tuple[tuple[int, ...], ...]:
         """Return the samples of one rank in each inner step."""

@@ -123,7 +123,7 @@ def test_a_step_whose_sums_were_aborted_is_not_applied(group: Group) -> None:
     assert state.digest() == digest
 
 
-def test_a_step_whose_ballot_is_not_a_sum_of_its_generation_is_not_applied(group: Group) -> None:
+def test_a_step_is_not_applied_if_its_ballot_is_no_sum_of_its_generation(group: Group) -> None:
     stepper, state = made(group)
     digest = state.digest()
 

@@ -42,7 +42,7 @@ def chooses(label: str, kind: str, spec: Mapping[str, Any]) -> bool:
 
 
 def _additions(kind: str, spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return [spec[key] for key, whose in _KEYS.items() if key in spec and whose in ("", kind)]
+    return [spec[key] for key, only in _KEYS.items() if key in spec and only in ("", kind)]
 
 
 def _with(template: Manifest, more: Mapping[str, Any]) -> Manifest:
