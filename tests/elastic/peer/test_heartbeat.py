@@ -75,8 +75,8 @@ def frozen() -> Iterator[tuple[Member, subprocess.Popen[str]]]:
 class Deaf:
     """A peer that answers until it is disconnected; connections to it stay open."""
 
-    def __init__(self) -> None:
-        self.reachable = True
+    def __init__(self, name: str = "b") -> None:
+        self.reachable, self._name = True, name
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._listener.getsockname()[1])
         threading.Thread(target=self._accept, daemon=True).start()
@@ -87,7 +87,7 @@ class Deaf:
             threading.Thread(target=self._answer, args=(connection,), daemon=True).start()
 
     def _answer(self, connection: socket.socket) -> None:
-        responder = Responder(Identity(SECRET, "b"))
+        responder = Responder(Identity(SECRET, self._name))
         connection.sendall(responder.challenge)
         connection.sendall(responder.answer(connection.recv(HELLO))[0])
         while connection.recv(4096):
@@ -304,6 +304,31 @@ def test_a_worker_does_not_ping_itself(start: Start) -> None:
     heartbeat.watch([member("me", free_port())])
     heartbeat.tense(True)
     stays(lambda: not heartbeat.silent())
+
+
+def test_in_a_large_job_a_worker_pings_the_one_that_follows_it_and_the_others_when_that_is_silent(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If each pinged all, a step that is late would be a million pings of a thousand workers."""
+    monkeypatch.setattr(heartbeat_module, "_FOLLOWING", 1)
+    first, last = Deaf("a"), Deaf("d")
+    members = [member("a", first.port), *(living(name) for name in "bc"), member("me", 1), member("d", last.port)]
+    heartbeat = start(timeout=SHORT)
+    heartbeat.watch(members)
+    heartbeat.tense(True)
+    first.reachable = False
+    stays(lambda: not heartbeat.silent(), 4 * SHORT)
+    last.reachable = False
+    until(lambda: heartbeat.silent() == {"a", "d"})
+
+
+def test_those_that_decide_in_a_large_job_ping_all(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They must know which of those that say nothing are dead."""
+    monkeypatch.setattr(heartbeat_module, "_FOLLOWING", 1)
+    heartbeat = start()
+    heartbeat.watch([living("a"), member("me", 1), *(living(name) for name in "bc"), member("d", free_port())])
+    heartbeat.tense(True)
+    until(lambda: heartbeat.silent() == {"d"})
 
 
 def test_a_worker_that_was_stopped_reports_no_peer_as_silent(frozen: tuple[Member, subprocess.Popen[str]]) -> None:

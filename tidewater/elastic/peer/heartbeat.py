@@ -7,9 +7,13 @@
     heartbeat.silent()                        # ids of the members that do not answer
 
 A dead process is noticed at once, because its sockets are reset. A stopped one (SIGSTOP, a hung machine, a broken
-cable) sends nothing. So while a step is late, or a generation is being formed, one thread with one selector pings all
+cable) sends nothing. So while a step is late, or a generation is being formed, one thread with one selector pings its
 peers, each over a persistent connection, which begins with a handshake (see ``handshake``). A thread of the peer's
 ``PeerServer`` answers, so a peer also answers during a long step. While steps are on time, no pings are sent.
+
+In a large job a thousand members that ping one another would be a million pings. So each pings those that follow it in
+rank, and all others, too, as soon as one of those is silent: one that gives a generation up ends it for all. Those that
+decide (see ``membership.deciders``) ping all.
 
 A silent peer stays silent, and is pinged again, until it answers or other members are watched. How long a peer may
 leave a ping unanswered depends on the answers before, and on how late this thread itself was (see ``patience``). A
@@ -29,6 +33,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from tidewater.elastic.addresses import resolve
+from tidewater.elastic.membership.deciders import DECIDERS
 from tidewater.elastic.membership.rules import Seat
 from tidewater.elastic.peer import patience, server
 from tidewater.elastic.peer.handshake import Identity, Initiator
@@ -38,11 +43,15 @@ LATE_SECONDS = 0.25
 _TICK_SECONDS = 0.1
 """Nothing wakes the thread when a step begins to wait."""
 _MOST_READ = 4096
+_FOLLOWING = 32
+"""How many members each pings while none of them is silent."""
 
 
 @dataclass
 class _Peer:
     member: Seat
+    near: bool
+    """Whether it is pinged although no other one is silent."""
     connection: socket.socket | None = None
     connected: bool = False
     handshake: Initiator | None = None
@@ -102,12 +111,17 @@ class Heartbeat:
         self._wake()
 
     def watch(self, members: Iterable[Seat]) -> None:
-        """Watch exactly these members. If they differ from the previous ones, all count as answering again."""
-        wanted = {member.id: member for member in members if member.id != self._me.id}
+        """Watch exactly these members, in order of rank. If they differ from the previous ones, all count as answering
+        again."""
+        wanted = list(members)
+        rank = next((rank for rank, member in enumerate(wanted) if member.id == self._me.id), -1)
+        after = [*wanted[rank + 1 :], *wanted[: max(rank, 0)]]
+        near = len(after) if rank < DECIDERS else _FOLLOWING
+        peers = {each.id: _Peer(each, near=place < near) for place, each in enumerate(after)}
         with self._lock:
-            if wanted.keys() != self._peers.keys():
+            if peers.keys() != self._peers.keys():
                 self._retired += self._peers.values()
-                self._peers = {member_id: _Peer(member) for member_id, member in wanted.items()}
+                self._peers = peers
         self._wake()
 
     def tense(self, on: bool) -> None:
@@ -156,7 +170,10 @@ class Heartbeat:
         """Return the peers to ping in this round."""
         began = self._since()
         late = began is not None and time.monotonic() - began > LATE_SECONDS
-        return [peer for peer in peers if self._tense or late or peer.silent]
+        if not (self._tense or late):
+            return [peer for peer in peers if peer.silent]
+        everyone = any(peer.silent for peer in peers)
+        return [peer for peer in peers if peer.near or everyone]
 
     def _ask(self, peers: list[_Peer]) -> None:
         now = time.monotonic()
