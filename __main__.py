@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import pulumi
 
 import settings
@@ -43,7 +45,7 @@ from workloads.monitoring.component import Monitoring, MonitoringArgs, parts
 from workloads.namespace import Namespace, NamespaceArgs, PriorityClasses, pull_secret
 from workloads.network_policies import NetworkPolicies, NetworkPoliciesArgs
 from workloads.people import PeopleRights, PeopleRightsArgs, role_manifests
-from workloads.storage import Storage, StorageArgs
+from workloads.storage import Storage, StorageArgs, lustre_volume_manifest, volume_manifest
 from workloads.teams import TeamSpace, TeamSpaceArgs, worker_size
 from workloads.training import Training, TrainingArgs
 
@@ -77,23 +79,23 @@ def main(run: login.Run = login.run, look: Look = look_at_cluster) -> None:
 
     code = Code("code", CodeArgs(bundle_for(training), bucket.name), account.options(bucket))
     # File system and volume stay until the namespace is gone, and with it all pods that may have mounted them.
-    storage = Storage(
-        space, StorageArgs(f"{name}-{space}", files.volume_handle, stack.file_iam), platform.mounts(files)
-    )
+    volumes = storages(stack, files, platform)
     namespace = Namespace(
-        space, NamespaceArgs(PriorityClasses(space), training.pull_secret), platform.options(files, storage.volume)
+        space,
+        NamespaceArgs(PriorityClasses(space), training.pull_secret),
+        platform.options(files, *(each.volume for each in volumes)),
     )
-    mounts = storage.claim(platform.claims(namespace.space, namespace))
+    mounts, *others = [each.claim(platform.claims(namespace.space, namespace)) for each in volumes]
     trainer = TrainerAccessArgs(stack.cluster_name, identity.trainer_role_arn, training.pull_secret)
     access = TrainerAccess(space, trainer, platform.options(namespace))
     isolation = NetworkPolicies(space, NetworkPoliciesArgs(stack.network.cidrs), platform.options(namespace))
     etcd = Etcd(
         "etcd",
         EtcdArgs(training, namespace.priorities.etcd, mounts),
-        platform.options(namespace, storage, isolation),
+        platform.options(namespace, *volumes, isolation),
     )
-    kept_logs(KeptLogsArgs(training, mounts), platform.options(namespace, storage, isolation))
-    pods_need = platform.mounts(storage, access, isolation)
+    kept_logs(KeptLogsArgs(training, mounts), platform.options(namespace, *volumes, isolation))
+    pods_need = platform.mounts(*volumes, access, isolation)
     filled = [
         Dataset(training.dataset.name, DatasetArgs(training, code.uri, name, stack.region, mounts), pods_need),
         *packages(stack, account, bucket, mounts, pods_need),
@@ -114,7 +116,13 @@ def main(run: login.Run = login.run, look: Look = look_at_cluster) -> None:
     if stack.surge is not None:
         worker_nodes.append(surge_nodes(stack, stack.surge, account, (*node_needs, files), platform))
     worker_nodes += [*gpu_plugin, *gpu_check(stack, platform, [*gpu_plugin, *worker_nodes])]
-    workers = TrainingArgs(stack, bucket.name, code.uri, namespace.priorities, mounts)
+    workers = TrainingArgs(
+        stack,
+        bucket.name,
+        code.uri,
+        namespace.priorities,
+        functools.reduce(pulumi.ResourceOptions.merge, others, mounts),
+    )
     Training(training.job, workers, platform.options(*filled, etcd, controller, *worker_nodes))
 
     export(
@@ -158,6 +166,17 @@ def storage_of(
         teams=tuple(team.name for team in stack.teams),
     )
     return SharedStorage(stack.name, args, account.options())
+
+
+def storages(stack: settings.Settings, files: SharedStorage | ExistingStorage, platform: Platform) -> list[Storage]:
+    """Make the volume of the shared files, and in addition that of the Lustre file system, if the stack has one."""
+    space, name = stack.training.namespace, f"{stack.name}-{stack.training.namespace}"
+    shared = volume_manifest(name, space, files.volume_handle, iam=stack.file_iam)
+    found = [Storage(space, StorageArgs(shared), platform.mounts(files))]
+    if stack.lustre:
+        volume = lustre_volume_manifest(f"{name}-lustre", space, stack.lustre, stack.region)
+        found.append(Storage("lustre", StorageArgs(volume), platform.mounts()))
+    return found
 
 
 def team_spaces(
@@ -206,7 +225,8 @@ def cluster_addons(
     if identity.efs_csi_role_arn is None:
         return []
     roles, gpus = (identity.efs_csi_role_arn, identity.s3_csi_role_arn), stack.workers.gpus > 0
-    args = AddonsArgs(stack.name, stack.cluster.addons, *roles, gpus=gpus, gpu_pools=stack.gpu_pools)
+    pools, lustre = stack.gpu_pools, stack.lustre is not None
+    args = AddonsArgs(stack.name, stack.cluster.addons, *roles, gpus=gpus, gpu_pools=pools, lustre=lustre)
     return [Addons(stack.name, args, account.options(system_nodes))]
 
 

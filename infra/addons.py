@@ -1,4 +1,4 @@
-"""Addons with pods that need a node: CoreDNS, the CSI drivers of EFS and S3, the node monitoring agent.
+"""Addons with pods that need a node: CoreDNS, the CSI drivers of EFS, S3 and Lustre, the node monitoring agent.
 
 They are created after the system nodes. Without a node their pods cannot run; EKS would report them as DEGRADED and
 `pulumi up` would wait for 20 minutes.
@@ -37,7 +37,7 @@ def agent_configuration(*, gpus: bool, pools: Sequence[str] = ()) -> Mapping[str
 @dataclass(frozen=True)
 class AddonsArgs:
     """The cluster, the addons' versions, the roles of the CSI drivers (S3's only if a dataset is mounted), whether the
-    stack's own worker nodes have GPUs, and which pools have some."""
+    stack's own worker nodes have GPUs, which pools have some, and whether there is a file system of Lustre."""
 
     cluster_name: str
     versions: Mapping[str, str]
@@ -45,6 +45,7 @@ class AddonsArgs:
     s3_csi_role_arn: pulumi.Input[str] | None
     gpus: bool
     gpu_pools: Sequence[str] = ()
+    lustre: bool = False
 
 
 class Addons(pulumi.ComponentResource):
@@ -65,6 +66,10 @@ class Addons(pulumi.ComponentResource):
         if args.s3_csi_role_arn is not None:
             s3 = self._identity(f"{name}-s3-csi", S3_CSI_SERVICE_ACCOUNT, args.s3_csi_role_arn)
             addon(args.cluster_name, "aws-mountpoint-s3-csi-driver", versions.MOUNTPOINT, s3)
+        if args.lustre:
+            # Only its controller calls AWS, to make and delete file systems. The stack's is there, so it has no role.
+            # https://github.com/kubernetes-sigs/aws-fsx-csi-driver (pkg/driver/node.go, pkg/driver/controller.go)
+            addon(args.cluster_name, "aws-fsx-csi-driver", None, child)
         self.register_outputs({})
 
     def _identity(self, name: str, service_account: str, role_arn: pulumi.Input[str]) -> pulumi.ResourceOptions:

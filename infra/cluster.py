@@ -227,11 +227,14 @@ def kubeconfig_stays_secret(args: pulumi.ResourceTransformArgs) -> pulumi.Resour
 def addon(
     cluster_name: str,
     addon_name: str,
-    version: str,
+    version: str | None,
     opts: pulumi.ResourceOptions,
     configuration: Mapping[str, Any] | None = None,
 ) -> aws.eks.Addon:
-    """Make one EKS addon; `configuration` has values of its chart that differ from the addon's own."""
+    """Make one EKS addon; `configuration` has values of its chart that differ from the addon's own.
+
+    Without a version it has EKS's default one of the day on which it is made, and keeps it.
+    """
     return aws.eks.Addon(
         f"{cluster_name}-{addon_name}",
         cluster_name=cluster_name,

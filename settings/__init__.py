@@ -20,7 +20,7 @@ prices     what a stack costs by the hour, from a table of one day
 versions   which node image and which addons go with a Kubernetes version
 """
 
-from settings.existing import ExistingCluster
+from settings.existing import ExistingCluster, Lustre
 from settings.images import ImageCache, Images
 from settings.model import (
     PROJECT,
@@ -54,6 +54,7 @@ __all__ = [
     "ExistingVpc",
     "ImageCache",
     "Images",
+    "Lustre",
     "Machines",
     "Monitoring",
     "Network",

@@ -1,7 +1,8 @@
-"""What was there before the stack in addition to a VPC, as the configuration names it: a cluster, a file system.
+"""What was there before the stack in addition to a VPC, as the configuration names it: a cluster, file systems.
 
 existing.cluster(read)          # None, or the cluster that `clusterName` names
 existing.file_system(read)      # "", or what `fileSystemId` names
+existing.lustre(read)           # None, or the FSx for Lustre file system that `lustre` names
 """
 
 from __future__ import annotations
@@ -18,6 +19,12 @@ _CLUSTER = r"[0-9A-Za-z][0-9A-Za-z_-]{0,99}"
 
 _FILE_SYSTEM = r"fs-[0-9a-f]{8,40}"
 """https://docs.aws.amazon.com/efs/latest/ug/API_FileSystemDescription.html"""
+
+_LUSTRE_KEYS = {
+    "fileSystemId": (r"fs-[0-9a-f]{8,18}", "the id of an FSx file system such as fs-0123456789abcdef0"),
+    "mountName": (r"[A-Za-z0-9_-]{1,8}", "the mount name of the file system, 1 to 8 letters, digits, _ and -"),
+}
+"""Patterns of https://docs.aws.amazon.com/fsx/latest/APIReference/API_LustreFileSystemConfiguration.html"""
 
 FILE_KEYS: Mapping[str, Any] = {"fileThroughput": "elastic"}
 CLUSTER_KEYS: Mapping[str, Any] = {
@@ -42,6 +49,15 @@ class ExistingCluster:
     """Of its certificate authority, in base64."""
     security_group_id: str = ""
     """The group that EKS made for it."""
+
+
+@dataclass(frozen=True)
+class Lustre:
+    """An FSx for Lustre file system that was there before the stack."""
+
+    id: str
+    mount_name: str
+    """The name that clients mount it by; FSx chooses it."""
 
 
 def cluster(read: Reader) -> ExistingCluster | None:
@@ -76,6 +92,21 @@ def file_system(read: Reader) -> str:
         if value != default and read.are_right(key):
             read.wrong(key, value, "is for a file system that the stack makes; remove it, or remove fileSystemId")
     return id_
+
+
+def lustre(read: Reader) -> Lustre | None:
+    """Return the FSx for Lustre file system; None without one. Whether it is there is for `infra.preflight`."""
+    given = read.text_map("lustre")
+    if not given or not read.are_right("lustre", *(f"lustre.{key}" for key in given)):
+        return None
+    if given.keys() != _LUSTRE_KEYS.keys():
+        read.wrong("lustre", ", ".join(given), f"must have the keys {' and '.join(_LUSTRE_KEYS)}, and no others")
+        return None
+    part = read.part("lustre", given)
+    found = Lustre(*(part.text(key, *rule) for key, rule in _LUSTRE_KEYS.items()))
+    if not read.config.get("vpcId") and read.are_right("vpcId"):
+        read.wrong("lustre", found.id, "needs vpcId and privateSubnetIds: the VPC in which clients reach it")
+    return found
 
 
 def _plain(value: object) -> object:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pulumi
 
-from settings.existing import ExistingCluster
+from settings.existing import ExistingCluster, Lustre
 from settings.hardware import DISK_IOPS, DISK_THROUGHPUT, InstanceType
 from settings.images import ImageCache, Images
 from settings.nodes import Nodes, Pool, Surge, Workers
@@ -109,7 +109,7 @@ class Machines:
 
 @dataclass(frozen=True)
 class Dataset:
-    """What to train on: a dataset that comes with the trainer, an archive at `uri`, or a folder in S3."""
+    """What to train on: a dataset that comes with the trainer, an archive at `uri`, or a folder in S3 or on Lustre."""
 
     name: str
     uri: str | None = None
@@ -117,10 +117,14 @@ class Dataset:
     """Whether `uri` is a folder that workers read in S3; else the dataset job puts the data on the file system."""
     key_arn: str = ""
     """Of the KMS key that the objects at `uri` are encrypted with, if it is a customer's."""
+    path: str = ""
+    """The folder on Lustre in which workers read it; empty for any other."""
 
     @classmethod
     def of(cls, text: str) -> Dataset:
         """Return the dataset that the config key names. Directories are named after the data's address."""
+        if text.startswith("/"):
+            return cls("lustre", path=text)
         if "://" not in text:
             return cls(text)
         mounted = text.endswith("/")
@@ -141,10 +145,14 @@ class Checkpoints:
     efs: bool
     s3: bool
     keep: int
+    folder: str = ""
+    """The folder on Lustre for the checkpoints of all jobs; empty for the other places."""
 
     @classmethod
     def of(cls, places: str, keep: int) -> Checkpoints:
-        """Return the places for the config's `efs`, `s3` or `both`."""
+        """Return the places for the config's `efs`, `s3`, `both` or a folder on Lustre."""
+        if places.startswith("/"):
+            return cls(efs=False, s3=False, keep=keep, folder=places)
         return cls(efs=places != "s3", s3=places != "efs", keep=keep)
 
 
@@ -215,6 +223,8 @@ class Settings:
     teams: tuple[Team, ...]
     file_system: str
     """Id of the file system that was there before; empty if the stack makes one."""
+    lustre: Lustre | None
+    """None without an FSx for Lustre file system."""
     system: Nodes
     workers: Workers
     machines: Machines

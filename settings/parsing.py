@@ -34,6 +34,7 @@ from settings.model import (
 )
 from settings.nodes import Workers
 from settings.reader import Reader
+from tidewater.contract.stack import LUSTRE_DIRECTORY
 
 AWS = "aws:"
 """With it begin keys of Pulumi's default provider of AWS, which the program does not use."""
@@ -42,6 +43,8 @@ TAKEN_JOB_NAMES = ("etcd", "etcd-peers")
 """The names of the services in the training namespace. The ElasticJob controller makes one with the job's name."""
 _FOLDER = r"s3://[a-z0-9.-]{3,63}/([\w.=-]+/)+"
 """Its name is part of a policy, where `*` and `?` would stand for other folders, and of a mount option."""
+_ON_LUSTRE = rf"{LUSTRE_DIRECTORY}(/[\w=-][\w.=-]*)+"
+_FORM = f"{LUSTRE_DIRECTORY}/FOLDER"
 _ARCHIVE = r"(s3://[a-z0-9.-]{3,63}|https://[^/\s]+)/\S+\.(zip|tar\.gz|tgz)"
 _TAKEN_TAGS = r"(?i)Project|Stack|ManagedBy|aws:.*|eks:.*|kubernetes\.io/cluster/.*|karpenter\.(sh|k8s\.aws)/.*"
 """The program's own, AWS's, and those that an EC2NodeClass refuses: https://karpenter.sh/docs/concepts/nodeclasses/#spectags
@@ -110,6 +113,7 @@ def parse(config: Mapping[str, Any], *, stack: str, secrets: Collection[str] = (
         file_throughput=_file_throughput(read),
         file_iam=read.choice("fileAccess", ("vpc", "iam")) == "iam",
         file_system=existing.file_system(read),
+        lustre=existing.lustre(read),
         system=nodes.system(read),
         workers=(workers := nodes.workers(read)),
         surge=(surge := nodes.surge(read, workers)),
@@ -123,6 +127,7 @@ def parse(config: Mapping[str, Any], *, stack: str, secrets: Collection[str] = (
     registry = images.registry(read)
     _check_members(read, settings)
     _check_file_access(read, settings)
+    _check_lustre(read, settings)
     for key in sorted(each for each in config if each.startswith(AWS)):
         own = {"region": "region", "profile": "profile", "defaultTags": "tags"}.get(key.removeprefix(AWS))
         instead = f"set tidewater:{own} instead, and remove it" if own else "remove it"
@@ -191,6 +196,15 @@ def _check_file_access(read: Reader, found: Settings) -> None:
     elif found.teams and not found.file_iam and read.are_right("fileAccess"):
         remedy = "with teams it must be iam, or pods could mount the folder of another team without credentials"
         read.wrong("fileAccess", "vpc", remedy)
+
+
+def _check_lustre(read: Reader, found: Settings) -> None:
+    if found.teams and found.lustre:
+        remedy = "can't be divided, so with teams the pods of each would see the files of all; remove it, or teams"
+        read.wrong("lustre", found.lustre.id, remedy)
+    for key, folder in (("dataset", found.training.dataset.path), ("checkpoints", found.training.checkpoints.folder)):
+        if folder and found.lustre is None and read.are_right("lustre", "lustre.fileSystemId", "lustre.mountName"):
+            read.wrong(key, folder, "is on a file system of FSx for Lustre, and none is named; set lustre too")
 
 
 def _cluster(read: Reader) -> Cluster:
@@ -269,7 +283,8 @@ def _training(read: Reader) -> Training:
         secret_args="trainerArgs" in read.secrets,
         policy_arns=read.texts("trainerPolicyArns", _POLICY_ARN, "the ARN of an IAM policy"),
         checkpoints=Checkpoints.of(
-            read.choice("checkpoints", ("efs", "s3", "both")), keep=read.integer("keepCheckpoints", 1, 1000)
+            read.text("checkpoints", f"efs|s3|both|{_ON_LUSTRE}", f"efs or s3 or both, or a folder on Lustre: {_FORM}"),
+            keep=read.integer("keepCheckpoints", 1, 1000),
         ),
         log_days=read.integer("jobLogDays", 0, 3650),
         images=images.images(read),
@@ -278,8 +293,11 @@ def _training(read: Reader) -> Training:
 
 
 def _dataset(read: Reader) -> Dataset:
-    what = "digits, or the s3:// or https:// address of a .zip or .tar.gz, or of a folder in S3 that ends with /"
-    text = read.text("dataset", rf"digits|{_ARCHIVE}|{_FOLDER}", what)
+    what = (
+        "digits, or the s3:// or https:// address of a .zip or .tar.gz, or of a folder in S3 that ends with /, or a "
+        f"folder on Lustre: {_FORM}"
+    )
+    text = read.text("dataset", rf"digits|{_ARCHIVE}|{_FOLDER}|{_ON_LUSTRE}", what)
     storage = read.choice("datasetStorage", ("efs", "s3"))
     found = Dataset.of(text)
     if found.mounted and storage == "efs":

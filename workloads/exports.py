@@ -14,7 +14,7 @@ from tidewater.contract.stack import CONFIG_MAP, Facts
 from workloads import objects
 from workloads.etcd import manifests as etcd
 from workloads.manifests import Manifest, Text, metadata
-from workloads.storage import CLAIM
+from workloads.storage import CLAIM, LUSTRE_CLAIM
 
 
 def selector(job: str) -> str:
@@ -48,7 +48,7 @@ class Exported:
     prometheus: pulumi.Input[str] | None
 
 
-def facts_manifest(training: settings.Training, bucket: Text) -> Manifest:
+def facts_manifest(training: settings.Training, bucket: Text, *, lustre: bool = False) -> Manifest:
     """Return the ConfigMap; Pulumi knows the name of the stack's bucket once that is made.
 
     In the namespace of a team `bucket` is empty: its pods may not read the folder for code.
@@ -61,6 +61,7 @@ def facts_manifest(training: settings.Training, bucket: Text) -> Manifest:
         etcd=etcd.endpoint(training.namespace),
         data_claim=CLAIM,
         posix_id=str(POSIX_ID),
+        lustre_claim=LUSTRE_CLAIM if lustre else "",
     )
     return {
         "apiVersion": "v1",
@@ -72,10 +73,11 @@ def facts_manifest(training: settings.Training, bucket: Text) -> Manifest:
 
 @dataclass(frozen=True)
 class StackFactsArgs:
-    """The training settings, and the name of the stack's bucket."""
+    """The training settings, the name of the stack's bucket, and whether there is a file system of Lustre."""
 
     training: settings.Training
     bucket: pulumi.Input[str]
+    lustre: bool = False
 
 
 class StackFacts(pulumi.ComponentResource):
@@ -83,7 +85,8 @@ class StackFacts(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: StackFactsArgs, opts: pulumi.ResourceOptions) -> None:
         super().__init__("tidewater:workloads:StackFacts", name, None, opts)
-        objects.register(facts_manifest(args.training, args.bucket), opts=pulumi.ResourceOptions(parent=self))
+        manifest = facts_manifest(args.training, args.bucket, lustre=args.lustre)
+        objects.register(manifest, opts=pulumi.ResourceOptions(parent=self))
         self.register_outputs({})
 
 
@@ -93,7 +96,7 @@ def export(stack: settings.Settings, made: Exported, opts: pulumi.ResourceOption
     To use the kubeconfig: `pulumi stack output kubeconfig --show-secrets`.
     """
     wanted = stack.training
-    StackFacts(wanted.namespace, StackFactsArgs(wanted, made.bucket), opts)
+    StackFacts(wanted.namespace, StackFactsArgs(wanted, made.bucket, stack.lustre is not None), opts)
     pulumi.export("clusterName", stack.cluster_name)
     pulumi.export("kubeconfig", pulumi.Output.secret(made.kubeconfig))
     pulumi.export("namespace", wanted.namespace)

@@ -31,10 +31,11 @@ CONFINED: Manifest = confined()
 JOB_PODS = {names.LABEL_GROUP_NAME: names.GROUP}
 """Labels of the pods of all ElasticJobs, those of other jobs than the stack's own too."""
 
-DATA_DIRECTORY = "/data"
+DATA_DIRECTORY = stack.DATA_DIRECTORY
 DATA_MOUNT: Manifest = {"name": "data", "mountPath": DATA_DIRECTORY}
 DATASET_DIRECTORY = "/dataset"
 DATASET_MOUNT: Manifest = {"name": "dataset", "mountPath": DATASET_DIRECTORY, "readOnly": True}
+LUSTRE_MOUNT: Manifest = {"name": "lustre", "mountPath": stack.LUSTRE_DIRECTORY}
 SCRATCH_MOUNT: Manifest = {"name": "scratch", "mountPath": "/tmp"}
 PACKAGES_DIRECTORY = "/packages"
 CODE_MOUNT: Manifest = {"name": "code", "mountPath": "/code"}
@@ -59,6 +60,11 @@ def metadata(
 def data_volume(claim: str) -> Manifest:
     """Return the volume of the shared file system."""
     return {"name": "data", "persistentVolumeClaim": {"claimName": claim}}
+
+
+def lustre_volume(claim: str) -> Manifest:
+    """Return the volume of the FSx for Lustre file system."""
+    return {"name": "lustre", "persistentVolumeClaim": {"claimName": claim}}
 
 
 def dataset_volume(claim: str) -> Manifest:

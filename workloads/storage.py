@@ -1,20 +1,33 @@
-"""Volumes in Kubernetes, and the claims for them: the shared file system on EFS, and a dataset that stays in S3."""
+"""Volumes in Kubernetes, and the claims for them: the shared file system on EFS, one on Lustre, a dataset in S3.
+
+And which of them a job's checkpoints go to.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pulumi
 
 import settings
-from infra.outputs import POSIX_ID
+from infra.outputs import POSIX_ID, checkpoints_folder
 from tidewater.contract import labels
 from workloads import objects
-from workloads.manifests import Manifest, Text, metadata
+from workloads.manifests import DATA_DIRECTORY, Manifest, Text, metadata
 
-CLAIM = "data"
+CLAIM, LUSTRE_CLAIM = "data", "lustre"
 CAPACITY = "1Ti"
-"""Kubernetes requires a number. EFS ignores it and grows as needed; S3's driver ignores it too."""
+"""Kubernetes requires a number. EFS ignores it and grows as needed; the drivers of S3 and Lustre ignore it too."""
+
+
+def checkpoint_places(wanted: settings.Training, bucket: str) -> str:
+    """Return the trainer's --checkpoints: a directory, an `s3://` address, or both with a comma between them."""
+    kept = wanted.checkpoints
+    efs = [f"{DATA_DIRECTORY}/checkpoints/{wanted.job}"] if kept.efs else []
+    lustre = [f"{kept.folder}/{wanted.job}"] if kept.folder else []
+    s3 = [f"s3://{bucket}/{checkpoints_folder(wanted.job)}"] if kept.s3 else []
+    return ",".join(efs + lustre + s3)
 
 
 def volume_manifest(name: str, namespace: str, volume_handle: Text, *, iam: bool = False) -> Manifest:
@@ -23,20 +36,20 @@ def volume_manifest(name: str, namespace: str, volume_handle: Text, *, iam: bool
     With `iam` the driver mounts it with the role of its node; it always uses TLS.
     https://github.com/kubernetes-sigs/aws-efs-csi-driver/blob/master/docs/README.md (encryption in transit)
     """
-    return {
-        "apiVersion": "v1",
-        "kind": "PersistentVolume",
-        "metadata": metadata(name, {labels.NAME: labels.APPLICATION}),
-        "spec": {
-            "capacity": {"storage": CAPACITY},
-            "volumeMode": "Filesystem",
-            "accessModes": ["ReadWriteMany"],
-            "persistentVolumeReclaimPolicy": "Retain",
-            "claimRef": {"namespace": namespace, "name": CLAIM},
-            **({"mountOptions": ["iam"]} if iam else {}),
-            "csi": {"driver": "efs.csi.aws.com", "volumeHandle": volume_handle},
-        },
-    }
+    csi = {"driver": "efs.csi.aws.com", "volumeHandle": volume_handle}
+    return _volume_manifest(name, (namespace, CLAIM), csi, ["iam"] if iam else [])
+
+
+def lustre_volume_manifest(name: str, namespace: str, lustre: settings.Lustre, region: str) -> Manifest:
+    """Return the volume of a whole file system of FSx for Lustre, which is reserved for the claim `LUSTRE_CLAIM`.
+
+    https://github.com/kubernetes-sigs/aws-fsx-csi-driver/blob/master/examples/kubernetes/static_provisioning/README.md
+    https://docs.aws.amazon.com/fsx/latest/LustreGuide/mounting-ec2-instance.html (flock, the DNS name)
+    """
+    domain = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
+    at = {"dnsname": f"{lustre.id}.fsx.{region}.{domain}", "mountname": lustre.mount_name}
+    csi = {"driver": "fsx.csi.aws.com", "volumeHandle": lustre.id, "volumeAttributes": at}
+    return _volume_manifest(name, (namespace, LUSTRE_CLAIM), csi, ["flock"])
 
 
 def dataset_volume_manifest(name: str, namespace: str, dataset: settings.Dataset, region: str) -> Manifest:
@@ -48,6 +61,15 @@ def dataset_volume_manifest(name: str, namespace: str, dataset: settings.Dataset
     """
     bucket, prefix = dataset.folder
     owner = [f"uid={POSIX_ID}", f"gid={POSIX_ID}"]
+    options = ["read-only", "allow-other", *owner, f"region {region}", f"prefix {prefix}"]
+    csi = {"driver": "s3.csi.aws.com", "volumeHandle": name, "volumeAttributes": {"bucketName": bucket}}
+    return _volume_manifest(name, (namespace, dataset.name), csi, options, "ReadOnlyMany")
+
+
+def _volume_manifest(
+    name: str, claim: tuple[str, str], csi: Manifest, options: Sequence[str], mode: str = "ReadWriteMany"
+) -> Manifest:
+    """Return a volume that stays when its claim, given by namespace and name, is gone."""
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolume",
@@ -55,11 +77,11 @@ def dataset_volume_manifest(name: str, namespace: str, dataset: settings.Dataset
         "spec": {
             "capacity": {"storage": CAPACITY},
             "volumeMode": "Filesystem",
-            "accessModes": ["ReadOnlyMany"],
+            "accessModes": [mode],
             "persistentVolumeReclaimPolicy": "Retain",
-            "claimRef": {"namespace": namespace, "name": dataset.name},
-            "mountOptions": ["read-only", "allow-other", *owner, f"region {region}", f"prefix {prefix}"],
-            "csi": {"driver": "s3.csi.aws.com", "volumeHandle": name, "volumeAttributes": {"bucketName": bucket}},
+            "claimRef": {"namespace": claim[0], "name": claim[1]},
+            **({"mountOptions": list(options)} if options else {}),
+            "csi": csi,
         },
     }
 
@@ -80,11 +102,11 @@ def claim_manifest(namespace: str, volume: Text, name: str = CLAIM, mode: str = 
 
 
 def claim_of(
-    volume: pulumi.CustomResource, namespace: str, name: str, opts: pulumi.ResourceOptions
+    volume: pulumi.CustomResource, namespace: str, name: str, opts: pulumi.ResourceOptions, claim: str = CLAIM
 ) -> pulumi.CustomResource:
     """Make the claim for the volume of this name."""
     own = pulumi.ResourceOptions(depends_on=[volume], replace_on_changes=["spec"])
-    manifest = claim_manifest(namespace, volume.id.apply(lambda _: name))
+    manifest = claim_manifest(namespace, volume.id.apply(lambda _: name), claim)
     return objects.register(manifest, opts=pulumi.ResourceOptions.merge(opts, own))
 
 
@@ -95,15 +117,13 @@ def mounts_of(volume: pulumi.CustomResource, claim: pulumi.CustomResource) -> pu
 
 @dataclass(frozen=True)
 class StorageArgs:
-    """Name of the volume, the file system as the CSI driver names it, and whether it is mounted with a role."""
+    """The manifest of the volume, which names the claim and its namespace."""
 
-    volume: str
-    volume_handle: Text
-    iam: bool = False
+    volume: Manifest
 
 
 class Storage(pulumi.ComponentResource):
-    """Volume and claim, for the namespace that the component is named after.
+    """Volume and claim.
 
     A volume can't get another file system or access point. Kubernetes deletes a volume when its claim is gone, and a
     claim when no pod mounts it. So with the volume its claim is replaced, and what makes pods that mount it. The engine
@@ -119,14 +139,12 @@ class Storage(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: StorageArgs, opts: pulumi.ResourceOptions) -> None:
         super().__init__("tidewater:workloads:Storage", name, None, opts)
-        self._namespace, self._volume_name = name, args.volume
-        self.volume = objects.register(
-            volume_manifest(args.volume, name, args.volume_handle, iam=args.iam),
-            opts=pulumi.ResourceOptions(parent=self),
-        )
+        self._manifest = args.volume
+        self.volume = objects.register(args.volume, opts=pulumi.ResourceOptions(parent=self))
         self.register_outputs({})
 
     def claim(self, opts: pulumi.ResourceOptions) -> pulumi.ResourceOptions:
         """Make the claim in the namespace; return the options of what makes pods that mount it."""
         own = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(parent=self))
-        return mounts_of(self.volume, claim_of(self.volume, self._namespace, self._volume_name, own))
+        name, for_ = self._manifest["metadata"]["name"], self._manifest["spec"]["claimRef"]
+        return mounts_of(self.volume, claim_of(self.volume, for_["namespace"], name, own, for_["name"]))

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import pulumi
 
 import settings
-from infra.outputs import TRAINER_SERVICE_ACCOUNT, checkpoints_folder
+from infra.outputs import TRAINER_SERVICE_ACCOUNT
 from tidewater.contract import devices, env, exit_codes, labels, leaving, metrics
 from tidewater.contract.pod_defaults import lost_node_tolerations
 from tidewater.elasticjob import names
@@ -31,9 +31,9 @@ from workloads.manifests import (
     BUNDLE,
     CODE_MOUNT,
     CONFINED,
-    DATA_DIRECTORY,
     DATA_MOUNT,
     DATASET_MOUNT,
+    LUSTRE_MOUNT,
     NON_ROOT,
     PACKAGES_DIRECTORY,
     SCRATCH_MOUNT,
@@ -45,10 +45,11 @@ from workloads.manifests import (
     empty_volume,
     environment,
     fetch_code,
+    lustre_volume,
     metadata,
 )
 from workloads.namespace import PriorityClasses
-from workloads.storage import CLAIM
+from workloads.storage import CLAIM, LUSTRE_CLAIM, checkpoint_places
 
 BACKOFF_LIMIT = 20
 """The job fails after this many failures of the code, over all workers. Lost nodes don't count."""
@@ -85,6 +86,7 @@ class JobSpec:
     data: str
     data_claim: str | None
     """The claim for a dataset that stays in S3."""
+    lustre: bool
     checkpoints: Text
     keep_checkpoints: int
     packages: settings.Packages | None
@@ -118,6 +120,7 @@ def job_spec(stack: settings.Settings, code_uri: Text, checkpoints: Text, priori
         etcd=etcd.endpoint(wanted.namespace),
         data=dataset.directory(wanted.dataset),
         data_claim=wanted.dataset.name if wanted.dataset.mounted else None,
+        lustre=stack.lustre is not None,
         checkpoints=checkpoints,
         keep_checkpoints=wanted.checkpoints.keep,
         packages=wanted.packages,
@@ -125,13 +128,6 @@ def job_spec(stack: settings.Settings, code_uri: Text, checkpoints: Text, priori
         secret_arguments=wanted.secret_args,
         priorities=priorities,
     )
-
-
-def checkpoint_places(wanted: settings.Training, bucket: str) -> str:
-    """Return the trainer's --checkpoints: a directory, an `s3://` address, or both with a comma between them."""
-    efs = [f"{DATA_DIRECTORY}/checkpoints/{wanted.job}"] if wanted.checkpoints.efs else []
-    s3 = [f"s3://{bucket}/{checkpoints_folder(wanted.job)}"] if wanted.checkpoints.s3 else []
-    return ",".join(efs + s3)
 
 
 def job_manifest(job: JobSpec) -> Manifest:
@@ -230,6 +226,7 @@ def pod_spec(job: JobSpec) -> Manifest:
         "volumes": [
             data_volume(CLAIM),
             *([dataset_volume(job.data_claim)] if job.data_claim else []),
+            *([lustre_volume(LUSTRE_CLAIM)] if job.lustre else []),
             empty_volume("code"),
             empty_volume("scratch"),
             empty_volume("shared-memory", memory=f"{memory_mib(job.workers) // SHARED_MEMORY_PART}Mi"),
@@ -303,6 +300,7 @@ def worker_container(job: JobSpec) -> Manifest:
         "volumeMounts": [
             DATA_MOUNT,
             *([DATASET_MOUNT] if job.data_claim else []),
+            *([LUSTRE_MOUNT] if job.lustre else []),
             *([packages.mount(job.packages)] if job.packages else []),
             CODE_MOUNT,
             SCRATCH_MOUNT,

@@ -11,7 +11,7 @@ lookup    asks for it: a few calls at the same time, by the provider's data sour
 asking    what takes the plug-in's error about a thing that doesn't exist for an answer
 fit       whether zones and instance types fit the settings; pure
 cluster   whether an existing cluster is as the stack needs it, and the names on any are free; pure, but for what asks
-vpc       whether an existing VPC, and a file system in it, are as the stack needs them; pure, but for what asks
+vpc       whether an existing VPC, and file systems in it, are as the stack needs them; pure, but for what asks
 counts    whether the quotas of VPCs, addresses and NAT gateways leave enough for the stack; pure
 keys      whether the KMS keys of the nodes' disks and of the data can be used; pure
 dataset   whether there is something at the dataset's address; pure, but for a request to a web server
@@ -34,7 +34,7 @@ from infra.preflight import cluster, counts, dataset, fit, keys, login, people, 
 from infra.preflight.cluster import taken
 from infra.preflight.lookup import look_up
 from infra.preflight.roles import boundary, path
-from infra.preflight.vpc import files
+from infra.preflight.vpc import files, lustre
 from settings import versions
 
 
@@ -54,7 +54,8 @@ def check(
     wanted = taken.known(cluster.known(vpc.known(wanted, region.vpc), region.cluster), region.inside)
     needs = quotas.needs(wanted, region)
     mistakes = vpc.mistakes(wanted, region.vpc, region.zones) + cluster.mistakes(wanted, region.cluster, region.vpc)
-    mistakes += files.mistakes(wanted, region.files) + fit.mistakes(wanted, region)
+    mistakes += files.mistakes(wanted, region.files) + lustre.mistakes(wanted, region.lustre)
+    mistakes += fit.mistakes(wanted, region)
     mistakes += quotas.mistakes(wanted, region, needs) + login.mistakes(wanted, region.login)
     mistakes += taken.mistakes(wanted, region.inside, new=bool(region.cluster and region.cluster.role is None))
     mistakes += path.mistakes(wanted, region.role) + people.mistakes(wanted, region)
@@ -69,6 +70,7 @@ def check(
     (warnings if region.exists else mistakes).extend(later)
     warnings += vpc.warnings(wanted, region.vpc) + cluster.warnings(wanted, region.cluster)
     warnings += boundary.warnings(wanted, region.boundary) + files.warnings(wanted, region.files)
+    warnings += lustre.warnings(region.lustre)
     warnings += dataset.warnings(wanted, region.dataset) + taken.warnings(wanted, region.inside)
     if region.support and not region.cluster:  # an existing one may have extended support
         version, newest = wanted.cluster.version, max(versions.KUBERNETES)

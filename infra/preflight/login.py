@@ -61,12 +61,17 @@ class Login:
     caller: str = ""
 
 
-def look(stack: settings.Settings, provider: str, aws: Run) -> Login:
-    """Return in which account `aws` is, with the profile that the kubeconfig has; `provider` is the provider's."""
+def command(stack: settings.Settings, *words: str) -> tuple[str, ...]:
+    """Return the arguments of `aws` for a command, with the region and the profile that the kubeconfig has."""
     # The option, as pulumi-eks has it in the kubeconfig: keys of the shell come before AWS_PROFILE.
     profile = ("--profile", stack.profile) if stack.profile else ()
+    return ("--region", stack.region, *words, "--output", "json", *profile)
+
+
+def look(stack: settings.Settings, provider: str, aws: Run) -> Login:
+    """Return in which account `aws` is, with the profile that the kubeconfig has; `provider` is the provider's."""
     try:
-        ended = aws(("--region", stack.region, "sts", "get-caller-identity", "--output", "json", *profile))
+        ended = aws(command(stack, "sts", "get-caller-identity"))
         if ended.status == 0 and (account := _account(ended.out)):
             return Login(provider, aws=account)
         version = aws(("--version",)) if ended.status else Ended(0)

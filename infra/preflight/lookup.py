@@ -39,6 +39,7 @@ from infra.preflight.vpc.files import Files
 from infra.preflight.vpc.files import look_up as look_up_files
 from infra.preflight.vpc.lookup import cluster_exists
 from infra.preflight.vpc.lookup import look_up as look_up_vpc
+from infra.preflight.vpc.lustre import look as look_at_lustre
 from settings import hardware
 from settings.hardware import InstanceType
 
@@ -95,6 +96,7 @@ async def _look_up(stack: settings.Settings, provider: aws.Provider, run: login.
         "there": _there(stack, ask, look),
         "own": _own(stack, ask, look),
         "files": _files(stack, ask),
+        "lustre": asyncio.to_thread(look_at_lustre, stack, run),
         "boundary": _boundary(stack, ask),
         "disks": _disks(stack, ask),
         "data_key": _data_key(stack, ask),
@@ -132,6 +134,7 @@ async def _look_up(stack: settings.Settings, provider: aws.Provider, run: login.
         vpc=_answer(found["vpc"]),
         cluster=there,
         files=_answer(found["files"]),
+        lustre=_answer(found["lustre"]),
         boundary=_answer(found["boundary"]),
         role=there.role if there else own.role,
         inside=there.inside if there else own.inside,

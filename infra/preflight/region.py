@@ -12,6 +12,7 @@ from infra.preflight.roles.boundary import Boundary
 from infra.preflight.support import Support
 from infra.preflight.vpc import Vpc
 from infra.preflight.vpc.files import Files
+from infra.preflight.vpc.lustre import Lustre
 from settings.hardware import InstanceType
 
 
@@ -63,6 +64,7 @@ class Region:
         cluster: the existing cluster that `clusterName` names; None without one.
         inside: what is on the cluster, the existing one or the stack's own; None while that can't be asked.
         files: the existing file system that `fileSystemId` names; None without one.
+        lustre: the file system of FSx for Lustre that `lustre` names; None without one.
         role: ARN of the role of the stack's cluster, or of its nodes on an existing one; None if there is none yet.
         boundary: the policy that `permissionsBoundary` names; None without one.
         auto_scaling_role: whether the account has the role of EC2 Auto Scaling; asked only with `nodeDiskKeyArn`.
@@ -87,6 +89,7 @@ class Region:
     cluster: Cluster | None = None
     inside: Inside | None = None
     files: Files | None = None
+    lustre: Lustre | None = None
     role: str | None = None
     boundary: Boundary | None = None
 

@@ -22,6 +22,7 @@ from scripts.policy.needs import (
     EXISTING_FILES,
     EXISTING_VPC,
     LOOK_UPS,
+    LUSTRE,
     OWN_VPC,
     SCRIPTS,
 )
@@ -66,6 +67,7 @@ def actions(stack: settings.Settings) -> dict[Scope, set[str]]:
     more += [DATASET] * (stack.training.dataset.uri or "").startswith("s3://")
     more.append(EXISTING_VPC if stack.network.existing else OWN_VPC)
     more += [EXISTING_FILES] * bool(stack.file_system) + [BOUNDARY] * bool(stack.roles.boundary)
+    more += [LUSTRE] * bool(stack.lustre)
     more.append(EXISTING_CLUSTER if stack.cluster.existing else ADDRESS)
     for needs in (*(TYPES[each] for each in types_of(stack)), LOOK_UPS, SCRIPTS, *more):
         for scope, names in needs.items():

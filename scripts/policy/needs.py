@@ -32,6 +32,9 @@ EXISTING_FILES: Actions = {
 }
 """Of `infra.preflight.vpc.files`."""
 
+LUSTRE: Actions = {Scope.REGION: "fsx:DescribeFileSystems"}
+"""Of `infra.preflight.vpc.lustre`. Without it the preview only warns."""
+
 DISK_KEY: Actions = {Scope.DISK_KEY: "DescribeKey", Scope.AUTO_SCALING: "GetRole"}
 """Of `infra.preflight.keys`, with a key for the nodes' disks."""
 

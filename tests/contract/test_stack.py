@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tidewater.contract import stack
@@ -23,6 +25,13 @@ def test_facts_of_a_newer_stack_can_be_read() -> None:
 def test_an_absent_fact_is_named() -> None:
     with pytest.raises(KeyError, match="dataClaim"):
         stack.Facts.of({name: value for name, value in FACTS.data.items() if name != "dataClaim"})
+
+
+def test_jobs_mount_the_shared_files_and_a_lustre_file_system_that_is_named() -> None:
+    assert FACTS.claims == {"/data": "c"}
+    assert "lustreClaim" not in FACTS.data
+    named = replace(FACTS, lustre_claim="l")
+    assert stack.Facts.of(named.data).claims == {"/data": "c", "/lustre": "l"}
 
 
 def test_pods_may_run_on_worker_nodes_and_leave_a_lost_node_soon() -> None:

@@ -22,6 +22,7 @@ WRONG_TYPES: dict[str, list[Any]] = {
     "object": ["a", "", 2, True, ["a"], {"a": 2}, {"a": ["b"]}, {"a": None}],
 }
 
+LUSTRE = {"fileSystemId": "fs-0123456789abcdef0", "mountName": "abcdefgh"}
 SECRET = "arn:aws:secretsmanager:{}:123456789012:secret:ecr-pullthroughcache/hub-AbCdEf"
 
 # A value of the right type that is refused, and a part of the remedy. Booleans have no others.
@@ -38,6 +39,7 @@ OUT_OF_RANGE: dict[str, tuple[Any, str]] = {
     "vpcId": ("10.0.0.0/16", "such as vpc-0123456789abcdef0, or empty"),
     "privateSubnetIds": (["10.0.0.0/24"], "such as subnet-0123456789abcdef0"),
     "fileSystemId": ("nfs.example", "such as fs-0123456789abcdef0, or empty"),
+    "lustre": ({"fileSystemId": "fs-01234567"}, "must have the keys fileSystemId and mountName, and no others"),
     "clusterName": ("my cluster", "the name of an EKS cluster, or empty"),
     "vpcFlowLogs": (2, "must be one of 0, 1, 3, "),
     "kubernetesVersion": ("1.21", " or "),
@@ -75,7 +77,7 @@ OUT_OF_RANGE: dict[str, tuple[Any, str]] = {
     "nodeDiskKeyArn": ("alias/aws/ebs", "must be the ARN of a KMS key, not of an alias"),
     "dataKeyArn": ("alias/aws/s3", "must be the ARN of a KMS key, not of an alias"),
     "datasetKeyArn": ("alias/aws/s3", "must be the ARN of a KMS key, not of an alias"),
-    "checkpoints": ("nfs", "efs or s3 or both"),
+    "checkpoints": ("/data/runs", "efs or s3 or both, or a folder on Lustre: /lustre/FOLDER"),
     "keepCheckpoints": (0, "from 1 to 1000"),
     "dockerHubSecret": ("arn:aws:secretsmanager:us-west-2:123456789012:secret:hub-AbCdEf", "ecr-pullthroughcache/"),
     "imageRegistry": ("https://registry.example.com", "such as registry.example.com/mirror, or empty"),
@@ -227,6 +229,13 @@ CONFLICTS: dict[str, tuple[dict[str, Any], str, str]] = {
         "need vpcId, the VPC that they are in; set it too",
     ),
     "a file system in no VPC": ({"fileSystemId": "fs-01234567"}, "fileSystemId", "needs vpcId and privateSubnetIds"),
+    "a Lustre file system in no VPC": ({"lustre": LUSTRE}, "lustre", "needs vpcId and privateSubnetIds"),
+    "a dataset on no Lustre file system": ({"dataset": "/lustre/images"}, "dataset", "none is named; set lustre too"),
+    "checkpoints on no Lustre file system": (
+        {"checkpoints": "/lustre/runs"},
+        "checkpoints",
+        "none is named; set lustre",
+    ),
     "a cluster in no VPC": ({"clusterName": "platform"}, "clusterName", "needs vpcId and privateSubnetIds"),
     "zones of another region": (
         {"availabilityZones": "us-west-2a,us-west-2b", "region": "eu-west-1"},

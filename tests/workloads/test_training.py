@@ -12,7 +12,7 @@ from tests.security.stack import SIGNATURE
 from tidewater.contract import env, exit_codes, labels, leaving, metrics
 from tidewater.elasticjob import codec, names
 from tidewater.elasticjob.model import Launcher, RestartPolicy, SuccessPolicy
-from workloads import training
+from workloads import storage, training
 from workloads.namespace import PriorityClasses, priority_class_manifest
 
 JOB = f"kubernetes:{names.API_VERSION}:{names.KIND}"
@@ -23,7 +23,7 @@ def spec(**changes: Any) -> training.JobSpec:
     """The job of the production example, with some keys changed."""
     config = {**graph.stack_config("Pulumi.aws.yaml.example"), **changes}
     stack = facts.parsed(config)
-    places = training.checkpoint_places(stack.training, "bucket")
+    places = storage.checkpoint_places(stack.training, "bucket")
     return training.job_spec(stack, CODE, places, PriorityClasses(stack.training.namespace))
 
 

@@ -9,7 +9,7 @@ don't repeat outputs of the stack as options. It holds no secret.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
 from tidewater.contract import labels
@@ -18,11 +18,17 @@ from tidewater.contract.pod_defaults import lost_node_tolerations
 CONFIG_MAP = "tidewater"
 """The ConfigMap's name."""
 
+DATA_DIRECTORY = "/data"
+"""Where jobs have the shared file system."""
+
+LUSTRE_DIRECTORY = "/lustre"
+"""Where jobs have the FSx for Lustre file system that the stack names, if it names one."""
+
 LOGS = "logs"
 """Name of the Deployment that keeps the logs of the namespace's jobs, and of all that belongs to it."""
 
-LOGS_DIRECTORY = "/data/logs"
-"""Where they are, in the pods that mount the shared files at /data."""
+LOGS_DIRECTORY = f"{DATA_DIRECTORY}/logs"
+"""Where they are, in the pods that mount the shared files."""
 
 LOGS_READER = ("python3", "/program/read.py", f"--directory={LOGS_DIRECTORY}")
 """What prints them, in a pod that is made from that Deployment's template."""
@@ -42,6 +48,7 @@ class Facts:
         etcd: `host:port` of the etcd in which workers meet.
         data_claim: PersistentVolumeClaim of the shared file system.
         posix_id: user and group that own the files on it, as which the pods of the namespace run.
+        lustre_claim: PersistentVolumeClaim of the FSx for Lustre file system; empty without one.
     """
 
     bucket: str
@@ -51,6 +58,7 @@ class Facts:
     etcd: str
     data_claim: str
     posix_id: str
+    lustre_claim: str = ""
 
     @classmethod
     def of(cls, data: Mapping[str, str]) -> Facts:
@@ -59,12 +67,19 @@ class Facts:
         Raises:
             KeyError: a fact is absent: the ConfigMap is of another version of the stack.
         """
-        return cls(**{each.name: data[_camel(each.name)] for each in fields(cls)})
+        known = [each.name for each in fields(cls) if each.default is MISSING or _camel(each.name) in data]
+        return cls(**{name: data[_camel(name)] for name in known})
 
     @property
     def data(self) -> dict[str, Any]:
-        """Return the data of the ConfigMap."""
-        return {_camel(each.name): getattr(self, each.name) for each in fields(self)}
+        """Return the data of the ConfigMap, without facts that have their defaults."""
+        found = {each.name: (getattr(self, each.name), each.default) for each in fields(self)}
+        return {_camel(name): value for name, (value, default) in found.items() if value != default}
+
+    @property
+    def claims(self) -> dict[str, str]:
+        """Return the PersistentVolumeClaims that jobs mount, by their directories in the pods."""
+        return {DATA_DIRECTORY: self.data_claim} | ({LUSTRE_DIRECTORY: self.lustre_claim} if self.lustre_claim else {})
 
 
 WORKER_NODES: Mapping[str, str] = {labels.NODE_ROLE: labels.NODE_ROLE_WORKER}

@@ -21,7 +21,7 @@ def directory(dataset: settings.Dataset) -> str:
     """Return the directory of the dataset in the pods."""
     if dataset.mounted:
         return DATASET_DIRECTORY
-    return f"{DATA_DIRECTORY}/{dataset.name}"
+    return dataset.path or f"{DATA_DIRECTORY}/{dataset.name}"
 
 
 def command(dataset: settings.Dataset) -> list[str]:
@@ -50,14 +50,14 @@ class DatasetArgs:
 
 
 class Dataset(pulumi.ComponentResource):
-    """The job, for which Pulumi waits until it has succeeded; for a folder in S3, volume and claim."""
+    """The job, for which Pulumi waits until it has succeeded; of a folder in S3 volume and claim, on Lustre nothing."""
 
     def __init__(self, name: str, args: DatasetArgs, opts: pulumi.ResourceOptions) -> None:
         super().__init__("tidewater:workloads:Dataset", name, None, opts)
         child = pulumi.ResourceOptions(parent=self)
         if args.training.dataset.mounted:
             self._mount(args, child)
-        else:
+        elif not args.training.dataset.path:
             merged = pulumi.ResourceOptions.merge(args.mounts, child)
             job.register(args.training, filling(args.training, args.code_uri), opts=merged)
         self.register_outputs({})

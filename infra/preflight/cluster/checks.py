@@ -23,6 +23,9 @@ ADDONS: Mapping[str, str] = {
 """The addons without which nothing trains, and why. Those of the network and of DNS are not here: a cluster may have
 them without EKS, and one that has none runs no pod at all."""
 
+LUSTRE: Mapping[str, str] = {"aws-fsx-csi-driver": "pods could not mount the Lustre file system"}
+"""The same, with a file system of FSx for Lustre."""
+
 NETWORK, MONITORING = "vpc-cni", "eks-node-monitoring-agent"
 USEFUL_ADDONS = (NETWORK, MONITORING)
 
@@ -41,7 +44,7 @@ class Cluster:
         mode: who may enter: CONFIG_MAP, API_AND_CONFIG_MAP or API.
         private: whether its API is reached inside the VPC.
         public: the addresses from which its API is reached over the internet; empty if from none.
-        addons: the configuration of each of `ADDONS` and `USEFUL_ADDONS` that it has, as JSON; empty for the default.
+        addons: the configuration of each of `needed` and `USEFUL_ADDONS` that it has, as JSON; empty for the default.
         role: ARN of the role of the stack's nodes on it; None before the stack was made.
         inside: what is on it, and who is let in.
     """
@@ -57,6 +60,11 @@ class Cluster:
     addons: Mapping[str, str] = field(default_factory=dict)
     role: str | None = None
     inside: Inside = field(default_factory=Inside)
+
+
+def needed(stack: settings.Settings) -> Mapping[str, str]:
+    """Return the addons without which the stack doesn't train, and why."""
+    return {**ADDONS, **(LUSTRE if stack.lustre else {})}
 
 
 def known(stack: settings.Settings, cluster: Cluster | None) -> settings.Settings:
@@ -77,7 +85,7 @@ def mistakes(stack: settings.Settings, cluster: Cluster | None, vpc: Vpc | None)
         *_version(stack, cluster),
         *_place(stack, cluster),
         *_access(stack, cluster, vpc),
-        *_addons(name, cluster),
+        *_addons(name, cluster, needed(stack)),
     ]
 
 
@@ -127,11 +135,11 @@ def _access(stack: settings.Settings, cluster: Cluster, vpc: Vpc | None) -> list
     return found
 
 
-def _addons(name: str, cluster: Cluster) -> list[str]:
+def _addons(name: str, cluster: Cluster, wanted: Mapping[str, str]) -> list[str]:
     return [
         f"clusterName = {name}: lacks the addon {addon}, and {why}; install it with a role of its own, or ask its "
         f"owner: aws eks create-addon --cluster-name {name} --addon-name {addon}"
-        for addon, why in ADDONS.items()
+        for addon, why in wanted.items()
         if addon not in cluster.addons
     ]
 

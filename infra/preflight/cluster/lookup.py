@@ -14,7 +14,7 @@ import pulumi_aws as aws
 
 import settings
 from infra.preflight.asking import Ask, or_none
-from infra.preflight.cluster.checks import ADDONS, USABLE, USEFUL_ADDONS, Cluster
+from infra.preflight.cluster.checks import USABLE, USEFUL_ADDONS, Cluster, needed
 from infra.preflight.cluster.kubeconfig import kubeconfig
 from infra.preflight.cluster.objects import Look, NoAnswer
 from infra.preflight.cluster.taken import Inside
@@ -34,7 +34,7 @@ async def look_up(stack: settings.Settings, existing: settings.ExistingCluster, 
     found = await or_none(ask(CLUSTER, {"name": existing.name}, aws.eks.GetClusterResult), _ABSENT)
     if found is None:
         return Cluster(found=False)
-    names = [*ADDONS, *USEFUL_ADDONS]
+    names = [*needed(stack), *USEFUL_ADDONS]
     groups, *addons = await asyncio.gather(
         ask(GROUPS, {"clusterName": existing.name}, aws.eks.GetNodeGroupsResult),
         *(

@@ -4,6 +4,7 @@
 
 checks   what AWS says of it as plain data, and what is wrong with that; pure
 files    the same for an existing file system; asks for it too
+lustre   the same for one of FSx for Lustre
 lookup   asks for it, at the same time as the rest of the preflight asks
 """
 

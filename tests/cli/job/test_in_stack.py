@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -43,6 +44,15 @@ def test_pods_are_without_privileges_on_worker_nodes_with_the_shared_files(run: 
     assert container["volumeMounts"] == [{"name": "data", "mountPath": "/data"}]
     assert made["volumes"] == [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
     assert {each["name"]: each["value"] for each in container["env"]} == {"HOME": "/data/home", "USER": "tidewater"}
+
+
+def test_a_lustre_file_system_of_the_stack_is_mounted_too(run: Run, stack: FakeCluster) -> None:
+    facts = replace(FACTS, lustre_claim="lustre")
+    stack.put(CONFIG_MAPS, {"metadata": {"name": CONFIG_MAP, "namespace": "vision"}, "data": facts.data})
+    assert run(*SUBMIT, "-n", "vision").exit_code == 0
+    made = pod(stack.get(JOBS, "digits", "vision"))
+    assert {"name": "lustre", "mountPath": "/lustre"} in made["containers"][0]["volumeMounts"]
+    assert {"name": "lustre", "persistentVolumeClaim": {"claimName": "lustre"}} in made["volumes"]
 
 
 def test_a_job_runs_on_the_nodes_of_the_pool_that_it_names(run: Run, stack: FakeCluster) -> None:

@@ -22,7 +22,6 @@ from tidewater.kube.cluster import Object
 from tidewater.kube.errors import Forbidden, NoAccess, NotFound
 from tidewater.kube.kinds import CONFIG_MAPS
 
-DATA = {"name": "data", "mountPath": "/data"}
 UNKNOWN_USER = {"HOME": "/tmp", "USER": "tidewater"}
 """Variables of pods that run as a user that the image doesn't know: libraries ask for both."""
 
@@ -54,25 +53,27 @@ def met(flags: Flags, facts: Facts) -> Flags:
 
 
 def placed(job: Object, facts: Facts) -> Object:
-    """Return a job with pods that the stack's namespace accepts, on its worker nodes or a pool, the files at /data."""
+    """Return a job with pods that the stack's namespace accepts, on its nodes or a pool, with its files."""
     worker = job["spec"]["replicaSpecs"][names.WORKER]
     pod = worker["template"]["spec"]
-    volume = {"name": DATA["name"], "persistentVolumeClaim": {"claimName": facts.data_claim}}
+    mounts = [{"name": path.strip("/"), "mountPath": path} for path in facts.claims]
+    claims = zip(mounts, facts.claims.values(), strict=True)
+    volumes = [{"name": at["name"], "persistentVolumeClaim": {"claimName": claim}} for at, claim in claims]
     spec = {
         **pod,
         "serviceAccountName": facts.service_account,
         "nodeSelector": pod.get("nodeSelector", dict(stack.WORKER_NODES)),
         "tolerations": stack.tolerations(),
         "securityContext": stack.non_root(int(facts.posix_id)),
-        "containers": [_confined(each) for each in pod["containers"]],
-        "volumes": [*pod.get("volumes", ()), volume],
+        "containers": [_confined(each, mounts) for each in pod["containers"]],
+        "volumes": [*pod.get("volumes", ()), *volumes],
     }
     template = {**worker["template"], "spec": spec}
     specs = {**job["spec"]["replicaSpecs"], names.WORKER: {**worker, "template": template}}
     return {**job, "spec": {**job["spec"], "replicaSpecs": specs}}
 
 
-def _confined(container: Object) -> Object:
+def _confined(container: Object, mounts: list[Object]) -> Object:
     """Return the container without privileges. An image of people's may write to its own file system."""
     given = {each["name"]: each["value"] for each in container.get("env", ())}
     rights = {key: value for key, value in confined().items() if key != "readOnlyRootFilesystem"}
@@ -80,5 +81,5 @@ def _confined(container: Object) -> Object:
         **container,
         "env": [{"name": name, "value": value} for name, value in {**UNKNOWN_USER, **given}.items()],
         "securityContext": rights,
-        "volumeMounts": [*container.get("volumeMounts", ()), dict(DATA)],
+        "volumeMounts": [*container.get("volumeMounts", ()), *map(dict, mounts)],
     }

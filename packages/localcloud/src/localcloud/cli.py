@@ -32,7 +32,7 @@ STATUS_SECONDS = 5.0
 LOCK_SECONDS = 5.0
 POLL_SECONDS = 0.1
 KEPT_ON_RESET = ("instance.json",)
-OF_THE_ACCOUNT = ("efs", "clusters", "nodes")
+OF_THE_ACCOUNT = ("efs", "lustre", "clusters", "nodes")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

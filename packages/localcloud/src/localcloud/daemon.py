@@ -220,6 +220,7 @@ def _nodes(found: Any) -> list[dict[str, Any]]:
 
 def _followers(instance: Instance, eks: Any) -> dict[str, Callable[[Any], None]]:
     """Return what to do outside moto after an operation of moto's, by operation."""
+    from localcloud.aws import fsx_rules
     from localcloud.aws.eks.nodes import self_managed
 
     def instances_changed(_: Any) -> None:
@@ -234,8 +235,12 @@ def _followers(instance: Instance, eks: Any) -> dict[str, Callable[[Any], None]]
         if identity and gone and folder.is_dir():
             shutil.rmtree(folder, ignore_errors=True)
 
+    def lustre_changed(_: Any) -> None:
+        fsx_rules.make_folders(instance.state / "lustre", instance.account, instance.region)
+
     return {
         **dict.fromkeys(INSTANCE_CALLS, instances_changed),
+        **dict.fromkeys(("fsx:CreateFileSystem", "fsx:DeleteFileSystem"), lustre_changed),
         "elasticfilesystem:DeleteFileSystem": file_system_deleted,
     }
 

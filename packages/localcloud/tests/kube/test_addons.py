@@ -20,9 +20,11 @@ def test_coredns_takes_its_replica_count_from_the_addons_configuration() -> None
     assert deployment["spec"]["replicas"] == 1
 
 
-def test_the_efs_addon_registers_its_driver() -> None:
-    paths = [object_path(each) for each in objects_of("aws-efs-csi-driver", {})]
-    assert "/apis/storage.k8s.io/v1/csidrivers/efs.csi.aws.com" in paths
+@pytest.mark.parametrize("service", ["efs", "fsx"])
+def test_the_addon_of_a_csi_driver_registers_it_and_has_its_service_accounts(service: str) -> None:
+    made = objects_of(f"aws-{service}-csi-driver", {})
+    assert f"/apis/storage.k8s.io/v1/csidrivers/{service}.csi.aws.com" in [object_path(each) for each in made]
+    assert f"{service}-csi-controller-sa" in [each["metadata"]["name"] for each in made]
 
 
 def test_every_addon_has_versions_in_eks_form() -> None:

@@ -141,10 +141,10 @@ def test_a_privileged_pod_with_host_paths_writes_only_to_its_node(cluster: Clust
 
 def test_a_volume_without_mount_target_in_the_zone_is_refused_by_the_driver(cluster: Cluster) -> None:
     from localcloud.kube.csi import efs
-    from localcloud.kube.csi.volume import Volume
+    from localcloud.kube.csi.volume import NotMountable, Volume
 
     ask = efs.api(cluster.instance.cloud_endpoint, "us-west-2", "key", "secret")
-    with pytest.raises(efs.NotMountable, match="no available mount target in us-west-2c"):
+    with pytest.raises(NotMountable, match="no available mount target in us-west-2c"):
         efs.check(ask, Volume(FILE_SYSTEM), "us-west-2c")
 
 

@@ -96,6 +96,12 @@ BAD: dict[str, tuple[dict[str, Any], Cluster, Vpc | None, str]] = {
         None,
         "aws eks create-addon --cluster-name platform --addon-name aws-efs-csi-driver",
     ),
+    "no driver for Lustre": (
+        {"lustre": {"fileSystemId": "fs-0123456789abcdef0", "mountName": "abcdefgh"}},
+        GOOD,
+        None,
+        f"clusterName = {NAME}: lacks the addon aws-fsx-csi-driver, and pods could not mount the Lustre file system;",
+    ),
 }
 
 

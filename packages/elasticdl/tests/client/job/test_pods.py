@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -174,6 +175,13 @@ def test_a_stacks_file_system_is_there_unless_another_volume_is_asked_for() -> N
     found = template("worker", PROCESS, asked(("volume",)), STACK)["spec"]
     assert {"name": "volume-0", "persistentVolumeClaim": {"claimName": "data"}} in found["volumes"]
     assert {"name": "volume-0", "mountPath": "/data"} in found["containers"][0]["volumeMounts"]
+
+
+def test_a_lustre_file_system_of_the_stack_is_there_too() -> None:
+    place = replace(STACK, facts=replace(FACTS, lustre_claim="lustre"))
+    found = template("worker", PROCESS, asked(("volume",)), place)["spec"]
+    assert {"name": "volume-1", "persistentVolumeClaim": {"claimName": "lustre"}} in found["volumes"]
+    assert {"name": "volume-1", "mountPath": "/lustre"} in found["containers"][0]["volumeMounts"]
 
 
 def test_variables_of_the_command_line_win() -> None:

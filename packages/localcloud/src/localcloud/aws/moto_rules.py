@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from localcloud.aws import ecr_rules, efs_rules, eks_images, s3_rules
+from localcloud.aws import ecr_rules, efs_rules, eks_images, fsx_rules, s3_rules
 from localcloud.aws.compute import launch_rules, listings
 from localcloud.aws.events import bus, states
 from localcloud.aws.requests import outgoing
@@ -45,6 +45,7 @@ def install() -> None:
     ecr_rules.install()
     efs_rules.install()
     eks_images.install()
+    fsx_rules.install()
     launch_rules.install()
     listings.install()
     bus.install()

@@ -8,9 +8,11 @@ from typing import Any
 from localcloud.kube.control_plane_config import CLUSTER_DOMAIN, DNS_ADDRESS
 
 NAMESPACE = "kube-system"
+EFS, LUSTRE = "efs.csi.aws.com", "fsx.csi.aws.com"
+CSI_DRIVERS = {"aws-efs-csi-driver": EFS, "aws-fsx-csi-driver": LUSTRE}
+"""The names that the drivers of addons have in volumes."""
 COREDNS_IMAGE = "localcloud/coredns:1.12.4"
 COREDNS_REPLICAS = 2
-CSI_DRIVER = "efs.csi.aws.com"
 DNS_LABELS = {"k8s-app": "kube-dns", "eks.amazonaws.com/component": "coredns"}
 
 # Names outside the cluster don't exist on this machine: saying so at once saves every resolver its timeout.
@@ -40,12 +42,12 @@ def service_account(name: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": NAMESPACE}}
 
 
-def csi_driver() -> dict[str, Any]:
-    """The EFS driver's registration with the cluster."""
+def csi_driver(name: str) -> dict[str, Any]:
+    """A CSI driver's registration with the cluster."""
     return {
         "apiVersion": "storage.k8s.io/v1",
         "kind": "CSIDriver",
-        "metadata": {"name": CSI_DRIVER},
+        "metadata": {"name": name},
         "spec": {"attachRequired": False},
     }
 

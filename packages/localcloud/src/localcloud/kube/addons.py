@@ -5,7 +5,7 @@
     addons.status("vpc-cni")        # ACTIVE
 
 As on EKS a cluster without vpc-cni has no Ready node, one without kube-proxy no services, and without
-aws-efs-csi-driver no volume of `efs.csi.aws.com` is mounted.
+aws-efs-csi-driver no volume of `efs.csi.aws.com` is mounted; so it is with aws-fsx-csi-driver and `fsx.csi.aws.com`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from localcloud.kube.client import object_path
 from localcloud.kube.control_plane import ControlPlane
 from localcloud.kube.errors import ApiError, KubeError
 
-ON_NODES = frozenset({"vpc-cni", "kube-proxy", "aws-efs-csi-driver", "eks-pod-identity-agent"})
+ON_NODES = frozenset({"vpc-cni", "kube-proxy", "eks-pod-identity-agent", *manifests.CSI_DRIVERS})
 
 
 class Addons:
@@ -30,6 +30,7 @@ class Addons:
         "coredns": ["v1.13.2-eksbuild.31", "v1.12.4-eksbuild.29"],
         "kube-proxy": ["v1.35.3-eksbuild.29", "v1.35.3-eksbuild.2", "v1.34.6-eksbuild.29", "v1.34.6-eksbuild.2"],
         "aws-efs-csi-driver": ["v3.4.1-eksbuild.1", "v3.3.0-eksbuild.1"],
+        "aws-fsx-csi-driver": ["v1.9.0-eksbuild.1"],  # a release of the driver; EKS's builds were not looked up
         "eks-pod-identity-agent": ["v1.3.10-eksbuild.3", "v1.3.10-eksbuild.1"],
         # A simulated host has no hardware to watch, so this one runs nothing.
         "eks-node-monitoring-agent": ["v1.7.0-eksbuild.1", "v1.6.6-eksbuild.1", "v1.6.4-eksbuild.1"],
@@ -89,9 +90,10 @@ def objects_of(name: str, configuration: Mapping[str, Any]) -> list[dict[str, An
     """Return the objects of an addon, in order of creation."""
     if name == "coredns":
         return manifests.coredns(configuration)
-    if name == "aws-efs-csi-driver":
-        accounts = [manifests.service_account(f"efs-csi-{part}-sa") for part in ("controller", "node")]
-        return [*accounts, manifests.csi_driver()]
+    if driver := manifests.CSI_DRIVERS.get(name):
+        short = driver.partition(".")[0]
+        accounts = [manifests.service_account(f"{short}-csi-{part}-sa") for part in ("controller", "node")]
+        return [*accounts, manifests.csi_driver(driver)]
     if name == "vpc-cni":
         return [manifests.service_account("aws-node")]
     if name == "kube-proxy":

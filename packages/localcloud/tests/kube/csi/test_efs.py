@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from localcloud.kube.csi.efs import Ask, NotMountable, RootDirectory, check
-from localcloud.kube.csi.volume import Volume
+from localcloud.kube.csi.efs import Ask, RootDirectory, check
+from localcloud.kube.csi.volume import NotMountable, Volume
 
 FS, AP = "fs-0123456789abcdef0", "fsap-0123456789abcdef0"
 

@@ -20,16 +20,21 @@ def image(folder: Path) -> Path:
 
 def planned(tmp_path: Path) -> dict[str, list[list[str]]]:
     sources = rootfs.Sources(
-        image(tmp_path / "image"), Path("/cache/trainer"), {"kubelet": Path("/cache/kubelet")}, Path("/efs"), Path("/l")
+        image=image(tmp_path / "image"),
+        trainer=Path("/cache/trainer"),
+        programs={"kubelet": Path("/cache/kubelet")},
+        efs=Path("/efs"),
+        lustre=Path("/lustre"),
+        logs=Path("/l"),
     )
     python = rootfs.Python(Path("/home/me/python"), Path("/home/me/packages"), f"{config.TOOLS}/python/bin/python3")
     return rootfs.mounts(tmp_path / "i-1", sources, python)
 
 
-def test_host_folders_in_a_node_are_read_only_except_efs_and_logs(tmp_path: Path) -> None:
+def test_host_folders_in_a_node_are_read_only_except_file_systems_and_logs(tmp_path: Path) -> None:
     plan = planned(tmp_path)
-    (_, efs), *logs = plan["read_write"]
-    assert efs == config.EFS_DIR
+    efs, lustre, *logs = plan["read_write"]
+    assert (efs, lustre) == (["/efs", config.EFS_DIR], ["/lustre", config.LUSTRE_DIR])
     assert all(source.endswith(".log") for source, _ in logs)
     read_only = dict(plan["read_only"])
     assert read_only["/usr"] == "/usr"

@@ -30,9 +30,6 @@ DIRECTORY = "/elasticdl"
 
 PACKAGES, ZOO = f"{DIRECTORY}/packages", f"{DIRECTORY}/zoo"
 
-DATA = "/data"
-"""Where the stack's file system is, unless --volume says otherwise."""
-
 LABEL_APP, LABEL_JOB, LABEL_TYPE, LABEL_INDEX = (
     "app",
     "elasticdl-job-name",
@@ -103,10 +100,11 @@ def shipped(deployment: Deployment, facts: stack.Facts | None) -> Ship:
 
 
 def mounted(deployment: Deployment, facts: stack.Facts | None) -> Sequence[Volume]:
-    """Return the volumes of the pods: those that were asked for, else the stack's file system."""
+    """Return the volumes of the pods: those that were asked for, else those of the stack's file systems."""
     if deployment.volumes is not None:
         return deployment.volumes
-    return (Volume(mount_path=DATA, claim_name=facts.data_claim),) if facts else ()
+    claims = facts.claims if facts else {}
+    return [Volume(mount_path=path, claim_name=claim) for path, claim in claims.items()]
 
 
 def template(kind: str, process: Process, asked: Asked, place: Place) -> Manifest:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -10,11 +9,9 @@ from typing import NoReturn
 
 import grpc
 
-from localcloud.kube.csi import efs
-from localcloud.kube.csi.volume import InvalidVolume, Volume, entered_by, location, parse
+from localcloud.kube.csi.volume import InvalidVolume, NotMountable
 from localcloud.kube.rpc import Message, Method, Rpc, build
 
-NAME = "efs.csi.aws.com"
 VERSION = "v2.1.13"
 # Numbers and names are those of the CSI specification, version 1, and of kubelet's plug-in registration, v1; the tests
 # use both with kubelet 1.34.
@@ -60,26 +57,28 @@ CSI = build("csi.v1", CSI_MESSAGES)
 REGISTRATION = build("pluginregistration", REGISTRATION_MESSAGES)
 
 
+Find = Callable[[Message], Path]
+"""Returns the directory that a NodePublishVolumeRequest is to mount. Raises InvalidVolume and NotMountable."""
+
+
 class Driver:
     """Mounts volumes for kubelet.
 
     Args:
-        root: The directory of all file systems.
-        zone: The node's availability zone.
-        ask: EFS.
+        name: The driver's name in volumes.
+        find: What it mounts.
     """
 
-    def __init__(self, node: str, zone: str, root: Path, ask: efs.Ask) -> None:
-        self._node, self._zone, self._root, self._ask = node, zone, root, ask
+    def __init__(self, name: str, node: str, find: Find) -> None:
+        self._name, self._node, self._find = name, node, find
 
     def publish(self, request: Message, context: grpc.ServicerContext) -> Message:
         """NodePublishVolume: bind-mount the volume at the pod's path, unless it is mounted there."""
         try:
-            volume = entered_by(parse(request.volume_id), list(request.volume_capability.mount.mount_flags))
-            source = self._source(volume)
+            source = self._find(request)
         except InvalidVolume as error:
             _abort(context, grpc.StatusCode.INVALID_ARGUMENT, str(error))
-        except efs.NotMountable as error:
+        except NotMountable as error:
             source_text = f'Could not mount "{request.volume_id}" at "{request.target_path}"'
             _abort(context, grpc.StatusCode.INTERNAL, f"{source_text}: mount failed: {error}")
         target = Path(request.target_path)
@@ -101,7 +100,7 @@ class Driver:
 
     def identity(self) -> dict[str, Rpc]:
         """The methods of csi.v1.Identity."""
-        info = CSI["GetPluginInfoResponse"](name=NAME, vendor_version=VERSION)
+        info = CSI["GetPluginInfoResponse"](name=self._name, vendor_version=VERSION)
         ready = CSI["ProbeResponse"](ready=CSI["BoolValue"](value=True))
         return {
             "GetPluginInfo": _csi("GetPluginInfo", lambda *_: info),
@@ -119,29 +118,14 @@ class Driver:
             "NodeGetInfo": _csi("NodeGetInfo", lambda *_: info),
         }
 
-    def _source(self, volume: Volume) -> Path:
-        point = efs.check(self._ask, volume, self._zone)
-        top = location(self._root, Volume(volume.file_system), point.path)
-        if not top.exists():
-            if point.path != "/" and point.mode is None:
-                raise efs.NotMountable(f"mount.nfs4: access denied: {point.path} does not exist in the file system")
-            top.mkdir(parents=True, mode=0o755)
-            if point.mode is not None:
-                os.chown(top, point.uid or 0, point.gid or 0)
-                top.chmod(point.mode)
-        source = location(self._root, volume, point.path)
-        if not source.is_dir():
-            raise efs.NotMountable(f"mount.nfs4: {volume.path} does not exist in the file system")
-        return source
 
-
-def registration(socket: Path, refused: Callable[[str], None]) -> dict[str, Rpc]:
-    """The methods of kubelet's Registration, for a driver that listens on `socket`.
+def registration(name: str, socket: Path, refused: Callable[[str], None]) -> dict[str, Rpc]:
+    """The methods of kubelet's Registration, for the driver of this name, which listens on `socket`.
 
     Args:
         refused: Called with kubelet's reason when it doesn't accept the driver.
     """
-    info = REGISTRATION["PluginInfo"](type="CSIPlugin", name=NAME, endpoint=str(socket), supported_versions=["1.0.0"])
+    info = REGISTRATION["PluginInfo"](type="CSIPlugin", name=name, endpoint=str(socket), supported_versions=["1.0.0"])
 
     def notified(status: Message, _: grpc.ServicerContext) -> Message:
         if not status.plugin_registered:

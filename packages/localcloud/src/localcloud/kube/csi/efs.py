@@ -1,12 +1,14 @@
-"""Asks the AWS endpoint, before the driver mounts, whether the file system can be reached from the node's zone."""
+"""Volumes of EFS: asks the AWS endpoint, before one is mounted, whether it can be reached from the node's zone."""
 
 from __future__ import annotations
 
 import json
+import os
 import urllib.error
 import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
@@ -14,17 +16,14 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
-from localcloud.kube.csi.volume import Volume
+from localcloud.kube.csi.volume import NotMountable, Volume, entered_by, location, parse
+from localcloud.kube.rpc import Message
 
 API = "/2015-02-01"
 AVAILABLE = "available"
 TIMEOUT_SECONDS = 10.0
 
 Ask = Callable[[str, dict[str, str]], dict[str, Any]]
-
-
-class NotMountable(Exception):
-    """The volume can't be mounted now; the message says what is missing in EFS."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +55,28 @@ def api(endpoint: str, region: str, key: str, secret: str) -> Ask:
         return answer
 
     return ask
+
+
+def finder(ask: Ask, root: Path, zone: str) -> Callable[[Message], Path]:
+    """Return what finds the directories of volumes below `root`, the directory of all file systems."""
+
+    def find(request: Message) -> Path:
+        volume = entered_by(parse(request.volume_id), list(request.volume_capability.mount.mount_flags))
+        point = check(ask, volume, zone)
+        top = location(root, Volume(volume.file_system), point.path)
+        if not top.exists():
+            if point.path != "/" and point.mode is None:
+                raise NotMountable(f"mount.nfs4: access denied: {point.path} does not exist in the file system")
+            top.mkdir(parents=True, mode=0o755)
+            if point.mode is not None:
+                os.chown(top, point.uid or 0, point.gid or 0)
+                top.chmod(point.mode)
+        source = location(root, volume, point.path)
+        if not source.is_dir():
+            raise NotMountable(f"mount.nfs4: {volume.path} does not exist in the file system")
+        return source
+
+    return find
 
 
 def check(ask: Ask, volume: Volume, zone: str) -> RootDirectory:

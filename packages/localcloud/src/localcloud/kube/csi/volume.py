@@ -1,4 +1,4 @@
-"""Volume handles of the EFS CSI driver, and where a volume lies below its file system's directory.
+"""Volume handles of the EFS CSI driver, where a volume lies below its file system's directory, and errors of volumes.
 
     parse("fs-0123456789abcdef0::fsap-0fedcba9876543210")
 
@@ -13,7 +13,11 @@ from pathlib import Path, PurePosixPath
 
 
 class InvalidVolume(ValueError):
-    """The volume handle or a mount option is not one of EFS's; the message says which part."""
+    """The volume handle, a mount option or an attribute is not one of the driver's; the message says which part."""
+
+
+class NotMountable(Exception):
+    """The volume can't be mounted now; the message says what is missing."""
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,11 @@ from localcloud.kube.control_plane_config import CLUSTER_DOMAIN, DNS_ADDRESS
 MIB = 1 << 20
 BROUGHT = "/run/localcloud"
 EFS_DIR = f"{BROUGHT}/efs"
+LUSTRE_DIR = f"{BROUGHT}/lustre"
 TOOLS = "/opt/localcloud"
 TRAINER_DIR = f"{TOOLS}/trainer"
 CONTAINERD_ROOT = "/var/lib/containerd"
-SERVICES = ("containerd", "kubelet", "kube-proxy", "aws-efs-csi-driver", "eks-pod-identity-agent")
+SERVICES = ("containerd", "kubelet", "kube-proxy", "aws-efs-csi-driver", "aws-fsx-csi-driver", "eks-pod-identity-agent")
 KUBERNETES_DIR = "/etc/kubernetes"
 CNI_CONFIG_DIR = "/etc/cni/net.d"
 CNI_PLUGIN_DIR = "/usr/lib/cni"

@@ -25,6 +25,7 @@ from typing import Any
 from localcloud import tools
 from localcloud.host import cgroups, devices, environment
 from localcloud.instance import Instance
+from localcloud.kube.addon_manifests import CSI_DRIVERS
 from localcloud.kube.commands import run
 from localcloud.kube.control_plane import ControlPlane
 from localcloud.kube.errors import ApiError, KubeError
@@ -200,8 +201,8 @@ class Node:
         elif addon == "kube-proxy":
             argv = [rootfs.program("kube-proxy"), f"--config={config.KUBERNETES_DIR}/kube-proxy.json"]
             self._write_service(addon, argv)
-        elif addon == "aws-efs-csi-driver":
-            argv = [python.executable, "-m", "localcloud.kube.csi", self.spec.name, self.spec.zone]
+        elif driver := CSI_DRIVERS.get(addon):
+            argv = [python.executable, "-m", "localcloud.kube.csi", driver, self.spec.name, self.spec.zone]
             env = {**python.environment, **self._driver_key.environment}
             env |= {"AWS_ENDPOINT_URL": self._instance.cloud_endpoint, "AWS_REGION": self.spec.region}
             self._write_service(addon, argv, env=env)
@@ -233,9 +234,10 @@ class Node:
             trainer=tools.site_packages(),
             programs={name: tools.kubernetes(self.spec.version, name) for name in ("kubelet", "kube-proxy")},
             efs=instance.state / "efs",
+            lustre=instance.state / "lustre",
             logs=instance.state / "logs",
         )
-        for folder in (sources.efs, sources.logs):
+        for folder in (sources.efs, sources.lustre, sources.logs):
             folder.mkdir(exist_ok=True)
         for name in config.SERVICES:
             (sources.logs / f"{self._process}-{name}.log").touch()

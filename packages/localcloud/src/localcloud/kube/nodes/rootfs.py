@@ -40,6 +40,7 @@ class Sources:
         trainer: The folder of Python packages that containers get.
         programs: Executables by name, such as kubelet.
         efs: The folder of all EFS file systems.
+        lustre: The folder of all file systems of FSx for Lustre.
         logs: The folder of the instance's logs.
     """
 
@@ -47,6 +48,7 @@ class Sources:
     trainer: Path
     programs: Mapping[str, Path]
     efs: Path
+    lustre: Path
     logs: Path
 
 
@@ -133,7 +135,7 @@ def mounts(directory: Path, sources: Sources, python: Python) -> dict[str, list[
     content = [sources.image / CONTENT, directory / "content" / "upper", directory / "content" / "work"]
     return {
         "read_only": [*_programs(sources, python), *layers, *own],
-        "read_write": [[str(sources.efs), config.EFS_DIR], *logs],
+        "read_write": [[str(sources.efs), config.EFS_DIR], [str(sources.lustre), config.LUSTRE_DIR], *logs],
         "overlays": [[*map(_escaped, content), f"{config.CONTAINERD_ROOT}/{CONTENT}"]],
     }
 

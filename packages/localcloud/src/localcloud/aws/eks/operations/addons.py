@@ -239,7 +239,7 @@ def _versions_json(name: str, numbers: list[str], kubernetes: Sequence[str]) -> 
                 "architecture": ["amd64", "arm64"],
                 "compatibilities": compatibilities,
                 "requiresConfiguration": False,
-                "requiresIamPermissions": name in ("vpc-cni", "aws-efs-csi-driver", "aws-mountpoint-s3-csi-driver"),
+                "requiresIamPermissions": name == "vpc-cni" or "csi" in name,
             }
             for number, compatibilities in compatible.items()
             if compatibilities
