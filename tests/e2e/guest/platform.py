@@ -1,14 +1,16 @@
-"""What a platform team has before the stack comes: a VPC, an EKS cluster with addons, and a file system, by boto3.
+"""What a platform team has before the stack comes: a VPC, an EKS cluster with addons, and file systems, by boto3.
 
 platform = Platform.make(checkout)
-platform.connect()          # gives the VPC what it lacks at first: names, and a way to the internet
+platform.connect()          # gives VPC and cluster what they lack at first: names, a way to the internet, a driver
 platform.described()        # all that AWS and Kubernetes say of it
 """
 
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from localcloud import tools
@@ -25,6 +27,7 @@ ADDONS = {
     "vpc-cni": {"enableNetworkPolicy": "true"},
     **dict.fromkeys(("kube-proxy", "coredns", "eks-pod-identity-agent", "aws-efs-csi-driver"), None),
 }
+LUSTRE_DRIVER = "aws-fsx-csi-driver"
 SYSTEM = "kube-system"
 RBAC = "rbac.authorization.k8s.io/v1"
 KINDS = (
@@ -38,12 +41,14 @@ KINDS = (
 
 @dataclass(frozen=True)
 class Platform:
-    """The network, the cluster and the file system, in the cloud of a checkout."""
+    """The network, the cluster and the file systems, EFS's and that of Lustre, in the cloud of a checkout."""
 
     checkout: Checkout
     vpc: str
     subnets: list[str]
     files: str
+    lustre: dict[str, str]
+    """Its id and its mount name, as the stack's key `lustre` has them."""
 
     @classmethod
     def make(cls, checkout: Checkout) -> Platform:
@@ -73,10 +78,10 @@ class Platform:
             eks.create_addon(clusterName=CLUSTER, addonName=name, addonVersion=version, **configured)
         # Of the addons only CoreDNS has objects of `KINDS`. Without nodes it doesn't become ACTIVE.
         wait_until("CoreDNS", lambda: checkout.objects(kinds.DEPLOYMENTS, SYSTEM))
-        return cls(checkout, vpc, subnets, _files(checkout, vpc, subnets))
+        return cls(checkout, vpc, subnets, _files(checkout, vpc, subnets), _lustre(checkout, subnets[0]))
 
     def connect(self) -> None:
-        """Turn on DNS host names, and make a NAT gateway the way out of both subnets."""
+        """Turn on DNS host names, make a NAT gateway the way out of both subnets, and install the driver of Lustre."""
         ec2 = self.checkout.client("ec2")
         ec2.modify_vpc_attribute(VpcId=self.vpc, EnableDnsHostnames={"Value": True})
         internet = ec2.create_internet_gateway()["InternetGateway"]["InternetGatewayId"]
@@ -86,12 +91,18 @@ class Platform:
         main = [{"Name": "vpc-id", "Values": [self.vpc]}, {"Name": "association.main", "Values": ["true"]}]
         (table,) = ec2.describe_route_tables(Filters=main)["RouteTables"]
         ec2.create_route(RouteTableId=table["RouteTableId"], DestinationCidrBlock="0.0.0.0/0", NatGatewayId=nat)
+        self.checkout.client("eks").create_addon(clusterName=CLUSTER, addonName=LUSTRE_DRIVER)
+
+    @property
+    def runs(self) -> Path:
+        """Return the folder on Lustre that its owner has made for checkpoints, as the host sees it."""
+        return _of_host(self.checkout, self.lustre) / "runs"
 
     @property
     def config(self) -> dict[str, Any]:
         """Return the keys with which a stack goes into all of it."""
         network = {"vpcId": self.vpc, "privateSubnetIds": self.subnets}
-        named = {**network, "clusterName": CLUSTER, "fileSystemId": self.files}
+        named = {**network, "clusterName": CLUSTER, "fileSystemId": self.files, "lustre": self.lustre}
         return {f"tidewater:{key}": value for key, value in named.items()}
 
     def described(self) -> dict[str, Any]:
@@ -99,7 +110,9 @@ class Platform:
         ec2, eks, efs = (self.checkout.client(name) for name in ("ec2", "eks", "efs"))
         there = [{"Name": "vpc-id", "Values": [self.vpc]}]
         named = {"clusterName": CLUSTER}
+        lustre = self.checkout.client("fsx").describe_file_systems()["FileSystems"]
         return {
+            "lustre": lustre,
             "vpc": ec2.describe_vpcs(VpcIds=[self.vpc])["Vpcs"],
             "subnets": ec2.describe_subnets(Filters=there)["Subnets"],
             "gateways": ec2.describe_nat_gateways(Filters=there)["NatGateways"],
@@ -136,6 +149,22 @@ def _files(checkout: Checkout, vpc: str, subnets: list[str]) -> str:
     for subnet in subnets:
         efs.create_mount_target(FileSystemId=files, SubnetId=subnet, SecurityGroups=[group])
     return files
+
+
+def _lustre(checkout: Checkout, subnet: str) -> dict[str, str]:
+    """Make a file system of Lustre with a folder that the pods of the stack may write to."""
+    asked = {"FileSystemType": "LUSTRE", "StorageCapacity": 1200, "SubnetIds": [subnet]}
+    kind = {"DeploymentType": "PERSISTENT_2", "PerUnitStorageThroughput": 125}
+    made = checkout.client("fsx").create_file_system(**asked, LustreConfiguration=kind)["FileSystem"]
+    found = {"fileSystemId": made["FileSystemId"], "mountName": made["LustreConfiguration"]["MountName"]}
+    runs = _of_host(checkout, found) / "runs"
+    runs.mkdir()
+    os.chown(runs, 1000, 1000)
+    return found
+
+
+def _of_host(checkout: Checkout, lustre: dict[str, str]) -> Path:
+    return checkout.state / "lustre" / lustre["fileSystemId"] / lustre["mountName"]
 
 
 def _network(checkout: Checkout) -> tuple[str, list[str]]:

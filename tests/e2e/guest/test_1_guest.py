@@ -1,4 +1,4 @@
-"""A stack in the VPC, on the cluster and on the file system that something else made: it leaves all as it was.
+"""A stack in the VPC, on the cluster and on the file systems that something else made: it leaves all as it was.
 
 Each test uses the stack as the one before left it.
 """
@@ -14,7 +14,7 @@ import yaml
 
 from tests.e2e.checkout import DESTROY, LONG_TRAINING, ROOT, UP, Checkout, repeat, stop_once_printed, wait_until
 from tests.e2e.elasticjob import PYTORCH
-from tests.e2e.guest.platform import CLUSTER, Platform
+from tests.e2e.guest.platform import CLUSTER, LUSTRE_DRIVER, Platform
 from tests.e2e.inventory import Inventory, added, aws_inventory
 from tests.e2e.training import assert_steps_only_grow, latest_step, node_of, running_workers, wait_for_world
 from tidewater.contract import stack
@@ -39,13 +39,17 @@ POD = {
                 "image": PYTORCH,
                 "command": ["sleep", "3600"],
                 "securityContext": confined(),
-                "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+                "volumeMounts": [{"name": name, "mountPath": f"/{name}"} for name in ("data", "lustre")],
             }
         ],
-        "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}],
+        "volumes": [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in ("data", "lustre")],
     },
 }
-SMALL = {"tidewater:trainerArgs": LONG_TRAINING, "tidewater:protect": False}
+SMALL = {
+    "tidewater:trainerArgs": LONG_TRAINING,
+    "tidewater:checkpoints": "/lustre/runs",
+    "tidewater:protect": False,
+}
 
 
 Before = tuple[Inventory, dict[str, Any]]
@@ -88,10 +92,11 @@ def test_all_that_the_network_and_the_cluster_lack_is_refused_at_once_before_any
     guest.checkout.run("kubectl create namespace training && pulumi config set kubernetesVersion 1.34")
     refused = guest.checkout.fails("pulumi preview").text
     guest.checkout.run("kubectl delete namespace training && pulumi config rm kubernetesVersion")
-    assert "the configuration has 5 mistakes; nothing was changed" in refused
+    assert "the configuration has 6 mistakes; nothing was changed" in refused
     assert f"vpcId = {guest.platform.vpc}: has DNS host names turned off" in refused
     assert "have no route to the internet, and the VPC lacks endpoints for ec2, ecr.api, ecr.dkr, s3, sts" in refused
     assert "surgeNodes = karpenter: Karpenter calls IAM" in refused
+    assert f"clusterName = {CLUSTER}: lacks the addon {LUSTRE_DRIVER}" in refused
     assert f"kubernetesVersion = 1.34: the cluster {CLUSTER} has 1.35" in refused
     assert f"namespace = training: the cluster {CLUSTER} has one of this name already" in refused
     assert guest.surroundings() == before
@@ -113,14 +118,26 @@ def test_after_an_up_that_was_killed_it_trains_on_nodes_of_its_own_on_the_cluste
     assert made.keys() & NOT_MADE == set()
 
 
+def checkpoints(guest: Guest) -> list[str]:
+    """Return the complete checkpoints of the job on Lustre."""
+    return sorted(each.parent.name for each in guest.platform.runs.glob("digits/step-*/manifest.json"))
+
+
+def test_checkpoints_are_in_the_folder_of_the_lustre_file_system(guest: Guest) -> None:
+    wait_until("two checkpoints on Lustre", lambda: len(checkpoints(guest)) >= 2)
+    events = [line for pod in running_workers(guest.checkout) for line in guest.checkout.logs(pod) if "event" in line]
+    assert not [line for line in events if line["event"] == "checkpoint_failed"]
+
+
 def test_an_unchanged_stack_changes_nothing(guest: Guest) -> None:
     guest.checkout.run(f"{UP} --refresh --expect-no-changes")
 
 
 def test_the_destroyed_stack_leaves_all_as_it_was(guest: Guest, before: Before) -> None:
-    """A person's pod mounts the stack's files until its namespace is deleted."""
+    """A person's pod mounts the stack's files until its namespace is deleted. Checkpoints on Lustre are its owner's."""
     guest.checkout.run(f"kubectl apply -f - <<< '{json.dumps(POD)}'")
     guest.checkout.run("kubectl wait -n training pod/notebook --for=condition=Ready --timeout=120s")
     guest.checkout.run(DESTROY)
+    assert checkpoints(guest)
     assert guest.surroundings()[1] == before[1]
     assert added(before[0], aws_inventory(guest.checkout.cloud())) == {}

@@ -220,8 +220,8 @@ def _nodes(found: Any) -> list[dict[str, Any]]:
 
 def _followers(instance: Instance, eks: Any) -> dict[str, Callable[[Any], None]]:
     """Return what to do outside moto after an operation of moto's, by operation."""
-    from localcloud.aws import fsx_rules
     from localcloud.aws.eks.nodes import self_managed
+    from localcloud.aws.files import fsx_rules
 
     def instances_changed(_: Any) -> None:
         self_managed.look(eks)

@@ -13,9 +13,10 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from localcloud.aws import ecr_rules, efs_rules, eks_images, fsx_rules, s3_rules
+from localcloud.aws import ecr_rules, eks_images, s3_rules
 from localcloud.aws.compute import launch_rules, listings
 from localcloud.aws.events import bus, states
+from localcloud.aws.files import efs_rules, fsx_rules
 from localcloud.aws.requests import outgoing
 
 # moto recognizes only keys of twenty capital letters and digits; other access keys can have another form.

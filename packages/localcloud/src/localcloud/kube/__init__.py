@@ -7,7 +7,7 @@ addons         EKS addons; addon_manifests: their Kubernetes objects
 draining       evicts a node's pods, and ends the pods of a dead node
 client         a client of the API server; kubeconfig: kubeconfig documents; pki: certificates
 commands       runs `ip`, `nft` and similar programs; errors: the exceptions
-csi/           the EFS CSI driver of a node
+csi/           the CSI drivers of a node
 gpus/          what the image of NVIDIA's device plug-in runs here
 rpc            gRPC between kubelet and both of them
 """

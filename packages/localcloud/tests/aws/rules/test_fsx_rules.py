@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from localcloud.aws import fsx_rules
+from localcloud.aws.files import fsx_rules
 
 from packages.localcloud.tests.aws.account import Clients
 from packages.localcloud.tests.aws.fakes import ACCOUNT, REGION

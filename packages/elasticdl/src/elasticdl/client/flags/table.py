@@ -185,7 +185,7 @@ DEPLOYMENT: Sequence[Flag] = (
         "volume",
         PODS,
         "claim_name=C,mount_path=/data[,sub_path=F][,read_only=true] or host_path=/P,mount_path=/Q[,type=Directory]; "
-        'several with ";". Default with a stack: its file system at /data.',
+        'several with ";". Default with a stack: its file system at /data, and one of Lustre at /lustre.',
         values.volumes,
         "VOLUMES",
     ),

@@ -18,7 +18,7 @@ def install() -> None:
 
 
 def mount_name(system: Any) -> str:
-    """Return the name by which clients mount a file system of Lustre.
+    """Return the name with which clients mount a file system of Lustre.
 
     https://docs.aws.amazon.com/fsx/latest/APIReference/API_LustreFileSystemConfiguration.html
     """
