@@ -70,7 +70,7 @@ def check(
     (warnings if region.exists else mistakes).extend(later)
     warnings += vpc.warnings(wanted, region.vpc) + cluster.warnings(wanted, region.cluster)
     warnings += boundary.warnings(wanted, region.boundary) + files.warnings(wanted, region.files)
-    warnings += lustre.warnings(region.lustre)
+    warnings += lustre.warnings(wanted, region.lustre)
     warnings += dataset.warnings(wanted, region.dataset) + taken.warnings(wanted, region.inside)
     if region.support and not region.cluster:  # an existing one may have extended support
         version, newest = wanted.cluster.version, max(versions.KUBERNETES)

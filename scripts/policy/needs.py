@@ -32,8 +32,10 @@ EXISTING_FILES: Actions = {
 }
 """Of `infra.preflight.vpc.files`."""
 
-LUSTRE: Actions = {Scope.REGION: "fsx:DescribeFileSystems"}
-"""Of `infra.preflight.vpc.lustre`. Without it the preview only warns."""
+LUSTRE: Actions = {
+    Scope.REGION: "fsx:DescribeFileSystems ec2:DescribeNetworkInterfaces ec2:DescribeSecurityGroups",
+}
+"""Of `infra.preflight.vpc.lustre`. Without them the preview only warns."""
 
 DISK_KEY: Actions = {Scope.DISK_KEY: "DescribeKey", Scope.AUTO_SCALING: "GetRole"}
 """Of `infra.preflight.keys`, with a key for the nodes' disks."""
