@@ -65,6 +65,7 @@ def test_the_volume_is_the_whole_file_system_for_readers_and_writers_and_stays(m
         "volumeAttributes": {"dnsname": f"{ID}.fsx.us-west-2.amazonaws.com", "mountname": "abcdefgh"},
     }
     assert (spec["accessModes"], spec["persistentVolumeReclaimPolicy"]) == (["ReadWriteMany"], "Retain")
+    assert spec["mountOptions"] == ["flock"]
     claim = made.one(CLAIM, "lustre").inputs
     assert spec["claimRef"] == {"namespace": "training", "name": claim["metadata"]["name"]}
     assert claim["spec"]["volumeName"] == made.one(VOLUME, "lustre").inputs["metadata"]["name"]
