@@ -178,6 +178,14 @@ def test_one_that_is_not_there_is_refused_before_anything_is_made() -> None:
     assert [each.type for each in made.resources if each.type.startswith("aws:")] == []
 
 
+def test_what_could_not_be_checked_is_a_warning_of_the_preview(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr("pulumi.log.warn", said.append)
+    refused = functools.partial(graph.program, answering(Ended(255, "", "AccessDenied")))
+    graph.run(refused, CONFIG, ask=existing_vpc.ask)
+    assert [each for each in said if "the FSx for Lustre file system could not be checked" in each]
+
+
 def test_the_least_policies_let_the_deployer_describe_it_and_nothing_else() -> None:
     def actions(wanted: settings.Settings) -> set[str]:
         printed = documents.policies(wanted, Place.of(wanted, graph.ACCOUNT))
