@@ -61,6 +61,12 @@ class Recorder(sdk.Provider):
         _record(create=token, name=request.name, inputs=inputs)
         return sdk.CreateResponse(f"id-{request.name}", from_plain({**COMPUTED.get(token, {}), **inputs}))
 
+    async def read(self, request: sdk.ReadRequest) -> sdk.ReadResponse:
+        token, id_ = request.urn.split("::")[2].split("$")[-1], request.resource_id
+        _record(read=token, id=id_)
+        found = {**COMPUTED.get(token, {}), "arn": f"arn:{id_}", "name": id_}
+        return sdk.ReadResponse(id_, from_plain(found), request.inputs)
+
     async def update(self, request: sdk.UpdateRequest) -> sdk.UpdateResponse:
         return sdk.UpdateResponse(request.news)
 

@@ -32,6 +32,22 @@ pulumi.export("scoped", cluster.get_kubeconfig(profile_name="p"))
 """
 
 
+GIVEN = """
+import pulumi, pulumi_aws as aws, pulumi_eks as eks
+def change(args):
+    props = {**args.props, "path": "/others/"} if args.type_ == "aws:iam/role:Role" else args.props
+    return pulumi.ResourceTransformResult(props=props, opts=args.opts)
+provider = aws.Provider("explicit", region="us-west-2")
+options = pulumi.ResourceOptions(providers=[provider], transforms=[change])
+parent = pulumi.ComponentResource("t:index:Own", "own", None, options)
+child = pulumi.ResourceOptions(parent=parent)
+cluster = eks.Cluster("c", authentication_mode=eks.AuthenticationMode.API, skip_default_node_group=True,
+    skip_default_security_groups=True, vpc_id="vpc-1", private_subnet_ids=["subnet-1"], version="1.34",
+    service_role=aws.iam.Role.get("role", "mine", opts=child), opts=child)
+pulumi.export("role", cluster.eks_cluster.role_arn)
+"""
+
+
 def name_of(urn: str) -> str:
     return urn.rsplit("::", 1)[-1]
 
@@ -74,6 +90,21 @@ def test_a_stack_of_components_is_created_and_destroyed(stack: EngineStack) -> N
     before_the_cluster = deleted[: deleted.index("c-eksCluster")]
     assert {"gpu", "c-vpc-cni", "c-kube-proxy"} <= set(before_the_cluster)
     assert deleted.index("c-eksRole-4b490823") > deleted.index("c-eksCluster")
+
+
+def test_a_role_that_was_there_before_is_read_used_and_left_there(stack: EngineStack) -> None:
+    stack.program(GIVEN)
+    assert "aws:iam:Role" in stack.pulumi("preview")
+    assert "warning" not in stack.up()
+    assert [each["outputs"]["name"] for each in stack.resources() if each["type"] == "aws:iam/role:Role"] == ["mine"]
+    assert json.loads(stack.pulumi("stack", "output", "--json"))["role"] == "arn:mine"
+    assert "unchanged" in stack.up()
+    stack.pulumi("refresh", "--yes", "--skip-preview")
+    stack.pulumi("destroy", "--yes", "--skip-preview")
+    lines = [json.loads(line) for line in (stack.folder / "record").read_text().splitlines()]
+    assert "aws:iam/role:Role" not in {line.get("create") for line in lines}
+    assert "c-eksCluster" in {line.get("delete") for line in lines}
+    assert "role" not in {line.get("delete") for line in lines}
 
 
 def test_an_input_that_does_not_exist_is_named_and_makes_nothing(stack: EngineStack) -> None:
