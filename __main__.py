@@ -15,13 +15,12 @@ from infra.cluster import Cluster, ClusterArgs
 from infra.encryption import Encryption, EncryptionArgs
 from infra.identity import Identity, IdentityArgs, TeamRoles, TeamRolesArgs
 from infra.image_cache import ImageCache, ImageCacheArgs
-from infra.karpenter import NAMESPACE as KARPENTER_NAMESPACE
-from infra.karpenter import SERVICE_ACCOUNT as KARPENTER_ACCOUNT
 from infra.karpenter import KarpenterAccess, KarpenterAccessArgs
 from infra.managed_prometheus import ManagedPrometheus, ManagedPrometheusArgs
 from infra.network import FlowLogs, FlowLogsArgs, Network, NetworkArgs
 from infra.node_groups import ROOT_DEVICE, NodeGroup, failed_groups, system_group, worker_group
 from infra.outputs import Platform, kubernetes_platform
+from infra.policies.roles import KARPENTER_NAMESPACE, KARPENTER_SERVICE_ACCOUNT
 from infra.preflight import login, place
 from infra.preflight.cluster import Look
 from infra.preflight.cluster import look as look_at_cluster
@@ -55,18 +54,14 @@ def main(run: login.Run = login.run, look: Look = look_at_cluster) -> None:
     wanted = settings.load()
     account = connect(wanted, kept := place.keep(wanted))
     stack = image_cache.through(preflight.check(wanted, account, run, look), account)
-    name, training, space, caches = stack.name, stack.training, stack.training.namespace, stack.image_cache is not None
+    name, training, space = stack.name, stack.training, stack.training.namespace
 
     site = NetworkArgs(account.region, stack.network, stack.instance_types, stack.machines, kept.first_subnets)
     network = Network(name, site, account.options())
     key = encryption(stack, account, network)
     bucket = Bucket(name, BucketArgs(key.arn, protect=stack.protect), account.options())
-    identity = Identity(
-        name,
-        IdentityArgs(account, training, bucket.arn, key.arn, caches, stack.node_disk_key, stack.cluster.existing),
-        account.options(),
-    )
-    cluster = Cluster(name, ClusterArgs(stack, account, network, identity.node_role_arn, key.arn), account.options())
+    identity = Identity(name, IdentityArgs(account, bucket.arn, key.arn), account.options())
+    cluster = Cluster(name, ClusterArgs(stack, account, network, identity.node_role.arn, key.arn), account.options())
     files = storage_of(stack, account, network, (identity, cluster), key)
     # What a node needs must stay until the node is gone: its network interfaces would keep the VPC from being deleted.
     node_needs, failed = (network, identity, cluster), failed_groups(stack, account)
@@ -153,7 +148,7 @@ def storage_of(
 ) -> SharedStorage | ExistingStorage:
     """Make the file system with a folder for each team, or an access point on the one that was there before."""
     identity, cluster = nodes
-    role = identity.node_role_name if stack.file_iam else None
+    role = identity.node_role if stack.file_iam else None
     if stack.file_system:
         return ExistingStorage(stack.name, ExistingStorageArgs(stack.file_system, role), account.options())
     args = SharedStorageArgs(
@@ -162,7 +157,7 @@ def storage_of(
         key.arn,
         stack.file_throughput,
         stack.protect,
-        node_role_name=role,
+        node_role=role,
         teams=tuple(team.name for team in stack.teams),
     )
     return SharedStorage(stack.name, args, account.options())
@@ -190,9 +185,7 @@ def team_spaces(
     if not stack.teams:
         return []
     bucket, key, files = made
-    names = [team.name for team in stack.teams]
-    theirs = TeamRolesArgs(account, stack.cluster_name, names, bucket.arn, key.arn)
-    roles = TeamRoles(stack.name, theirs, account.options()).arns
+    roles = TeamRoles(stack.name, TeamRolesArgs(account, bucket.arn, key.arn), account.options()).arns
 
     def args(team: settings.Team) -> TeamSpaceArgs:
         handle, mounts = files.team_handles[team.name], platform.mounts(namespace)
@@ -278,12 +271,8 @@ def surge_nodes(
 ) -> SurgeNodes:
     """Make Karpenter, what it needs of AWS, and the nodes that it may bring, those of pools too."""
     network, identity, cluster, files = node_needs
-    together, caches = stack.machines.placement_group, stack.image_cache is not None
-    needs = KarpenterAccessArgs(
-        account, stack.cluster_name, stack.brought, together, caches, stack.node_disk_key, files.mount_policy
-    )
-    access = KarpenterAccess(stack.name, needs, account.options(cluster))
-    install = KarpenterArgs(stack, surge, access.queue_name, KARPENTER_NAMESPACE, KARPENTER_ACCOUNT)
+    access = KarpenterAccess(stack.name, KarpenterAccessArgs(account, files.mount_policy), account.options(cluster))
+    install = KarpenterArgs(stack, surge, access.queue_name, KARPENTER_NAMESPACE, KARPENTER_SERVICE_ACCOUNT)
     karpenter = Karpenter("karpenter", install, platform.options(access))
     subnets, security_group = network.worker_subnet_ids, cluster.security_group_id
     site = Site(access.node_role_name, subnets, security_group, ROOT_DEVICE, network.placement_group)

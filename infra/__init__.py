@@ -7,7 +7,7 @@ zones            the stack's zones, their address ranges, and which of them have
 encryption       the KMS key, and the names of the log groups that it encrypts
 bucket           the S3 bucket for code and checkpoints
 identity         IAM roles of nodes, the EFS CSI driver, the training pods and those of teams
-policies         policy documents, as pure functions
+policies         policy documents and what each role is, as pure functions
 cluster          the EKS control plane, and the addons that nodes need
 node_groups      managed node groups for the system and for the workers
 image_cache      rules that let nodes pull images through ECR, and the images' names there

@@ -31,8 +31,8 @@ class Account:
     partition: pulumi.Output[str]
     caller_arn: pulumi.Output[str]
     """Who deploys: a user, or the session of a role."""
-    roles: settings.Roles
-    """How roles are made."""
+    stack: settings.Settings
+    """The stack that is made here, as its config says."""
 
     def options(self, *after: pulumi.Resource) -> pulumi.ResourceOptions:
         """Return options for components in this account, which are created after `after` and deleted before it."""
@@ -65,7 +65,7 @@ def connect(stack: settings.Settings, *after: pulumi.Resource) -> Account:
         id=pulumi.Output.from_input(caller.account_id),
         partition=pulumi.Output.from_input(partition_of(caller.arn)),
         caller_arn=pulumi.Output.from_input(caller.arn),
-        roles=stack.roles,
+        stack=stack,
     )
 
 

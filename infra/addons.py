@@ -14,7 +14,7 @@ import pulumi
 import pulumi_aws as aws
 
 from infra.cluster import addon
-from infra.identity import CSI_NAMESPACE, EFS_CSI_SERVICE_ACCOUNT, S3_CSI_SERVICE_ACCOUNT
+from infra.policies.roles import CSI_NAMESPACE, EFS_CSI_SERVICE_ACCOUNT, S3_CSI_SERVICE_ACCOUNT
 from settings import versions
 from tidewater.contract import labels
 

@@ -8,19 +8,13 @@ import pulumi
 import pulumi_aws as aws
 
 from infra import policies
+from infra.policies.roles import CHECKPOINTS
 
 ABORT_UPLOADS_AFTER_DAYS = 7
 KEEP_OLD_VERSIONS_DAYS = 30
 KEEP_OLD_CHECKPOINTS_DAYS = 1
 """A checkpoint that another one has replaced is large, and of no use after a day. Of two rules S3 takes the shorter:
 https://docs.aws.amazon.com/AmazonS3/latest/userguide/lifecycle-conflicts.html"""
-
-CHECKPOINTS = "checkpoints"
-
-
-def checkpoints_folder(job: str) -> str:
-    """Return the folder of the bucket that holds a job's checkpoints."""
-    return f"{CHECKPOINTS}/{job}"
 
 
 @dataclass(frozen=True)

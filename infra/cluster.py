@@ -30,6 +30,7 @@ import pulumi_eks as eks
 import settings
 from infra.account import Account, is_caller
 from infra.encryption import control_plane_log_group_name, log_group
+from infra.identity import name_of
 from infra.network import Network
 from infra.preflight.cluster.kubeconfig import kubeconfig
 
@@ -139,6 +140,7 @@ class Cluster(pulumi.ComponentResource):
             # Else EKS goes on to extended support, for six times the price of the control plane.
             # https://docs.aws.amazon.com/eks/latest/userguide/kubernetes-versions.html
             upgrade_policy={"support_type": "STANDARD"},
+            service_role=self._role_of_others(name, stack.roles.arns.get("cluster")),
             tags=stack.all_tags,
             opts=pulumi.ResourceOptions(
                 parent=self,
@@ -152,6 +154,12 @@ class Cluster(pulumi.ComponentResource):
         self._let_in_people(stack, cluster)
         agent = "eks-pod-identity-agent"
         addon(name, agent, wanted.addons[agent], pulumi.ResourceOptions(parent=self, depends_on=[cluster]))
+
+    def _role_of_others(self, name: str, arn: str | None) -> aws.iam.Role | None:
+        """Return the control plane's role if it was there before: Pulumi reads it, and leaves it when it destroys."""
+        if arn is None:
+            return None
+        return aws.iam.Role.get(f"{name}-cluster", name_of(arn), opts=pulumi.ResourceOptions(parent=self))
 
     def _let_in_people(self, stack: settings.Settings, *after: pulumi.Resource) -> None:
         people = groups(stack.teams)

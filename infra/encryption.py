@@ -1,7 +1,7 @@
 """One customer-managed KMS key for all the stack's data: Kubernetes secrets, file system, bucket, logs.
 
-It is the stack's, or an existing one. The names of the log groups are here too, since the policy of the stack's key has
-them: the control plane's, and that of the VPC's flow logs.
+It is the stack's, or an existing one. The name of the control plane's log group is here too, since the policy of the
+stack's key has it.
 
 Node volumes use the account's EBS key. A customer-managed key would need a grant for the role of the Auto Scaling
 service, which does not exist in a new account.
@@ -20,6 +20,7 @@ from pulumi.runtime.sync_await import _sync_await
 import settings
 from infra import policies
 from infra.account import Account
+from infra.policies.roles import flow_log_group_name
 from infra.preflight.place import first_value
 
 
@@ -103,11 +104,6 @@ async def refuse_another(name: str, region: str, arn: pulumi.Output[str], record
 def control_plane_log_group_name(cluster_name: str) -> str:
     """Return the name that EKS gives the log group of a cluster."""
     return f"/aws/eks/{cluster_name}/cluster"
-
-
-def flow_log_group_name(name: str) -> str:
-    """Return the name of the log group for the flow logs of the VPC."""
-    return f"/aws/vpc/{name}"
 
 
 def log_group(

@@ -1,6 +1,6 @@
 """What Karpenter needs of AWS: the roles of its controller and of its nodes, and the queue of interruption notices.
 
-    access = KarpenterAccess(name, KarpenterAccessArgs(account, stack.cluster_name, stack.brought), account.options())
+    access = KarpenterAccess(name, KarpenterAccessArgs(account, files.mount_policy), account.options())
     access.queue_name, access.node_role_name
 
 As its documentation sets them up: https://karpenter.sh/v1.14/reference/cloudformation/
@@ -9,23 +9,16 @@ As its documentation sets them up: https://karpenter.sh/v1.14/reference/cloudfor
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import pulumi
 import pulumi_aws as aws
 
-import settings
 from infra import policies
 from infra.account import Account
-from infra.identity import NodeRoleArgs, make_node_role, make_role, pods_trust, write_policy
+from infra.identity import Role, RoleArgs, make_role, write_policy
 from infra.policies import karpenter
-
-NAMESPACE = "kube-system"
-"""Where Karpenter's documentation installs it: the API server serves this namespace's requests before others'."""
-
-SERVICE_ACCOUNT = "karpenter"
-"""The service account of the chart's controller."""
+from infra.policies.roles import KARPENTER_NAMESPACE, KARPENTER_SERVICE_ACCOUNT, MOUNT
 
 RETENTION_SECONDS = 300
 """A notice that is older has no use: a Spot Instance has ended two minutes after its notice."""
@@ -42,16 +35,9 @@ EVENTS: dict[str, tuple[str, str]] = {
 
 @dataclass(frozen=True)
 class KarpenterAccessArgs:
-    """The account, the cluster's name, the pools that Karpenter brings, whether their nodes are in a placement group
-    and pull through ECR, the ARN of the customer's key of their disks, if there is one, and the policy with which they
-    mount the file system, if they need one."""
+    """The account, and the policy with which the nodes mount the file system, if they need one."""
 
     account: Account
-    cluster: str
-    pools: Sequence[settings.Pool]
-    placement_group: bool = False
-    image_cache: bool = False
-    disk_key: str = ""
     mount_policy: pulumi.Input[str] | None = None
 
 
@@ -69,21 +55,21 @@ class KarpenterAccess(pulumi.ComponentResource):
         super().__init__("tidewater:infra:KarpenterAccess", name, None, opts)
         self._name = name
         self._account = args.account
-        self._cluster = args.cluster
+        self._cluster = args.account.stack.cluster_name
         self._child = pulumi.ResourceOptions(parent=self)
-        nodes = self._node_role(image_cache=args.image_cache)
+        nodes = self._node_role()
         if args.mount_policy is not None:
-            write_policy(f"{name}-surge-node", "mount", nodes.name, args.mount_policy, self._child)
+            write_policy(f"{name}-surge-node-{MOUNT}", MOUNT, nodes, args.mount_policy, self._child)
         queue = self._queue()
-        self._controller(nodes.arn, queue.arn, args)
+        self._controller(nodes, queue)
         self.queue_name = queue.name
         self.node_role_name = nodes.name
         self.register_outputs({"queueName": queue.name, "nodeRoleName": nodes.name})
 
-    def _node_role(self, *, image_cache: bool) -> aws.iam.Role:
+    def _node_role(self) -> Role:
         name = f"{self._name}-surge-node"
         description = f"The nodes that Karpenter brings to {self._name}"
-        role = make_node_role(name, NodeRoleArgs(self._name, description, self._account, image_cache), self._child)
+        role = make_role(name, RoleArgs(self._account, "surge-node", description), self._child)
         # EKS makes the entry for the roles of its own node groups only.
         aws.eks.AccessEntry(
             name,
@@ -104,7 +90,12 @@ class KarpenterAccess(pulumi.ComponentResource):
             tags={"Name": self._name},
             opts=self._child,
         )
-        senders = self._document(lambda scope, arns: karpenter.queue(scope, arns[0]), queue.arn)
+        account = self._account
+        senders = pulumi.Output.all(account.partition, account.id, queue.arn).apply(
+            lambda found: policies.to_json(
+                karpenter.queue(karpenter.Scope(found[0], account.region, found[1], self._cluster), found[2])
+            )
+        )
         policy = aws.sqs.QueuePolicy(self._name, queue_url=queue.url, policy=senders, opts=self._child)
         for label, (source, type_) in EVENTS.items():
             name = f"{self._name}-karpenter-{label}"
@@ -125,37 +116,15 @@ class KarpenterAccess(pulumi.ComponentResource):
             )
         return queue
 
-    def _controller(
-        self, node_role_arn: pulumi.Output[str], queue_arn: pulumi.Output[str], args: KarpenterAccessArgs
-    ) -> None:
-        name = f"{self._name}-karpenter"
-        trust = pods_trust(self._cluster, self._account, NAMESPACE, SERVICE_ACCOUNT)
-        role = make_role(name, f"Karpenter's controller of {self._name}", trust, (), self._account, self._child)
-
-        def document(scope: karpenter.Scope, found: list[str]) -> policies.Document:
-            uses = karpenter.Uses.of(args.pools, *found, placement_group=args.placement_group, disk_key=args.disk_key)
-            return karpenter.controller(scope, uses)
-
-        policy = self._document(document, queue_arn, node_role_arn)
-        write_policy(self._name, "karpenter", role.name, policy, self._child)
+    def _controller(self, nodes: Role, queue: aws.sqs.Queue) -> None:
+        name, named = f"{self._name}-karpenter", {"queue": queue.arn, "surge_node": nodes.arn}
+        args = RoleArgs(self._account, "karpenter", f"Karpenter's controller of {self._name}", named)
         aws.eks.PodIdentityAssociation(
             name,
             cluster_name=self._cluster,
-            namespace=NAMESPACE,
-            service_account=SERVICE_ACCOUNT,
-            role_arn=role.arn,
+            namespace=KARPENTER_NAMESPACE,
+            service_account=KARPENTER_SERVICE_ACCOUNT,
+            role_arn=make_role(name, args, self._child).arn,
             tags={"Name": name},
             opts=self._child,
         )
-
-    def _document(
-        self, document: Callable[[karpenter.Scope, list[str]], policies.Document], *arns: pulumi.Output[str]
-    ) -> pulumi.Output[str]:
-        """Return the JSON of `document`, a function of the cluster's scope and the ARNs."""
-        account = self._account
-
-        def text(found: list[str]) -> str:
-            scope = karpenter.Scope(found[1], account.region, found[0], self._cluster)
-            return policies.to_json(document(scope, found[2:]))
-
-        return pulumi.Output.all(account.id, account.partition, *arns).apply(text)

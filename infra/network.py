@@ -21,10 +21,10 @@ import pulumi
 import pulumi_aws as aws
 
 import settings
-from infra import policies
 from infra.account import Account
-from infra.encryption import flow_log_group_name, log_group
-from infra.identity import make_role
+from infra.encryption import log_group
+from infra.identity import RoleArgs, make_role
+from infra.policies.roles import flow_log_group_name
 from infra.zones import check_offerings, choose_worker_zones, choose_zones, plan_subnets
 from settings import hardware
 
@@ -298,16 +298,8 @@ class FlowLogs(pulumi.ComponentResource):
         super().__init__("tidewater:infra:FlowLogs", name, None, opts)
         child, entry = pulumi.ResourceOptions(parent=self), f"{name}-flow-logs"
         group = log_group(entry, flow_log_group_name(name), key_arn=args.key_arn, retention_days=args.days, opts=child)
-        trust = policies.service_trust("vpc-flow-logs.amazonaws.com", "sts:AssumeRole")
         description = f"The flow logs of the VPC of {name}"
-        role = make_role(entry, description, policies.to_json(trust), (), args.account, child)
-        written = aws.iam.RolePolicy(
-            entry,
-            name="flow-logs",
-            role=role.name,
-            policy=group.arn.apply(lambda arn: policies.to_json(policies.flow_logs(arn))),
-            opts=child,
-        )
+        role = make_role(entry, RoleArgs(args.account, "flow-logs", description, {"log_group": group.arn}), child)
         aws.ec2.FlowLog(
             entry,
             vpc_id=args.vpc_id,
@@ -315,6 +307,6 @@ class FlowLogs(pulumi.ComponentResource):
             log_destination=group.arn,
             iam_role_arn=role.arn,
             tags={"Name": entry},
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[written]),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[*role.written]),
         )
         self.register_outputs({})

@@ -104,7 +104,7 @@ def system_group(
     """Return the group of the nodes for etcd, the ElasticJob controller, the dataset job and the addons."""
     return NodeGroupArgs(
         cluster_name=stack.cluster_name,
-        role_arn=identity.node_role_arn,
+        role_arn=identity.node_role.arn,
         subnet_ids=network.first_subnet_ids,
         kubernetes_version=stack.cluster.version,
         image=image_of(stack, stack.system, account),
@@ -138,7 +138,7 @@ def worker_group(
     core = {labels.NODES: labels.NODES_CORE} if stack.surge else {}
     return NodeGroupArgs(
         cluster_name=stack.cluster_name,
-        role_arn=identity.node_role_arn,
+        role_arn=identity.node_role.arn,
         subnet_ids=network.worker_subnet_ids,
         kubernetes_version=stack.cluster.version,
         image=image_of(stack, stack.workers.nodes, account),

@@ -10,9 +10,8 @@ import pulumi_kubernetes as kubernetes
 
 import settings
 from infra.account import Account
-from infra.bucket import checkpoints_folder
 from infra.cluster import Cluster
-from infra.identity import TRAINER_SERVICE_ACCOUNT
+from infra.policies.roles import TRAINER_SERVICE_ACCOUNT, checkpoints_folder
 from infra.shared_storage import POSIX_ID
 
 __all__ = ["POSIX_ID", "TRAINER_SERVICE_ACCOUNT", "Platform", "checkpoints_folder", "kubernetes_platform"]

@@ -16,8 +16,9 @@ import pulumi
 import pulumi_aws as aws
 
 from infra import policies
-from infra.identity import write_policy
+from infra.identity import Role, write_policy
 from infra.network import Network
+from infra.policies.roles import MOUNT
 from settings.model import FileThroughput
 
 NFS_PORT = 2049
@@ -33,7 +34,7 @@ class SharedStorageArgs:
     """Where the mount targets are, who may use them, and the KMS key; `protect` refuses to delete the file system.
 
     Attributes:
-        node_role_name: of the node groups' role, which gets the policy to mount it; None if clients need no role.
+        node_role: that of the node groups, which gets the policy to mount it; None if clients need no role.
         teams: the names of those that have a folder of their own.
     """
 
@@ -42,7 +43,7 @@ class SharedStorageArgs:
     key_arn: pulumi.Input[str]
     throughput: FileThroughput
     protect: bool
-    node_role_name: pulumi.Input[str] | None = None
+    node_role: Role | None = None
     teams: Sequence[str] = ()
 
 
@@ -80,7 +81,7 @@ class SharedStorage(pulumi.ComponentResource):
             for team in args.teams
         }
         points = [each.arn for each in (access_point, *teams.values())]
-        by_iam = args.node_role_name is not None
+        by_iam = args.node_role is not None
         aws.efs.BackupPolicy(
             f"{name}-data",
             file_system_id=file_system.id,
@@ -99,7 +100,7 @@ class SharedStorage(pulumi.ComponentResource):
             ),
             opts=self._child,
         )
-        self.mount_policy = _let_mount(name, args.node_role_name, file_system.arn, points, self._child)
+        self.mount_policy = _let_mount(name, args.node_role, file_system.arn, points, self._child)
         group = self._security_group(name, args.network.vpc_id, args.nodes_security_group_id)
         for index, subnet_id in enumerate(args.network.mount_subnet_ids):
             aws.efs.MountTarget(
@@ -145,7 +146,7 @@ class ExistingStorageArgs:
     """The id of the file system, and the role of node groups as in `SharedStorageArgs`."""
 
     file_system_id: str
-    node_role_name: pulumi.Input[str] | None = None
+    node_role: Role | None = None
 
 
 class ExistingStorage(pulumi.ComponentResource):
@@ -167,7 +168,7 @@ class ExistingStorage(pulumi.ComponentResource):
         super().__init__("tidewater:infra:ExistingStorage", name, None, opts)
         child = pulumi.ResourceOptions(parent=self)
         point = _access_point(f"{name}-data", args.file_system_id, f"/{name}", child)
-        self.mount_policy = _let_mount(name, args.node_role_name, point.file_system_arn, [point.arn], child)
+        self.mount_policy = _let_mount(name, args.node_role, point.file_system_arn, [point.arn], child)
         self.file_system_id = pulumi.Output.from_input(args.file_system_id)
         self.volume_handle = pulumi.Output.concat(args.file_system_id, "::", point.id)
         self.team_handles = {}
@@ -192,7 +193,7 @@ def _access_point(
 
 def _let_mount(
     name: str,
-    node_role_name: pulumi.Input[str] | None,
+    node_role: Role | None,
     file_system_arn: pulumi.Output[str],
     points: Sequence[pulumi.Output[str]],
     opts: pulumi.ResourceOptions,
@@ -201,10 +202,10 @@ def _let_mount(
 
     Return what other roles of nodes need for that.
     """
-    if node_role_name is None:
+    if node_role is None:
         return None
     policy = pulumi.Output.all(file_system_arn, *points).apply(
         lambda found: policies.to_json(policies.mount(found[0], found[1:]))
     )
-    write_policy(f"{name}-node", "mount", node_role_name, policy, opts)
+    write_policy(f"{name}-node-{MOUNT}", MOUNT, node_role, policy, opts)
     return policy

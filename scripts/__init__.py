@@ -10,6 +10,7 @@ session      this checkout's cloud and stack, as subprocesses in the environment
 updates      `pulumi up` and `pulumi destroy`, with counts and what is in progress
 progress     waits until the workers train
 policy/      `python -m scripts.policy`: the least IAM policies for a stack of this config
+roles        `python -m scripts.roles`: the IAM roles for `roleArns`, with their trust and their policies
 sweep/       `python -m scripts.sweep`: what a destroyed stack has left in its AWS account
 virtual_machine/ a kernel with cgroup v2 only, in qemu, on which `make soak-v2` runs tests
 toolchain/   what `make install` builds or finds: tools, Python packages, images

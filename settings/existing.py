@@ -1,14 +1,16 @@
-"""What was there before the stack in addition to a VPC, as the configuration names it: a cluster, file systems.
+"""What was there before the stack in addition to a VPC, as the configuration names it: a cluster, file systems, roles.
 
 existing.cluster(read)          # None, or the cluster that `clusterName` names
 existing.file_system(read)      # "", or what `fileSystemId` names
 existing.lustre(read)           # None, or the FSx for Lustre file system that `lustre` names
+existing.roles(read)            # {}, or the ARNs in `roleArns`
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +27,11 @@ _LUSTRE_KEYS = {
     "mountName": (r"[A-Za-z0-9_-]{1,8}", "the mount name of the file system, 1 to 8 letters, digits, _ and -"),
 }
 """Patterns of https://docs.aws.amazon.com/fsx/latest/APIReference/API_LustreFileSystemConfiguration.html"""
+
+_ROLE_ARN = r"arn:aws[a-z-]*:iam::\d{12}:role/[\w+=,.@/-]+"
+
+ROLE_KEYS: Mapping[str, str] = {"rolePath": "/", "permissionsBoundary": ""}
+"""The keys that are for roles that the stack makes, with their defaults."""
 
 FILE_KEYS: Mapping[str, Any] = {"fileThroughput": "elastic"}
 CLUSTER_KEYS: Mapping[str, Any] = {
@@ -107,6 +114,31 @@ def lustre(read: Reader) -> Lustre | None:
     if not read.config.get("vpcId") and read.are_right("vpcId"):
         read.wrong("lustre", found.id, "needs vpcId and privateSubnetIds: the VPC in which clients reach it")
     return found
+
+
+def roles(read: Reader) -> Mapping[str, str]:
+    """Return the ARNs of the roles, by their short names; empty if the stack makes its roles."""
+    arns = read.text_map("roleArns")
+    first: dict[str, str] = {}
+    for name, arn in arns.items():
+        if not re.fullmatch(_ROLE_ARN, arn) and read.are_right(f"roleArns.{name}"):
+            read.wrong(f"roleArns.{name}", arn or '""', "must be the ARN of an IAM role")
+        elif (other := first.setdefault(arn, name)) != name:
+            read.wrong(f"roleArns.{name}", arn, f"is the role of {other} too; each needs one of its own")
+    for key, default in ROLE_KEYS.items():
+        value = read.config.get(key, default)
+        if arns and value != default and read.are_right(key):
+            read.wrong(key, value, "is for roles that the stack makes, and roleArns names all of them; remove it")
+    return arns
+
+
+def check_roles(read: Reader, arns: Mapping[str, str], needed: Sequence[str]) -> None:
+    """Check that all roles of the config are given, or none. Which ones it has is certain once the rest is right."""
+    if not arns or arns.keys() == {*needed} or read.mistakes:
+        return
+    parts = {"lacks": {*needed} - arns.keys(), "has no use for": arns.keys() - {*needed}}
+    found = "; ".join(f"{verb} {', '.join(sorted(names))}" for verb, names in parts.items() if names)
+    read.wrong("roleArns", ", ".join(arns), f"{found}; this config needs all of {', '.join(needed)}, and no others")
 
 
 def _plain(value: object) -> object:

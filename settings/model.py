@@ -53,6 +53,8 @@ class Roles:
     """The path in their ARNs; `/` for none."""
     boundary: str
     """ARN of the policy that limits what they may do; empty for none."""
+    arns: Mapping[str, str] = field(default_factory=dict)
+    """Those of roles that were there before, by `Settings.role_names`; empty if the stack makes its roles."""
 
 
 @dataclass(frozen=True)
@@ -242,6 +244,23 @@ class Settings:
     def name(self) -> str:
         """Return the name with which all names begin; that of the cluster, if the stack makes one."""
         return f"{PROJECT}-{self.stack}"
+
+    @property
+    def role_names(self) -> tuple[str, ...]:
+        """Return the short names of the IAM roles that a stack of this config uses, as `roleArns` has them."""
+        own_cluster, karpenter = self.cluster.existing is None, self.surge is not None
+        used = {
+            "cluster": own_cluster,
+            "node": True,
+            "efs-csi": own_cluster,
+            "trainer": True,
+            "s3-csi": self.training.dataset.mounted,
+            "flow-logs": self.network.flow_log_days > 0,
+            **{team.role: True for team in self.teams},
+            "surge-node": karpenter,
+            "karpenter": karpenter,
+        }
+        return tuple(name for name, is_used in used.items() if is_used)
 
     @property
     def cluster_name(self) -> str:

@@ -128,6 +128,7 @@ def parse(config: Mapping[str, Any], *, stack: str, secrets: Collection[str] = (
     _check_members(read, settings)
     _check_file_access(read, settings)
     _check_lustre(read, settings)
+    existing.check_roles(read, settings.roles.arns, settings.role_names)
     for key in sorted(each for each in config if each.startswith(AWS)):
         own = {"region": "region", "profile": "profile", "defaultTags": "tags"}.get(key.removeprefix(AWS))
         instead = f"set tidewater:{own} instead, and remove it" if own else "remove it"
@@ -165,7 +166,7 @@ def _roles(read: Reader) -> Roles:
     if path.startswith(_TAKEN_PATHS):
         read.wrong("rolePath", path, "belongs to AWS's own roles; choose another path")
     boundary = read.text("permissionsBoundary", f"({_POLICY_ARN})?", "the ARN of an IAM policy")
-    return Roles(path or "/", boundary)
+    return Roles(path or "/", boundary, existing.roles(read))
 
 
 def _check_members(read: Reader, found: Settings) -> None:

@@ -57,6 +57,11 @@ class Team:
         """Return the group of Kubernetes that its people are in."""
         return f"{GROUPS}{self.name}"
 
+    @property
+    def role(self) -> str:
+        """Return the name of its role in `roleArns`."""
+        return f"team-{self.name}"
+
 
 @dataclass(frozen=True)
 class Limits:

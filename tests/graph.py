@@ -143,6 +143,9 @@ class _Monitor(mocks.MockMonitor):
         return response
 
     def RegisterResource(self, request: Any) -> Any:  # noqa: N802 # gRPC's name
+        if "serviceRole" in request.object:
+            # Without its mark as a resource, which would be made again: see `Call`.
+            del request.object["serviceRole"].fields[rpc._special_sig_key]
         response = super().RegisterResource(request)  # type: ignore[no-untyped-call]
         if request.type != "pulumi:pulumi:Stack":
             inputs = rpc.deserialize_properties(request.object)
@@ -240,7 +243,9 @@ def answer(token: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         anything = {"Effect": "Allow", "Action": "*", "Resource": "*"}
         return {**arguments, "policy": json.dumps({"Version": "2012-10-17", "Statement": anything})}
     if token == "aws:iam/getRole:getRole":
-        return {"name": arguments["name"]}
+        anyone = {"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Principal": "*", "Action": "*"}}
+        arn = f"arn:aws:iam::{ACCOUNT}:role/{arguments['name']}"
+        return {"name": arguments["name"], "arn": arn, "assumeRolePolicy": json.dumps(anyone)}
     if token == "aws:servicequotas/getServiceQuota:getServiceQuota":
         return {"value": QUOTA}
     if token == "aws:eks/getClusterVersions:getClusterVersions":

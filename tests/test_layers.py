@@ -88,6 +88,7 @@ MAY_IMPORT = {
     "scripts.toolchain": set[str](),
     "scripts": {"settings"},
     "scripts.policy": {"settings", "scripts", "infra.identity", "infra.policies"},
+    "scripts.roles": {"settings", "scripts", "infra.policies"},
     "examples": {"tidewater"},
     "examples.elasticdl": {"elasticdl"},
     "elasticdl": {

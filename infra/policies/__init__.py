@@ -3,6 +3,7 @@
 policies.to_json(policies.service_trust("pods.eks.amazonaws.com", "sts:AssumeRole", "sts:TagSession"))
 
 documents   IAM, KMS, S3 and EFS documents of everything but Karpenter, and the form of all documents
+roles       which roles a stack has, with their trust and their policies
 karpenter   what Karpenter's controller may do, and who may send to its queue
 """
 
@@ -18,7 +19,6 @@ from infra.policies.documents import (
     mount,
     mounted_folder,
     pod_identity_trust,
-    repositories_arn,
     service_trust,
     team,
     to_json,
@@ -37,7 +37,6 @@ __all__ = [
     "mount",
     "mounted_folder",
     "pod_identity_trust",
-    "repositories_arn",
     "service_trust",
     "team",
     "to_json",

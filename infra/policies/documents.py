@@ -145,7 +145,11 @@ def file_system_by_iam(file_system_arn: str, access_point_arns: Sequence[str]) -
 
 
 def mount(file_system_arn: str, access_point_arns: Sequence[str]) -> Document:
-    """Return what a node's role needs to mount volumes of these access points for its pods, and not as root."""
+    """Return what a node's role needs to mount volumes of these access points for its pods, and not as root.
+
+    A pattern in place of their ARNs compares as one.
+    """
+    compare = "StringLike" if any("*" in each for each in access_point_arns) else "StringEquals"
     return document(
         {
             "Sid": "MountVolumes",
@@ -154,7 +158,7 @@ def mount(file_system_arn: str, access_point_arns: Sequence[str]) -> Document:
             "Resource": file_system_arn,
             "Condition": {
                 "Bool": {"elasticfilesystem:AccessedViaMountTarget": "true"},
-                "StringEquals": {"elasticfilesystem:AccessPointArn": list(access_point_arns)},
+                compare: {"elasticfilesystem:AccessPointArn": list(access_point_arns)},
             },
         }
     )
@@ -172,7 +176,13 @@ def _mounts_over_tls(file_system_arn: str) -> Document:
 
 
 def trainer(
-    bucket_arn: str, key_arn: str, *, checkpoints: str | None = None, dataset: str | None = None, dataset_key: str = ""
+    bucket_arn: str,
+    key_arn: str,
+    *,
+    key_alias: str = "",
+    checkpoints: str | None = None,
+    dataset: str | None = None,
+    dataset_key: str = "",
 ) -> Document:
     """Return what the training pods may do: read the code, keep checkpoints, read their dataset.
 
@@ -181,6 +191,7 @@ def trainer(
     Args:
         bucket_arn: the stack's bucket.
         key_arn: the key that the bucket's objects are encrypted with.
+        key_alias: an alias that the key must have, if `key_arn` is a pattern.
         checkpoints: the bucket's folder for the job's checkpoints, if they go to S3.
         dataset: ARN of the dataset's object, if it comes from S3.
         dataset_key: ARN of the customer's key that it is encrypted with, if any.
@@ -194,12 +205,7 @@ def trainer(
             "Resource": f"{bucket_arn}/code/*",
         },
         _list_their_own(bucket_arn, folders),
-        {
-            "Sid": "UseTheBucketsKey",
-            "Effect": "Allow",
-            "Action": ["kms:Decrypt", *(["kms:GenerateDataKey"] if checkpoints else [])],
-            "Resource": key_arn,
-        },
+        _use_the_buckets_key(key_arn, key_alias, ["kms:Decrypt", *(["kms:GenerateDataKey"] if checkpoints else [])]),
     ]
     if checkpoints is not None:
         statements += _keep("KeepCheckpoints", bucket_arn, checkpoints)
@@ -219,18 +225,22 @@ def _decrypt_dataset(key_arn: str) -> list[Document]:
     return [{**decrypt, "Condition": through_s3}] if key_arn else []
 
 
-def team(bucket_arn: str, key_arn: str, folder: str) -> Document:
-    """Return what the pods of a team may do: read and write their own folder of the stack's bucket."""
+def team(bucket_arn: str, key_arn: str, folder: str, key_alias: str = "") -> Document:
+    """Return what a team's pods may do: read and write their folder of the stack's bucket; `key_alias` as above."""
     return document(
         _list_their_own(bucket_arn, [f"{folder}/*"]),
-        {
-            "Sid": "UseTheBucketsKey",
-            "Effect": "Allow",
-            "Action": ["kms:Decrypt", "kms:GenerateDataKey"],
-            "Resource": key_arn,
-        },
+        _use_the_buckets_key(key_arn, key_alias, ["kms:Decrypt", "kms:GenerateDataKey"]),
         *_keep("KeepTheirOwn", bucket_arn, folder),
     )
+
+
+def _use_the_buckets_key(key_arn: str, alias: str, actions: Sequence[str]) -> Document:
+    """Return the statement for the key of the bucket's objects, by an alias if the key has no ARN yet.
+
+    https://docs.aws.amazon.com/kms/latest/developerguide/conditions-kms.html#conditions-kms-resource-aliases
+    """
+    use = {"Sid": "UseTheBucketsKey", "Effect": "Allow", "Action": list(actions), "Resource": key_arn}
+    return {**use, "Condition": {"ForAnyValue:StringEquals": {"kms:ResourceAliases": alias}}} if alias else use
 
 
 def _list_their_own(bucket_arn: str, prefixes: Sequence[str]) -> Document:
@@ -279,11 +289,6 @@ def mounted_folder(partition: str, bucket: str, prefix: str, key: str = "") -> D
         {"Sid": "ReadTheFolder", "Effect": "Allow", "Action": "s3:GetObject", "Resource": f"{arn}/{prefix}*"},
         *_decrypt_dataset(key),
     )
-
-
-def repositories_arn(name: str, *, region: str, account: str, partition: str) -> str:
-    """Return the ARN of the repositories in which ECR caches the images of the stack of this name."""
-    return f"arn:{partition}:ecr:{region}:{account}:repository/{name}/*"
 
 
 def image_cache(repositories: str) -> Document:

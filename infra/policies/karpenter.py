@@ -42,9 +42,18 @@ class Scope:
     account: str
     cluster: str
 
+    def arn(self, service: str, resource: str) -> str:
+        """Return an ARN in this account and region."""
+        return f"arn:{self.partition}:{service}:{self.region}:{self.account}:{resource}"
+
+    @property
+    def cluster_arn(self) -> str:
+        """The ARN of the cluster."""
+        return self.arn("eks", f"cluster/{self.cluster}")
+
     def ec2(self, *kinds: str) -> list[str]:
         """Return the ARNs of all EC2 resources of these kinds in this account."""
-        return [f"arn:{self.partition}:ec2:{self.region}:{self.account}:{kind}/*" for kind in kinds]
+        return [self.arn("ec2", f"{kind}/*") for kind in kinds]
 
     def public(self, *kinds: str) -> list[str]:
         """Return the ARNs of all EC2 resources of these kinds, which belong to no account: images and snapshots."""
@@ -198,7 +207,6 @@ def _deletions(scope: Scope) -> Document:
 
 def _look_ups(scope: Scope, uses: Uses) -> list[Document]:
     images = f"arn:{scope.partition}:ssm:{scope.region}::parameter/aws/service/eks/optimized-ami/*"
-    cluster = f"arn:{scope.partition}:eks:{scope.region}:{scope.account}:cluster/{scope.cluster}"
     return [
         _allow(
             "AllowRegionalReadActions",
@@ -220,7 +228,7 @@ def _look_ups(scope: Scope, uses: Uses) -> list[Document]:
         ),
         _allow("AllowSSMReadActions", "ssm:GetParameter", images),
         _allow("AllowPricingReadActions", "pricing:GetProducts", "*"),  # nor has the price list
-        _allow("AllowAPIServerEndpointDiscovery", "eks:DescribeCluster", cluster),
+        _allow("AllowAPIServerEndpointDiscovery", "eks:DescribeCluster", scope.cluster_arn),
     ]
 
 
@@ -289,7 +297,7 @@ def queue(scope: Scope, queue_arn: str) -> Document:
     A stranger's rule that could send would let Karpenter end nodes with invented notices.
     https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-use-resource-based.html
     """
-    rules = f"arn:{scope.partition}:events:{scope.region}:{scope.account}:rule/*"
+    rules = scope.arn("events", "rule/*")
     return document(
         {
             "Sid": "RulesOfThisAccount",

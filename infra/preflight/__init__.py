@@ -16,7 +16,7 @@ counts    whether the quotas of VPCs, addresses and NAT gateways leave enough fo
 keys      whether the KMS keys of the nodes' disks and of the data can be used; pure
 dataset   whether there is something at the dataset's address; pure, but for a request to a web server
 login     whether the `aws` of the kubeconfig is in the provider's account; pure, but for one run of it
-roles     whether the roles' path stays, and whether their boundary allows what they do; pure, but for what asks
+roles     whether the roles' path stays, their boundary allows what they do, and given ones fit; pure, but for what asks
 people    whether the one who deploys is in no team, and people can get their access entries; pure
 support   whether EKS supports the Kubernetes version, and for how long; pure
 quotas    which quota counts which instance type, and whether it is enough; pure
@@ -33,7 +33,7 @@ from infra.account import Account
 from infra.preflight import cluster, counts, dataset, fit, keys, login, people, quotas, support, vpc
 from infra.preflight.cluster import taken
 from infra.preflight.lookup import look_up
-from infra.preflight.roles import boundary, path
+from infra.preflight.roles import boundary, given, path
 from infra.preflight.vpc import files, lustre
 from settings import versions
 
@@ -59,6 +59,7 @@ def check(
     mistakes += quotas.mistakes(wanted, region, needs) + login.mistakes(wanted, region.login)
     mistakes += taken.mistakes(wanted, region.inside, new=bool(region.cluster and region.cluster.role is None))
     mistakes += path.mistakes(wanted, region.role) + people.mistakes(wanted, region)
+    mistakes += given.mistakes(wanted, region.roles, region.login.caller)
     warnings = quotas.warnings(wanted, region, needs)
     for each in (counts, keys):
         mistakes += each.mistakes(wanted, region)
@@ -71,6 +72,7 @@ def check(
     warnings += vpc.warnings(wanted, region.vpc) + cluster.warnings(wanted, region.cluster)
     warnings += boundary.warnings(wanted, region.boundary) + files.warnings(wanted, region.files)
     warnings += lustre.warnings(wanted, region.lustre)
+    warnings += given.warnings(region.roles)
     warnings += dataset.warnings(wanted, region.dataset) + taken.warnings(wanted, region.inside)
     if region.support and not region.cluster:  # an existing one may have extended support
         version, newest = wanted.cluster.version, max(versions.KUBERNETES)

@@ -33,6 +33,8 @@ from infra.preflight.dataset import Found, head, place
 from infra.preflight.region import ENABLED, Count, Key, Region
 from infra.preflight.roles.boundary import Boundary
 from infra.preflight.roles.boundary import look_up as look_up_boundary
+from infra.preflight.roles.given import ROLE
+from infra.preflight.roles.given import look_up as look_up_roles
 from infra.preflight.support import Support
 from infra.preflight.vpc import Vpc
 from infra.preflight.vpc.files import Files
@@ -56,7 +58,6 @@ BUCKET = "aws:s3/getBucket:getBucket"
 OBJECTS = "aws:s3/getObjects:getObjects"
 DISK_KEY = "aws:ebs/getDefaultKmsKey:getDefaultKmsKey"
 KEY = "aws:kms/getKey:getKey"
-ROLE = "aws:iam/getRole:getRole"
 NVIDIA = "NVIDIA"
 _NO_KEY = re.compile("couldn't find resource|NotFoundException")
 _NO_ROLE = re.compile("couldn't find resource|NoSuchEntity")
@@ -98,6 +99,7 @@ async def _look_up(stack: settings.Settings, provider: aws.Provider, run: login.
         "files": _files(stack, ask),
         "lustre": asyncio.to_thread(look_at_lustre, stack, run),
         "boundary": _boundary(stack, ask),
+        "roles": look_up_roles(stack.roles.arns, ask),
         "disks": _disks(stack, ask),
         "data_key": _data_key(stack, ask),
         "login": _login(stack, ask, run),
@@ -136,6 +138,7 @@ async def _look_up(stack: settings.Settings, provider: aws.Provider, run: login.
         files=_answer(found["files"]),
         lustre=_answer(found["lustre"]),
         boundary=_answer(found["boundary"]),
+        roles=_answer(found["roles"]),
         role=there.role if there else own.role,
         inside=there.inside if there else own.inside,
     )

@@ -8,7 +8,9 @@ setting is then set back, Pulumi creates the old objects again, finds that they 
 because the state lists them as objects to delete.
 
 So would another VPC, other subnets of an existing one, another cluster or file system, or another KMS key: EFS and EKS
-keep the key that they began with, and who reads the bucket has the rights to one key only.
+keep the key that they began with, and who reads the bucket has the rights to one key only. EKS also keeps the role of a
+cluster and that of a node group:
+https://docs.aws.amazon.com/eks/latest/APIReference/API_UpdateClusterConfig.html
 
 A control plane stays in the zones that it was made in, and EKS refuses subnets of others. Nodes can be in further ones:
 https://docs.aws.amazon.com/eks/latest/userguide/network-reqs.html#network-requirements-subnets
@@ -50,19 +52,21 @@ class Place:
     """Id of the existing file system; empty if the stack has its own."""
     data_key: str = ""
     """ARN of the customer's KMS key of the data; empty if the stack has its own."""
+    role: str = ""
+    """ARN of the given role of the cluster, or of the nodes on an existing one; empty if the stack makes its roles."""
 
     @classmethod
     def of(cls, wanted: settings.Settings) -> Place:
         """Return the place that the settings name."""
         here = (wanted.region, wanted.stack, wanted.training.namespace)
-        network, existing, key = wanted.network, wanted.network.existing, wanted.data_key
+        network, existing, there = wanted.network, wanted.network.existing, wanted.cluster.existing
+        owned = {"data_key": wanted.data_key, "role": wanted.roles.arns.get("node" if there else "cluster", "")}
         if existing:
-            there = wanted.cluster.existing
             subnets, cluster = ",".join(existing.subnet_ids), there.name if there else ""
-            there_before = {"vpc": existing.id, "subnets": subnets, "cluster": cluster, "files": wanted.file_system}
-            return cls(*here, cidr="", zones="", **there_before, data_key=key)
+            owned |= {"vpc": existing.id, "subnets": subnets, "cluster": cluster, "files": wanted.file_system}
+            return cls(*here, cidr="", zones="", **owned)
         named = str(network.zones) if isinstance(network.zones, int) else ",".join(network.zones)
-        return cls(*here, network.cidr, named, data_key=key)
+        return cls(*here, network.cidr, named, **owned)
 
     @property
     def subnet_count(self) -> int:
@@ -80,11 +84,11 @@ class Place:
         return self.subnets.split(",")[: first.subnet_count] == first.subnets.split(",")
 
 
-NETWORK = ("cidr", "zones", "vpc", "subnets", "cluster", "files", "data_key")
+NETWORK = ("cidr", "zones", "vpc", "subnets", "cluster", "files", "data_key", "role")
 """What earlier versions did not record: they have a record of their own, since one that exists never changes."""
 
-OWN = {"vpc": "", "subnets": "", "cluster": "", "files": "", "data_key": ""}
-"""What a record lacks if it is of a version that knew no existing VPC, cluster, file system or key."""
+OWN = {"vpc": "", "subnets": "", "cluster": "", "files": "", "data_key": "", "role": ""}
+"""What a record lacks if it is of a version that knew no existing VPC, cluster, file system, key or role."""
 
 
 class KeptPlace(pulumi.ComponentResource):
@@ -157,6 +161,12 @@ def mistakes(place: Place, first: Place) -> list[str]:
             f"dataKeyArn = {place.data_key or '(empty)'}: the stack's data is encrypted with "
             f"{first.data_key or 'a key of its own'}, and EFS and EKS keep the key that they began with; set it back, "
             f"{again}"
+        )
+    if place.role != first.role:
+        name, replaced = ("node", "node groups") if place.cluster else ("cluster", "cluster")
+        found.append(
+            f"roleArns.{name} = {place.role or '(empty)'}: the stack began with {first.role or 'a role of its own'}, "
+            f"and another role would replace the {replaced}; set it back, {again}"
         )
     return found + _moved_network(place, first, again)
 

@@ -9,6 +9,7 @@ from infra.preflight.cluster import Cluster, Inside
 from infra.preflight.dataset import Found
 from infra.preflight.login import Login
 from infra.preflight.roles.boundary import Boundary
+from infra.preflight.roles.given import Given
 from infra.preflight.support import Support
 from infra.preflight.vpc import Vpc
 from infra.preflight.vpc.files import Files
@@ -67,6 +68,7 @@ class Region:
         lustre: the file system of FSx for Lustre that `lustre` names; None without one.
         role: ARN of the role of the stack's cluster, or of its nodes on an existing one; None if there is none yet.
         boundary: the policy that `permissionsBoundary` names; None without one.
+        roles: those in `roleArns`, by their names there.
         auto_scaling_role: whether the account has the role of EC2 Auto Scaling; asked only with `nodeDiskKeyArn`.
         vpc: the existing VPC that `vpcId` names; None without one.
     """
@@ -92,6 +94,7 @@ class Region:
     lustre: Lustre | None = None
     role: str | None = None
     boundary: Boundary | None = None
+    roles: Mapping[str, Given] = field(default_factory=dict)
 
     def zones_with(self, type_: str) -> list[str]:
         """Return the zones that have an instance type."""

@@ -13,6 +13,7 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import settings
 from scripts.policy import documents, scopes
@@ -37,8 +38,8 @@ def main() -> int:
     return 0
 
 
-def read(folder: Path, stack: str) -> settings.Settings:
-    """Return the settings of a stack, with its config in the checkout's folder.
+def read(folder: Path, stack: str, **instead: Any) -> settings.Settings:
+    """Return the settings of a stack, with its config in the checkout's folder, and `instead` of some of its values.
 
     Raises:
         UpError: they have mistakes.
@@ -47,7 +48,7 @@ def read(folder: Path, stack: str) -> settings.Settings:
     # A secret is encrypted in the file, and the policy needs none: neither the script's arguments nor credentials.
     plain = {key: "" if isinstance(value, dict) and "secure" in value else value for key, value in config.items()}
     try:
-        return settings.parse(plain, stack=stack)
+        return settings.parse({**plain, **instead}, stack=stack)
     except settings.ConfigurationError as error:
         raise UpError(str(error)) from error
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import settings
 from infra.policies import Document
 from infra.policies.documents import document
-from scripts.policy.actions import NETWORK, OF_OWN_FILES, TYPES
+from scripts.policy.actions import IAM, NETWORK, OF_OWN_FILES, TYPES
 from scripts.policy.needs import (
     ADDRESS,
     BOUNDARY,
@@ -21,6 +21,7 @@ from scripts.policy.needs import (
     EXISTING_CLUSTER,
     EXISTING_FILES,
     EXISTING_VPC,
+    GIVEN_ROLES,
     LOOK_UPS,
     LUSTRE,
     OWN_VPC,
@@ -39,6 +40,7 @@ def types_of(stack: settings.Settings) -> set[str]:
         **dict.fromkeys(NETWORK, stack.network.existing is None),
         **dict.fromkeys(("aws:eks/cluster:Cluster", "aws:eks/addon:Addon"), stack.cluster.existing is None),
         **dict.fromkeys(OF_OWN_FILES, not stack.file_system),
+        **dict.fromkeys(IAM, not stack.roles.arns),
         "aws:cloudwatch/logGroup:LogGroup": stack.cluster.existing is None or stack.network.flow_log_days > 0,
         "aws:ec2/flowLog:FlowLog": stack.network.flow_log_days > 0,
         "aws:ec2/placementGroup:PlacementGroup": stack.machines.placement_group,
@@ -67,12 +69,14 @@ def actions(stack: settings.Settings) -> dict[Scope, set[str]]:
     more += [DATASET] * (stack.training.dataset.uri or "").startswith("s3://")
     more.append(EXISTING_VPC if stack.network.existing else OWN_VPC)
     more += [EXISTING_FILES] * bool(stack.file_system) + [BOUNDARY] * bool(stack.roles.boundary)
-    more += [LUSTRE] * bool(stack.lustre)
+    more += [LUSTRE] * bool(stack.lustre) + [GIVEN_ROLES] * bool(stack.roles.arns)
     more.append(EXISTING_CLUSTER if stack.cluster.existing else ADDRESS)
     for needs in (*(TYPES[each] for each in types_of(stack)), LOOK_UPS, SCRIPTS, *more):
         for scope, names in needs.items():
             found.setdefault(scope, set()).update(_full(scope, name) for name in names.split())
-    if not stack.roles.boundary:  # it may have been taken out of the config, and out of the roles it goes by this
+    if (
+        not stack.roles.boundary and not stack.roles.arns
+    ):  # it may have been taken out of the config, and out of the roles it goes by this
         found.setdefault(Scope.ROLES, set()).add("iam:DeleteRolePermissionsBoundary")
     found.setdefault(Scope.EC2_TAGS, set()).add("ec2:CreateTags")
     found.setdefault(Scope.EC2_OWN, set()).update(("ec2:CreateTags", "ec2:DeleteTags"))

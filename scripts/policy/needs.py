@@ -46,6 +46,9 @@ DATA_KEY: Actions = {Scope.KEY: "DescribeKey"}
 BOUNDARY: Actions = {Scope.BOUNDARY: "GetPolicy GetPolicyVersion"}
 """Of `infra.preflight.roles.boundary`. Without them the preview only warns."""
 
+GIVEN_ROLES: Actions = {Scope.ROLES: "GetRole ListRolePolicies ListAttachedRolePolicies"}
+"""Of `infra.preflight.roles.given`, and of Pulumi for the role that `infra.cluster` hands to pulumi-eks."""
+
 DATASET: Actions = {Scope.DATASET: "ListBucket GetBucketLocation"}
 """Of `infra.preflight.dataset`, if it is in S3. Without them the preview only warns."""
 

@@ -6,16 +6,14 @@ service): an action without a resource type there takes only `*`, and then the r
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
 
 import settings
-from infra.identity import AUTO_SCALING_PATH, AUTO_SCALING_ROLE, EFS_CSI_POLICY, NODE_POLICIES
-
-CLUSTER_POLICY = "AmazonEKSClusterPolicy"
-"""Of the role that pulumi-eks makes."""
+from infra.identity import AUTO_SCALING_PATH, AUTO_SCALING_ROLE
+from infra.policies.roles import CLUSTER_POLICY, EFS_CSI_POLICY, NODE_POLICIES
 
 
 class Scope(Enum):
@@ -82,9 +80,10 @@ class Place:
         return f"arn:{self.partition}:iam::{self.account if account is None else account}:{resource}"
 
     @property
-    def roles(self) -> str:
-        """The ARNs of the stack's roles: Pulumi adds random digits to names."""
-        return self.iam(f"role{self.stack.roles.path}{self.stack.name}-*")
+    def roles(self) -> list[str]:
+        """The ARNs of the stack's roles: those that are given, or a pattern, as Pulumi adds random digits to names."""
+        given = self.stack.roles.arns
+        return sorted(given.values()) or [self.iam(f"role{self.stack.roles.path}{self.stack.name}-*")]
 
 
 Where = tuple[list[str], dict[str, Any]]
@@ -146,16 +145,20 @@ def _cluster(place: Place) -> list[str]:
     name, own = place.stack.cluster_name, place.stack.name
     kinds = [f"{kind}/{name}/*" for kind in ("nodegroup", "addon", "access-entry", "podidentityassociation")]
     if place.stack.cluster.existing:
-        paths = {"/", place.stack.roles.path}
-        entries = [f"access-entry/{name}/role/{place.account}{path}{own}-*/*" for path in sorted(paths)]
-        entries += sorted({f"access-entry/{name}/{each}/*" for each in _people(place.stack)})
+        given, paths = place.stack.roles.arns, {"/", place.stack.roles.path}
+        nodes = [arn for role, arn in given.items() if role in ("node", "surge-node")]
+        entries = (
+            [] if given else [f"access-entry/{name}/role/{place.account}{path}{own}-*/*" for path in sorted(paths)]
+        )
+        people = [arn for team in place.stack.teams for arn in team.user_arns]
+        entries += sorted({f"access-entry/{name}/{each}/*" for each in _principals([*nodes, *people])})
         kinds = [f"nodegroup/{name}/{own}-*/*", f"addon/{name}/*", *entries, f"podidentityassociation/{name}/*"]
     return [place.arn("eks", kind) for kind in (f"cluster/{name}", *kinds)]
 
 
-def _people(stack: settings.Settings) -> Iterator[str]:
-    """Return the people of teams as the ARNs of access entries name them; AWS doesn't say whether with their path."""
-    for arn in (each for team in stack.teams for each in team.user_arns):
+def _principals(arns: Iterable[str]) -> Iterator[str]:
+    """Return roles and users as the ARNs of access entries name them; AWS doesn't say whether with their path."""
+    for arn in arns:
         account, _, principal = arn.split(":", 4)[-1].partition(":")
         kind, _, path = principal.partition("/")
         yield from (f"{kind}/{account}/{path}", f"{kind}/{account}/{path.rpartition('/')[2]}")
@@ -178,10 +181,10 @@ def _identity(place: Place) -> dict[Scope, Where]:
     made = ["eks.amazonaws.com", "eks-nodegroup.amazonaws.com", "elasticfilesystem.amazonaws.com"]
     made += ["scraper.aps.amazonaws.com"] if stack.monitoring and stack.monitoring.managed else []
     return {
-        Scope.ROLES: ([place.roles], {}),
-        Scope.NEW_ROLES: ([place.roles], bounded),
-        Scope.ATTACHED: ([place.roles], {"ArnEquals": {"iam:PolicyARN": attached}}),
-        Scope.PASSED: ([place.roles], {"StringEquals": {"iam:PassedToService": services}}),
+        Scope.ROLES: (place.roles, {}),
+        Scope.NEW_ROLES: (place.roles, bounded),
+        Scope.ATTACHED: (place.roles, {"ArnEquals": {"iam:PolicyARN": attached}}),
+        Scope.PASSED: (place.roles, {"StringEquals": {"iam:PassedToService": services}}),
         Scope.AUTO_SCALING: ([place.iam(f"role/{AUTO_SCALING_PATH}/{AUTO_SCALING_ROLE}")], {}),
         Scope.SERVICE_ROLES: (
             [place.iam("role/aws-service-role/*")],

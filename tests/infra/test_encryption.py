@@ -15,7 +15,8 @@ from pulumi.runtime.sync_await import _sync_await
 
 import settings
 from infra import policies
-from infra.encryption import control_plane_log_group_name, flow_log_group_name, refuse_another
+from infra.encryption import control_plane_log_group_name, refuse_another
+from infra.policies.roles import flow_log_group_name
 from tests import graph
 
 KEY = "arn:aws:kms:us-west-2:123456789012:key/1234"

@@ -36,6 +36,32 @@ def test_without_the_settings_roles_have_neither() -> None:
     assert {(each.inputs["path"], each.inputs.get("permissionsBoundary")) for each in made} == {("/", None)}
 
 
+def test_with_given_roles_none_is_made_or_changed_and_each_is_where_it_belongs() -> None:
+    teams = {"fileAccess": "iam", "teams": [{"name": "vision", "maxWorkers": 2}]}
+    config = {**graph.stack_config("Pulumi.aws.yaml.example"), **ALL_ROLES, **teams}
+    names = settings.parse(config, stack="production").role_names
+    arns = {name: f"arn:aws:iam::{graph.ACCOUNT}:role/given-{name}" for name in names}
+    made = graph.production(**ALL_ROLES, **teams, roleArns=arns)
+    assert [each.type for each in made.resources if each.type.startswith("aws:iam/")] == []
+    assert made.one("eks:index:Cluster").inputs["serviceRole"]["id"] == "given-cluster"
+    assert {each.inputs["nodeRoleArn"] for each in made.all("aws:eks/nodeGroup:NodeGroup")} == {arns["node"]}
+    of_pods = {
+        (each.inputs["namespace"], each.inputs["serviceAccount"]): each.inputs["roleArn"]
+        for each in made.all("aws:eks/podIdentityAssociation:PodIdentityAssociation")
+    }
+    assert of_pods == {
+        ("kube-system", "efs-csi-controller-sa"): arns["efs-csi"],
+        ("kube-system", "s3-csi-driver-sa"): arns["s3-csi"],
+        ("kube-system", "karpenter"): arns["karpenter"],
+        ("training", "trainer"): arns["trainer"],
+        ("vision", "trainer"): arns["team-vision"],
+    }
+    assert made.one("aws:ec2/flowLog:FlowLog").inputs["iamRoleArn"] == arns["flow-logs"]
+    assert made.one("aws:eks/accessEntry:AccessEntry").inputs["principalArn"] == arns["surge-node"]
+    (node_class,) = made.all("kubernetes:karpenter.k8s.aws/v1:EC2NodeClass")
+    assert node_class.inputs["spec"]["role"] == "given-surge-node"
+
+
 def transformed(roles: settings.Roles, type_: str = ROLE) -> pulumi.ResourceTransformResult | None:
     args = pulumi.ResourceTransformArgs(
         custom=True, type_=type_, name="x", props={"description": "d"}, opts=pulumi.ResourceOptions()

@@ -23,7 +23,7 @@ def access() -> None:
     stack = settings.load()
     assert stack.surge is not None
     account = connect(stack)
-    KarpenterAccess(stack.name, KarpenterAccessArgs(account, stack.name, stack.brought), account.options())
+    KarpenterAccess(stack.name, KarpenterAccessArgs(account), account.options())
 
 
 @pytest.fixture(scope="module")

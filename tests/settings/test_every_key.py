@@ -10,6 +10,7 @@ import yaml
 
 import settings
 from tests import graph
+from tests.infra.preflight.roles.given_roles import arns_for
 
 KEYS: dict[str, dict[str, Any]] = yaml.safe_load((graph.ROOT / "Pulumi.yaml").read_text())["config"]
 
@@ -32,6 +33,7 @@ OUT_OF_RANGE: dict[str, tuple[Any, str]] = {
     "allowedAccountIds": (["12345678901"], "the 12 digits of an AWS account"),
     "permissionsBoundary": ("arn:aws:iam::123456789012:role/boundary", "must be the ARN of an IAM policy"),
     "rolePath": ("/teams/*/", "between slashes, as in /ml/"),
+    "roleArns": ({"nodes": "arn:aws:iam::123456789012:role/x"}, "this config needs all of cluster, node, "),
     "tags": ({"aws:x": "y"}, "use another name"),
     "vpcCidr": ("10.0.0.0/24", "from /16 to /20, for example 10.0.0.0/16"),
     "availabilityZones": ("5", "from 2 to 4"),
@@ -193,6 +195,26 @@ CONFLICTS: dict[str, tuple[dict[str, Any], str, str]] = {
         {"dataKeyArn": "arn:aws:kms:eu-west-1:123456789012:key/1234abcd"},
         "dataKeyArn",
         "is in another region than the stack; EFS, EKS and CloudWatch Logs need one in us-west-2",
+    ),
+    "given roles and a path for own ones": (
+        {"roleArns": arns_for(), "rolePath": "/ml/"},
+        "rolePath",
+        "is for roles that the stack makes, and roleArns names all of them; remove it",
+    ),
+    "given roles and a boundary for own ones": (
+        {"roleArns": arns_for(), "permissionsBoundary": "arn:aws:iam::123456789012:policy/boundary"},
+        "permissionsBoundary",
+        "is for roles that the stack makes, and roleArns names all of them; remove it",
+    ),
+    "given roles without that of flow logs": (
+        {"roleArns": arns_for(), "vpcFlowLogs": 14},
+        "roleArns",
+        "lacks flow-logs; this config needs all of cluster, node, efs-csi, trainer, flow-logs, surge-node, karpenter",
+    ),
+    "given roles for Karpenter without it": (
+        {"roleArns": arns_for(), "surgeNodes": "nodegroup"},
+        "roleArns",
+        "has no use for karpenter, surge-node; this config needs all of cluster, node, efs-csi, trainer, and no others",
     ),
     "a key for data that is not in S3": (
         {

@@ -26,6 +26,14 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
         {"allowedAccountIds": ["123456789012", 123456789012]},
         "allowedAccountIds = 123456789012: is listed twice",
     ),
+    "a user as a role": (
+        {"roleArns": {"node": "arn:aws:iam::123456789012:user/node"}},
+        "roleArns.node = arn:aws:iam::123456789012:user/node: must be the ARN of an IAM role",
+    ),
+    "one role twice": (
+        {"roleArns": dict.fromkeys(("node", "trainer"), "arn:aws:iam::123456789012:role/x")},
+        "roleArns.trainer = arn:aws:iam::123456789012:role/x: is the role of node too; each needs one of its own",
+    ),
     "a path without its last slash": ({"rolePath": "/ml"}, "rolePath = /ml: must be /, or names of letters"),
     "a path of AWS's": ({"rolePath": "/aws-service-role/x/"}, "belongs to AWS's own roles; choose another path"),
     "a path that is too long": ({"rolePath": f"/{'a' * 511}/"}, "has 513 characters; 512 at most"),

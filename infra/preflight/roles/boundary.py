@@ -10,15 +10,15 @@ from __future__ import annotations
 import fnmatch
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pulumi_aws as aws
 
 import settings
-from infra import policies
-from infra.policies import karpenter
+from infra.policies import roles
+from infra.policies.roles import NODE_POLICIES
 from infra.preflight.asking import Ask
 
 POLICY = "aws:iam/getPolicy:getPolicy"
@@ -68,7 +68,9 @@ def mistakes(stack: settings.Settings, boundary: Boundary | None) -> list[str]:
     arn = stack.roles.boundary
     if not boundary.found:
         return [f"permissionsBoundary = {arn}: there is no such policy; correct it, or make it first"]
-    denied = {who: [each for each in needed if not allows(boundary.document, each)] for who, needed in needs(stack)}
+    denied = {
+        who: [each for each in needed if not allows(boundary.document, each)] for who, needed in needs(stack).items()
+    }
     return [
         f"permissionsBoundary = {arn}: doesn't allow {_listed(actions)}, which the role of {who} needs; allow it "
         "there, or name another policy"
@@ -87,54 +89,43 @@ def warnings(stack: settings.Settings, boundary: Boundary | None) -> list[str]:
     ]
 
 
-def needs(stack: settings.Settings) -> Iterator[tuple[str, list[str]]]:
+def needs(stack: settings.Settings) -> dict[str, list[str]]:
     """Return the actions of each role, by those who have it: of its own policies, and of AWS's what it needs most."""
-    partition, data = "aws", stack.training.dataset
-    nodes = [*OF_NODES, *(() if stack.cluster.existing else OF_THE_CNI)]
-    nodes += _actions(policies.mount("", [])) if stack.file_iam else []
-    yield "the nodes", nodes + (_actions(policies.image_cache("")) if stack.image_cache else [])
-    object_arn = policies.dataset_object_arn(None if data.mounted else data.uri, partition)
-    checkpoints = "checkpoints" if stack.training.checkpoints.s3 else None
-    of_pods = policies.trainer("", "", checkpoints=checkpoints, dataset=object_arn, dataset_key=data.key_arn)
-    yield "the training pods", _actions(of_pods)
-    if data.mounted:
-        yield "Mountpoint for S3", _actions(policies.mounted_folder(partition, *data.folder, data.key_arn))
-    if stack.teams:
-        yield "the pods of teams", _actions(policies.team("", "", ""))
-    if stack.surge:
-        together = stack.machines.placement_group
-        uses = karpenter.Uses.of(stack.brought, "", "", placement_group=together, disk_key=stack.node_disk_key)
-        scope = karpenter.Scope(partition, stack.region, "", stack.cluster_name)
-        yield "Karpenter", _actions(karpenter.controller(scope, uses))
+    found: dict[str, list[str]] = {}
+    for role in roles.of(stack, roles.Names.before(stack, "", "aws")).values():
+        of_nodes = [*OF_NODES, *(() if stack.cluster.existing else OF_THE_CNI)] if role.of_aws == NODE_POLICIES else []
+        found[role.who] = of_nodes + [action for document in role.own.values() for action in _actions(document)]
+    return found
 
 
 def allows(document: Mapping[str, Any], action: str) -> bool:
     """Return whether a policy may allow an action: on something, under some condition."""
-    named = [each for each in _several(document.get("Statement")) if _names(each, action)]
+    named = [each for each in several(document.get("Statement")) if names(each, action)]
     denied = any(each["Effect"] == "Deny" and _always(each) for each in named)
     return not denied and any(each["Effect"] == "Allow" for each in named)
 
 
-def _names(statement: Mapping[str, Any], action: str) -> bool:
+def names(statement: Mapping[str, Any], action: str) -> bool:
+    """Return whether a statement is about an action."""
     if "NotAction" in statement:
         return not _is_like(action, statement["NotAction"])
     return _is_like(action, statement.get("Action"))
 
 
 def _is_like(action: str, patterns: Any) -> bool:
-    return any(fnmatch.fnmatchcase(action.lower(), str(each).lower()) for each in _several(patterns))
+    return any(fnmatch.fnmatchcase(action.lower(), str(each).lower()) for each in several(patterns))
 
 
 def _always(statement: Mapping[str, Any]) -> bool:
-    return "*" in _several(statement.get("Resource")) and not statement.get("Condition")
+    return "*" in several(statement.get("Resource")) and not statement.get("Condition")
 
 
 def _actions(document: Mapping[str, Any]) -> list[str]:
     allowed = (each for each in document["Statement"] if each["Effect"] == "Allow")
-    return sorted({action for each in allowed for action in _several(each["Action"])})
+    return sorted({action for each in allowed for action in several(each["Action"])})
 
 
-def _several(value: Any) -> Sequence[Any]:
+def several(value: Any) -> Sequence[Any]:
     """Return what is a list, or may be its only element: IAM takes both."""
     return value if isinstance(value, list) else [] if value is None else [value]
 

@@ -17,7 +17,7 @@ def path_of(role_arn: str) -> str:
 
 def mistakes(stack: settings.Settings, role_arn: str | None) -> list[str]:
     """Return a mistake if another path would replace the cluster; None if it has no role yet."""
-    if role_arn is None or (now := path_of(role_arn)) == stack.roles.path:
+    if stack.roles.arns or role_arn is None or (now := path_of(role_arn)) == stack.roles.path:
         return []
     replaced = "node groups" if stack.cluster.existing else "cluster"
     return [

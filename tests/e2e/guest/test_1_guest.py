@@ -1,4 +1,5 @@
-"""A stack in the VPC, on the cluster and on the file systems that something else made: it leaves all as it was.
+"""A stack in the VPC, on the cluster, on the file systems and with the roles that something else made: it leaves all as
+it was.
 
 Each test uses the stack as the one before left it.
 """
@@ -17,6 +18,7 @@ from tests.e2e.elasticjob import PYTORCH
 from tests.e2e.guest.platform import CLUSTER, LUSTRE_DRIVER, Platform
 from tests.e2e.inventory import Inventory, added, aws_inventory
 from tests.e2e.training import assert_steps_only_grow, latest_step, node_of, running_workers, wait_for_world
+from tests.infra.preflight.roles.given_roles import make
 from tidewater.contract import stack
 from tidewater.contract.pod_defaults import confined
 
@@ -25,7 +27,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.incremental, pytest.mark.timeout(1800
 GUEST = "guest"
 NOT_MADE = {
     *("vpcs", "subnets", "route tables", "nat gateways", "addresses", "security groups"),
-    *("clusters", "log groups", "file systems"),
+    *("clusters", "log groups", "file systems", "roles"),
 }
 POD = {
     "apiVersion": "v1",
@@ -75,8 +77,11 @@ def guest(checkout: Checkout) -> Guest:
     local = yaml.safe_load((ROOT / "Pulumi.local.yaml").read_text())
     del local["config"]["tidewater:publicAccessCidrs"]
     local["config"] |= {**platform.config, **SMALL}
-    (checkout.path / f"Pulumi.{GUEST}.yaml").write_text(yaml.safe_dump(local))
+    config = checkout.path / f"Pulumi.{GUEST}.yaml"
+    config.write_text(yaml.safe_dump(local))
     checkout.run(f"pulumi stack select --create {GUEST}")
+    arns = make(checkout.client("iam"), json.loads(checkout.run("python -m scripts.roles").text))
+    config.write_text(yaml.safe_dump({**local, "config": {**local["config"], "tidewater:roleArns": arns}}))
     checkout.forget_outputs()
     return Guest(checkout, platform)
 

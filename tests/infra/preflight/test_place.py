@@ -11,12 +11,23 @@ import settings
 from infra.preflight import place
 from tests import graph
 from tests.infra.preflight.refusals import REFUSED
+from tests.infra.preflight.roles.given_roles import arns_for
 
 KEY, OTHER = (f"arn:aws:kms:us-west-2:123456789012:key/{each}" for each in ("1234abcd", "5678abcd"))
 HERE = {"region": "us-west-2", "stack": "local", "namespace": "training"}
-NETWORK = {"cidr": "10.0.0.0/16", "zones": "2", "vpc": "", "subnets": "", "cluster": "", "files": "", "data_key": ""}
-BEFORE_KEYS = {name: value for name, value in NETWORK.items() if name != "data_key"}
-"""The record of a version that knew no `dataKeyArn`."""
+NETWORK = {
+    "cidr": "10.0.0.0/16",
+    "zones": "2",
+    "vpc": "",
+    "subnets": "",
+    "cluster": "",
+    "files": "",
+    "data_key": "",
+    "role": "",
+}
+BEFORE_KEYS = {name: value for name, value in NETWORK.items() if name not in ("data_key", "role")}
+"""The record of a version that knew neither `dataKeyArn` nor `roleArns`."""
+ARNS = arns_for()
 NAMED = {**NETWORK, "zones": "us-west-2b,us-west-2a"}
 
 
@@ -91,6 +102,24 @@ def update(monkeypatch: pytest.MonkeyPatch, recorded: dict[str, Any], **changes:
             {"dataKeyArn": OTHER},
             f"dataKeyArn = {OTHER}: the stack's data is encrypted with {KEY},",
             id="another key",
+        ),
+        pytest.param(
+            {"place": HERE, "place-network": BEFORE_KEYS},
+            {"roleArns": ARNS},
+            f"roleArns.cluster = {ARNS['cluster']}: the stack began with a role of its own, and another role would",
+            id="given roles",
+        ),
+        pytest.param(
+            {"place": HERE, "place-network": {**NETWORK, "role": ARNS["cluster"]}},
+            {},
+            f"roleArns.cluster = (empty): the stack began with {ARNS['cluster']}, and another role would replace",
+            id="no given roles any more",
+        ),
+        pytest.param(
+            {"place": HERE, "place-network": {**NETWORK, "role": ARNS["node"]}},
+            {"roleArns": ARNS},
+            f"roleArns.cluster = {ARNS['cluster']}: the stack began with {ARNS['node']}, and",
+            id="another given role",
         ),
     ],
 )

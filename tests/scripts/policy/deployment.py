@@ -8,7 +8,7 @@ gateway, which asks the policies of the one who deploys. Objects of Kubernetes a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -34,10 +34,10 @@ CHANGED = {"CostCentre": "4711"}
 class Monitor:
     """The engine's monitor for pulumi-eks: what it registers of AWS is made, the rest kept."""
 
-    def __init__(self, engine: Engine, role: Mapping[str, Any]) -> None:
+    def __init__(self, engine: Engine, role: Mapping[str, Any], known: Iterable[Resource]) -> None:
         self._engine = engine
         self._role = role
-        self._known: dict[str, Resource] = {}
+        self._known = {each.urn: each for each in known}
 
     async def register(self, registration: Registration) -> Resource:
         """Make a resource; a role gets what the program's transform gives it."""
@@ -73,6 +73,7 @@ class Cloud(mocks.Mocks):
     def __init__(self, engine: Engine, role: Mapping[str, Any]) -> None:
         self._engine = engine
         self._role = role
+        self._given: list[Resource] = []
         self._echo = graph.Echo(graph.answer)
 
     def new_resource(self, args: mocks.MockResourceArgs) -> tuple[str | None, dict[Any, Any]]:
@@ -81,6 +82,8 @@ class Cloud(mocks.Mocks):
             outputs = self._cluster(args.name, args.inputs)
             known = {key: outputs.get(key) for key in ("nodeSecurityGroupId",)}
             return args.name, {**args.inputs, **known, "kubeconfigJson": graph.KUBECONFIG}
+        if args.resource_id:
+            return args.resource_id, self._read(args)
         if not args.typ.startswith(AWS):
             return self._echo.new_resource(args)
         made = self._engine.create(args.typ, args.name, dict(args.inputs))
@@ -93,14 +96,22 @@ class Cloud(mocks.Mocks):
         except Exception as error:  # as the engine answers when the plug-in raises an error
             raise graph.Refused(str(error)) from error
 
+    def _read(self, args: mocks.MockResourceArgs) -> dict[str, Any]:
+        found = self._engine.import_(args.typ, args.name, str(args.resource_id))
+        assert found, f"there is no {args.resource_id}"
+        self._given.append(Resource(found.urn, PropertyValue(found.id), from_plain(found.outputs)))
+        return found.outputs
+
     def _cluster(self, name: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        role = self._given[0].reference if self._given else None
+        values = {key: role if role and key == "serviceRole" else wrap(value) for key, value in inputs.items()}
         request = provider_pb2.ConstructRequest(
             type=CLUSTER,
             name=name,
-            inputs=PropertyValue.marshal_map({key: wrap(value) for key, value in inputs.items()}),
+            inputs=PropertyValue.marshal_map(values),
             providers={"aws": "urn:pulumi:s::p::pulumi:providers:aws::explicit::1"},
         )
-        made = asyncio.run(construct(Monitor(self._engine, self._role), request))
+        made = asyncio.run(construct(Monitor(self._engine, self._role, self._given), request))
         return to_plain(made.outputs)
 
 

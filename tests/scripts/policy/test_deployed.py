@@ -18,7 +18,9 @@ from packages.localcloud.tests.aws.fakes import ACCOUNT
 from packages.localcloud.tests.standins.aws.conftest import make_engine
 from scripts.policy import documents
 from scripts.policy.scopes import Place
+from scripts.roles import template
 from tests import graph
+from tests.infra.preflight.roles.given_roles import make
 from tests.scripts.policy.deployment import Deployment, recorded
 
 STACK = "production"
@@ -207,6 +209,38 @@ def test_in_a_vpc_and_with_a_key_that_are_there_they_are_enough_too_and_none_can
     assert asked  # the other stack of this name is gone
 
 
+def test_with_the_roles_of_the_template_they_are_enough_too_and_no_role_is_touched(
+    operator: Clients, endpoint: str, asked: list[Query]
+) -> None:
+    iam = operator("iam")
+
+    def described() -> list[Any]:
+        names = [each["RoleName"] for each in iam.list_roles()["Roles"]]
+        details = (iam.list_attached_role_policies, iam.list_role_policies, iam.list_role_tags)
+        kept = [{**call(RoleName=name), "ResponseMetadata": None} for name in names for call in details]
+        return [iam.list_roles()["Roles"], kept]
+
+    teams = [{"name": "vision", "maxWorkers": 1, "userArns": [f"arn:aws:iam::{ACCOUNT}:role/vision"]}]
+    more = {"fileAccess": "iam", "teams": teams, "checkpoints": "both"}
+    stack = wanted({**CONFIG, **more})
+    arns = make(iam, template(stack, Place.of(stack, ACCOUNT)))
+    before, config = described(), {**CONFIG, **more, "rolePath": "/", "roleArns": arns}
+    given = printed(config)
+    deployment = deployer(operator, endpoint, "without-roles", given, config)
+    deployment.up()
+    assert operator("eks").describe_cluster(name="tidewater-production")["cluster"]["roleArn"] == arns["cluster"]
+    assert described() == before
+    deployment.refresh()
+    deployment.tag()
+    deployment.destroy()
+    assert described() == before
+    allowed = {action for policy in given for each in policy["Statement"] for action in each["Action"]}
+    reads = {f"iam:{each}" for each in ("GetRole", "ListRolePolicies", "ListAttachedRolePolicies")}
+    others = {"iam:PassRole", "iam:CreateServiceLinkedRole"}
+    assert {each for each in allowed if each.startswith("iam:")} == reads | others
+    assert asked  # the other stack of this name is gone
+
+
 def a_cluster(operator: Clients, network: dict[str, Any]) -> dict[str, Any]:
     """Return the settings that name a cluster in that VPC, with the addons that the stack needs."""
     iam, eks = operator("iam"), operator("eks")
@@ -223,6 +257,7 @@ def a_cluster(operator: Clients, network: dict[str, Any]) -> dict[str, Any]:
     eks.get_waiter("cluster_active").wait(name="platform", WaiterConfig={"Delay": 1})
     for addon in ADDONS:
         eks.create_addon(clusterName="platform", addonName=addon)
+        eks.get_waiter("addon_active").wait(clusterName="platform", addonName=addon, WaiterConfig={"Delay": 1})
     return {**network, "publicAccessCidrs": [], "adminArns": [], "clusterName": "platform"}
 
 

@@ -18,6 +18,7 @@ from scripts.policy.scopes import Place
 from scripts.session import Session, UpError
 from tests import graph
 from tests.infra.preflight.cluster import existing_cluster
+from tests.infra.preflight.roles.given_roles import arns_for
 from tests.infra.preflight.vpc import existing_vpc
 
 MADE_BY_PULUMI_EKS = {
@@ -41,6 +42,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "teams": [{"name": "vision", "maxWorkers": 4, "userArns": ["arn:aws:iam::123456789012:role/vision"]}],
     },
     "with a key that is there": {"dataKeyArn": KEY},
+    "with roles that are there": {"vpcFlowLogs": 14, "roleArns": arns_for(vpcFlowLogs=14)},
     "in a VPC that is there": existing_vpc.CONFIG,
     "on a cluster that is there": existing_cluster.CONFIG,
     "with everything": {
@@ -65,6 +67,7 @@ def test_the_types_are_those_that_the_program_registers(changes: dict[str, Any])
     registered = {each.type for each in made.resources if each.type.startswith("aws:")}
     by_entries = BY_ENTRIES if config["adminArns"] else set()
     by_pulumi_eks = set() if config["clusterName"] else MADE_BY_PULUMI_EKS
+    by_pulumi_eks = {each for each in by_pulumi_eks if not config["roleArns"] or not each.startswith("aws:iam/")}
     assert documents.types_of(settings.parse(config, stack="dev")) == registered | by_entries | by_pulumi_eks
 
 
@@ -143,6 +146,27 @@ def test_a_key_that_is_there_is_used_and_no_key_is_made_or_changed() -> None:
 def test_a_key_that_is_there_can_be_read_also_where_only_the_bucket_has_it() -> None:
     there = {**existing_cluster.CONFIG, "fileSystemId": "fs-01234567", "dataKeyArn": KEY}
     assert statement("Key", **there)["Action"] == ["kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKey"]
+
+
+def test_roles_that_are_there_are_read_and_passed_and_no_role_is_made_or_changed() -> None:
+    arns = arns_for()
+    found = [each for policy in printed(roleArns=arns) for each in policy["Statement"]]
+    of_iam = {each["Sid"]: each for each in found if any(action.startswith("iam:") for action in each["Action"])}
+    assert of_iam.keys() == {"Roles", "Passed", "ServiceRoles"}
+    assert of_iam["Roles"]["Resource"] == of_iam["Passed"]["Resource"] == sorted(arns.values())
+    assert of_iam["Roles"]["Action"] == [
+        f"iam:{each}" for each in ("GetRole", "ListAttachedRolePolicies", "ListRolePolicies")
+    ]
+    assert of_iam["Passed"]["Action"] == ["iam:PassRole"]
+
+
+def test_on_a_cluster_of_others_only_the_entries_of_given_roles_of_nodes_are_changed() -> None:
+    changes = {**existing_cluster.CONFIG, "monitoring": "none"}
+    arns = {name: f"arn:aws:iam::{graph.ACCOUNT}:role/ml/{name}" for name in arns_for(**changes)}
+    found = statement("Cluster", **changes, roleArns=arns)["Resource"]
+    entry = f"arn:aws:eks:us-west-2:{graph.ACCOUNT}:access-entry/platform/role/{graph.ACCOUNT}"
+    wanted = [f"{entry}/{path}{name}/*" for path in ("ml/", "") for name in arns if name in ("node", "surge-node")]
+    assert sorted(each for each in found if ":access-entry/" in each) == sorted(wanted)
 
 
 def test_a_boundary_can_be_taken_away_only_where_the_config_has_none() -> None:

@@ -10,6 +10,7 @@ import pytest
 import settings
 from infra.preflight.roles import path
 from tests import graph
+from tests.infra.preflight.roles.given_roles import arns_for
 from tests.infra.preflight.world import stack
 
 ARN = f"arn:aws:iam::{graph.ACCOUNT}:role"
@@ -29,6 +30,7 @@ def test_another_path_would_replace_the_cluster() -> None:
     assert mistake.startswith("rolePath = /: the stack's roles are in /ml/, and roles in another path would replace")
     assert path.mistakes(stack(rolePath="/ml/"), there) == []
     assert path.mistakes(stack(rolePath="/ml/"), None) == []
+    assert path.mistakes(stack(roleArns=arns_for()), there) == []  # `preflight.place` has the role itself
 
 
 def test_a_cluster_with_its_role_in_another_path_is_refused_before_anything_is_registered() -> None:

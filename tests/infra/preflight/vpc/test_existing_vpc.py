@@ -86,6 +86,7 @@ def record(**changes: str) -> dict[str, Any]:
         "cluster": "",
         "files": "",
         "data_key": "",
+        "role": "",
     }
     return {"region": "us-west-2", "stack": "dev", "namespace": "training", **own, **changes}
 

@@ -1,0 +1,107 @@
+"""Whether the roles in `roleArns` can be used: they exist, in this account, and the right service may assume them.
+
+Pure, but for `look_up`. What the roles may do is up to who made them: `python -m scripts.roles` prints what they need.
+Only what is certain is a mistake here. A trust policy may have conditions that are not known here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fnmatch
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pulumi_aws as aws
+
+import settings
+from infra.account import partition_of
+from infra.policies import Document, roles
+from infra.preflight.asking import Ask
+from infra.preflight.roles.boundary import names, several
+
+ROLE = "aws:iam/getRole:getRole"
+
+_ABSENT = re.compile("couldn't find resource|NoSuchEntity")
+"""The words of the plug-in and of IAM for what doesn't exist."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """What AWS says of a role, which is asked for by its name: its ARN, which is empty if there is none, its trust
+    policy, and why it could not be read."""
+
+    arn: str
+    trust: Mapping[str, Any] = field(default_factory=dict)
+    unread: str = ""
+
+
+async def look_up(arns: Mapping[str, str], ask: Ask) -> dict[str, Given]:
+    """Return what AWS says of these roles, by the same names."""
+    found = await asyncio.gather(*(_look_up(arn, ask) for arn in arns.values()))
+    return dict(zip(arns, found, strict=True))
+
+
+async def _look_up(arn: str, ask: Ask) -> Given:
+    try:
+        found = await ask(ROLE, {"name": arn.rpartition("/")[2]}, aws.iam.GetRoleResult)
+    except Exception as error:  # the SDK has no other type for it
+        return Given("") if _ABSENT.search(str(error)) else Given(arn, unread=str(error))
+    return Given(found.arn, json.loads(found.assume_role_policy))
+
+
+def mistakes(stack: settings.Settings, given: Mapping[str, Given], caller_arn: str) -> list[str]:
+    """Return a sentence for each role that can't be used by the one who deploys with this ARN."""
+    if not given:
+        return []
+    account, arns = caller_arn.split(":")[4], stack.roles.arns
+    wanted = roles.of(stack, roles.Names.before(stack, account, partition_of(caller_arn)))
+    why = {name: _why_not(arns[name], account, wanted[name].trust, each) for name, each in given.items()}
+    return [f"roleArns.{name} = {arns[name]}: {reason}" for name, reason in why.items() if reason]
+
+
+def _why_not(arn: str, account: str, trust: Document, given: Given) -> str:
+    (wanted,) = trust["Statement"]
+    if arn.split(":")[4] != account:
+        return f"is of another account than the stack, which is in {account}; name a role there"
+    if not given.arn:
+        return "there is no such role; correct it, or make it first, as `python -m scripts.roles` prints it"
+    if given.arn != arn:
+        return f"the account's role of this name is {given.arn}; correct it"
+    if given.unread or any(_lets(each, wanted) for each in several(given.trust.get("Statement"))):
+        return ""
+    return (
+        f"its trust policy doesn't let {wanted['Principal']['Service']} assume it for this stack; add this statement, "
+        f"or exchange the roles: {json.dumps(wanted)}"
+    )
+
+
+def _lets(statement: Mapping[str, Any], wanted: Document) -> bool:
+    """Return whether a statement may allow what the wanted one does."""
+    principal = statement.get("Principal")
+    services = several(principal.get("Service")) if isinstance(principal, Mapping) else several(principal)
+    if statement["Effect"] != "Allow" or not {wanted["Principal"]["Service"], "*"} & {*services}:
+        return False
+    if not all(names(statement, action) for action in wanted["Action"]):
+        return False
+    known = wanted.get("Condition", {}).get("StringEquals", {})
+    return all(
+        any(fnmatch.fnmatchcase(known[key], each) for each in several(values))
+        for operator, compared in statement.get("Condition", {}).items()
+        if operator in ("StringEquals", "StringLike", "ArnEquals", "ArnLike")
+        for key, values in compared.items()
+        if key in known
+    )
+
+
+def warnings(given: Mapping[str, Given]) -> list[str]:
+    """Return why roles could not be checked."""
+    unread = {name: each.unread for name, each in given.items() if each.unread}
+    if not unread:
+        return []
+    return [
+        f"roleArns: {', '.join(unread)} could not be read. To have them checked, allow iam:GetRole. The error: "
+        f"{next(iter(unread.values()))}"
+    ]

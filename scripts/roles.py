@@ -1,0 +1,94 @@
+"""Print the IAM roles that this stack's config needs for `roleArns`, as a template of CloudFormation.
+
+    python -m scripts.roles [--stack NAME] > roles.json
+    aws cloudformation deploy --stack-name NAME-roles --template-file roles.json --capabilities CAPABILITY_NAMED_IAM
+
+They are the roles that the stack would make, and can be made before it: what AWS or Pulumi draws a name for later is a
+pattern in their policies. The template's metadata has the value of `roleArns`. Roles that the config's `roleArns` names
+keep their names; it may lack some, such as those of new teams.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import settings
+from infra.policies import roles
+from scripts.policy.__main__ import account
+from scripts.policy.__main__ import read as read_settings
+from scripts.policy.scopes import Place
+from scripts.session import Session, UpError, read_config
+from scripts.toolchain import paths
+
+
+def main() -> int:
+    """Print the template; return the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m scripts.roles", description=__doc__.partition("\n")[0])
+    parser.add_argument("-s", "--stack", help="the stack; without it, the selected one")
+    given = parser.parse_args()
+    session = Session(Path(), os.environ)
+    try:
+        wanted = read(paths.CHECKOUT, given.stack or session.ask("pulumi", "stack", "--show-name").strip())
+        print(json.dumps(template(wanted, Place.of(wanted, account(wanted, session))), indent=2))
+    except UpError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def read(folder: Path, stack: str) -> settings.Settings:
+    """Return the settings of a stack, with the roles that `roleArns` has so far.
+
+    Raises:
+        UpError: the config has mistakes.
+    """
+    given, wanted = read_config(folder, stack)[1]["roleArns"], read_settings(folder, stack, roleArns={})
+    arns = json.loads(given) if isinstance(given, str) else given
+    return replace(wanted, roles=replace(wanted.roles, arns=arns))
+
+
+def template(stack: settings.Settings, place: Place) -> dict[str, Any]:
+    """Return the template with the roles of a stack."""
+    found = roles.of(stack, roles.Names.before(stack, place.account, place.partition))
+    arns = {name: roles.arn(stack, name, place.account, place.partition) for name in found}
+    return {
+        "AWSTemplateFormatVersion": "2010-09-09",
+        "Description": f"Roles of {stack.name}, for roleArns",
+        "Metadata": {"roleArns": arns},
+        # Names of resources have letters and digits only.
+        "Resources": {
+            name.replace("-", "X"): {
+                "Type": "AWS::IAM::Role",
+                "Properties": _properties(stack, place, arns[name], role),
+            }
+            for name, role in found.items()
+        },
+    }
+
+
+def _properties(stack: settings.Settings, place: Place, arn: str, role: roles.Role) -> dict[str, Any]:
+    """Return a role as CloudFormation, and with few changes `aws iam create-role`, take it.
+
+    https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/aws-resource-iam-role.html
+    """
+    path, _, name = arn.partition(":role")[2].rpartition("/")
+    boundary = {"PermissionsBoundary": stack.roles.boundary} if stack.roles.boundary else {}
+    return {
+        "RoleName": name,
+        "Path": f"{path}/",
+        "Description": f"{stack.name}: {role.who}",
+        "AssumeRolePolicyDocument": role.trust,
+        "ManagedPolicyArns": [*(place.iam(f"policy/{each}", "aws") for each in role.of_aws), *role.attached],
+        "Policies": [{"PolicyName": label, "PolicyDocument": each} for label, each in role.own.items()],
+        **boundary,
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())
