@@ -56,6 +56,11 @@ class Roles:
     arns: Mapping[str, str] = field(default_factory=dict)
     """Those of roles that were there before, by `Settings.role_names`; empty if the stack makes its roles."""
 
+    @property
+    def of_nodes(self) -> tuple[str, ...]:
+        """Return the ARNs of given roles of nodes, which get access entries."""
+        return tuple(arn for name, arn in self.arns.items() if name in ("node", "surge-node"))
+
 
 @dataclass(frozen=True)
 class Cluster:

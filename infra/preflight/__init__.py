@@ -59,7 +59,7 @@ def check(
     mistakes += quotas.mistakes(wanted, region, needs) + login.mistakes(wanted, region.login)
     mistakes += taken.mistakes(wanted, region.inside, new=bool(region.cluster and region.cluster.role is None))
     mistakes += path.mistakes(wanted, region.role) + people.mistakes(wanted, region)
-    mistakes += given.mistakes(wanted, region.roles, region.login.caller)
+    mistakes += given.mistakes(wanted, region.roles, region.login.caller, region.inside)
     warnings = quotas.warnings(wanted, region, needs)
     for each in (counts, keys):
         mistakes += each.mistakes(wanted, region)

@@ -74,9 +74,7 @@ def actions(stack: settings.Settings) -> dict[Scope, set[str]]:
     for needs in (*(TYPES[each] for each in types_of(stack)), LOOK_UPS, SCRIPTS, *more):
         for scope, names in needs.items():
             found.setdefault(scope, set()).update(_full(scope, name) for name in names.split())
-    if (
-        not stack.roles.boundary and not stack.roles.arns
-    ):  # it may have been taken out of the config, and out of the roles it goes by this
+    if not (stack.roles.boundary or stack.roles.arns):  # it may have left the config; out of the roles it goes by this
         found.setdefault(Scope.ROLES, set()).add("iam:DeleteRolePermissionsBoundary")
     found.setdefault(Scope.EC2_TAGS, set()).add("ec2:CreateTags")
     found.setdefault(Scope.EC2_OWN, set()).update(("ec2:CreateTags", "ec2:DeleteTags"))

@@ -146,12 +146,13 @@ def _cluster(place: Place) -> list[str]:
     kinds = [f"{kind}/{name}/*" for kind in ("nodegroup", "addon", "access-entry", "podidentityassociation")]
     if place.stack.cluster.existing:
         given, paths = place.stack.roles.arns, {"/", place.stack.roles.path}
-        nodes = [arn for role, arn in given.items() if role in ("node", "surge-node")]
         entries = (
             [] if given else [f"access-entry/{name}/role/{place.account}{path}{own}-*/*" for path in sorted(paths)]
         )
         people = [arn for team in place.stack.teams for arn in team.user_arns]
-        entries += sorted({f"access-entry/{name}/{each}/*" for each in _principals([*nodes, *people])})
+        entries += sorted(
+            {f"access-entry/{name}/{each}/*" for each in _principals([*place.stack.roles.of_nodes, *people])}
+        )
         kinds = [f"nodegroup/{name}/{own}-*/*", f"addon/{name}/*", *entries, f"podidentityassociation/{name}/*"]
     return [place.arn("eks", kind) for kind in (f"cluster/{name}", *kinds)]
 

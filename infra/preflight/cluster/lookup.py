@@ -118,11 +118,12 @@ async def _inside(stack: settings.Settings, there: settings.ExistingCluster, ask
 
 
 async def _let_in(stack: settings.Settings, cluster: str, ask: Ask) -> Inside:
-    """Return the access entries of teams' people and administrators."""
-    people = sorted({arn for team in stack.teams for arn in team.user_arns} | {*stack.cluster.admin_arns})
-    asked = [{"clusterName": cluster, "principalArn": arn} for arn in people]
+    """Return the access entries of teams' people and administrators, and of given roles of nodes."""
+    people = {arn for team in stack.teams for arn in team.user_arns} | {*stack.cluster.admin_arns}
+    principals = sorted(people | {*stack.roles.of_nodes})
+    asked = [{"clusterName": cluster, "principalArn": arn} for arn in principals]
     found = await asyncio.gather(*(or_none(ask(ENTRY, each, aws.eks.GetAccessEntryResult), _ABSENT) for each in asked))
-    entries = {arn: each for arn, each in zip(people, found, strict=True) if each}
+    entries = {arn: each for arn, each in zip(principals, found, strict=True) if each}
     return Inside(
         entries={arn: tuple(each.kubernetes_groups or ()) for arn, each in entries.items()},
         foreign=frozenset(

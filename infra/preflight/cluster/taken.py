@@ -26,7 +26,8 @@ class Inside:
 
     Attributes:
         unread: why `objects` could not be read; empty if they could.
-        entries: the groups of Kubernetes in the access entries of teams' people and administrators, by their ARNs.
+        entries: the groups of Kubernetes in the access entries of teams' people, administrators and given roles of
+            nodes, by their ARNs.
         foreign: those of them with an entry that the stack has not made, by its tags.
     """
 

@@ -20,6 +20,7 @@ import settings
 from infra.account import partition_of
 from infra.policies import Document, roles
 from infra.preflight.asking import Ask
+from infra.preflight.cluster import Inside
 from infra.preflight.roles.boundary import names, several
 
 ROLE = "aws:iam/getRole:getRole"
@@ -52,13 +53,21 @@ async def _look_up(arn: str, ask: Ask) -> Given:
     return Given(found.arn, json.loads(found.assume_role_policy))
 
 
-def mistakes(stack: settings.Settings, given: Mapping[str, Given], caller_arn: str) -> list[str]:
-    """Return a sentence for each role that can't be used by the one who deploys with this ARN."""
+def mistakes(stack: settings.Settings, given: Mapping[str, Given], caller_arn: str, inside: Inside | None) -> list[str]:
+    """Return a sentence for each role that can't be used by the one who deploys with this ARN on this cluster."""
     if not given:
         return []
     account, arns = caller_arn.split(":")[4], stack.roles.arns
     wanted = roles.of(stack, roles.Names.before(stack, account, partition_of(caller_arn)))
     why = {name: _why_not(arns[name], account, wanted[name].trust, each) for name, each in given.items()}
+    # On a cluster of the stack's own, EKS itself makes the entry for the role of node groups.
+    foreign = inside.foreign if inside and stack.cluster.existing else ()
+    why |= {
+        name: f"has an access entry on the cluster {stack.cluster_name} that this stack has not made, and EKS has one "
+        "for each role; name another role, or ask the cluster's owner to remove the entry"
+        for name in given
+        if arns[name] in foreign and not why[name]
+    }
     return [f"roleArns.{name} = {arns[name]}: {reason}" for name, reason in why.items() if reason]
 
 

@@ -11,14 +11,18 @@ import pytest
 import settings
 from infra import policies
 from infra.policies import roles
+from infra.preflight.cluster import Inside
 from infra.preflight.roles import given
 from infra.preflight.roles.given import Given
 from tests import graph
+from tests.infra.preflight.cluster import existing_cluster
 from tests.infra.preflight.roles.given_roles import arns_for
 from tests.infra.preflight.world import stack
 
 ARNS = arns_for()
 CALLER = f"arn:aws:sts::{graph.ACCOUNT}:assumed-role/deployer/session"
+BY_EKS = Inside(foreign=frozenset(ARNS.values()))
+"""On a cluster of the stack's own, EKS makes access entries for roles of nodes."""
 OTHERS = ARNS["node"].replace(graph.ACCOUNT, "210987654321")
 FITTING = {
     name: role.trust for name, role in roles.of(stack(), roles.Names.before(stack(), graph.ACCOUNT, "aws")).items()
@@ -30,7 +34,7 @@ def found(name: str, trust: Mapping[str, Any] | None = None, **changes: Any) -> 
     """Return the mistakes if one role has this trust policy, or differs so, and the others are as they must be."""
     each = {name: Given(arn, FITTING[name]) for name, arn in ARNS.items()}
     each[name] = Given(**{"arn": ARNS[name], "trust": FITTING[name] if trust is None else trust, **changes})
-    return given.mistakes(stack(roleArns=ARNS), each, CALLER)
+    return given.mistakes(stack(roleArns=ARNS), each, CALLER, BY_EKS)
 
 
 def allowing(service: Any, *actions: str, **more: Any) -> dict[str, Any]:
@@ -89,10 +93,30 @@ def test_a_role_that_is_not_there_or_in_another_path_is_refused(changes: dict[st
 
 def test_a_role_of_another_account_is_refused() -> None:
     wanted = stack(roleArns={**ARNS, "node": OTHERS})
-    (mistake,) = given.mistakes(wanted, {"node": Given(OTHERS, FITTING["node"])}, CALLER)
+    (mistake,) = given.mistakes(wanted, {"node": Given(OTHERS, FITTING["node"])}, CALLER, None)
     assert mistake.startswith(
         f"roleArns.node = {OTHERS}: is of another account than the stack, which is in {graph.ACCOUNT}"
     )
+
+
+def test_a_role_of_nodes_that_others_have_let_into_the_cluster_is_refused() -> None:
+    on_platform = {**existing_cluster.CONFIG, "monitoring": "none"}
+    arns, entry = arns_for(**on_platform), {"kubernetesGroups": ["system:nodes"], "tags": {}}
+
+    def ask(token: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        if token.endswith(":getAccessEntry") and arguments["principalArn"] == arns["surge-node"]:
+            return entry
+        return existing_cluster.ask(token, arguments)
+
+    config = {**graph.defaults(), **on_platform, "roleArns": arns}
+    with pytest.raises(settings.ConfigurationError) as refused:
+        graph.run(graph.program, config, "dev", ask=ask)
+    (mistake,) = refused.value.mistakes
+    assert mistake.startswith(
+        f"roleArns.surge-node = {arns['surge-node']}: has an access entry on the cluster platform"
+    )
+    entry["tags"] = stack(**on_platform).own_tags
+    assert graph.run(graph.program, config, "dev", ask=ask).all("aws:eks/accessEntry:AccessEntry")
 
 
 def test_a_role_that_may_not_be_read_is_a_warning() -> None:
