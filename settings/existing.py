@@ -30,6 +30,9 @@ _LUSTRE_KEYS = {
 
 _ROLE_ARN = r"arn:aws[a-z-]*:iam::\d{12}:role/[\w+=,.@/-]+"
 
+_ROLES = ("cluster", "node", "efs-csi", "trainer", "s3-csi", "flow-logs", "team-NAME", "surge-node", "karpenter")
+"""All that `Settings.role_names` may have."""
+
 ROLE_KEYS: Mapping[str, str] = {"rolePath": "/", "permissionsBoundary": ""}
 """The keys that are for roles that the stack makes, with their defaults."""
 
@@ -121,7 +124,11 @@ def roles(read: Reader) -> Mapping[str, str]:
     arns = read.text_map("roleArns")
     first: dict[str, str] = {}
     for name, arn in arns.items():
-        if not re.fullmatch(_ROLE_ARN, arn) and read.are_right(f"roleArns.{name}"):
+        if not read.are_right(f"roleArns.{name}"):
+            continue
+        if name not in _ROLES and not name.startswith("team-"):
+            read.wrong("roleArns", name, f"no role has this name; they are {', '.join(_ROLES)}")
+        elif not re.fullmatch(_ROLE_ARN, arn):
             read.wrong(f"roleArns.{name}", arn or '""', "must be the ARN of an IAM role")
         elif (other := first.setdefault(arn, name)) != name:
             read.wrong(f"roleArns.{name}", arn, f"is the role of {other} too; each needs one of its own")

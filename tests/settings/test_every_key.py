@@ -33,7 +33,7 @@ OUT_OF_RANGE: dict[str, tuple[Any, str]] = {
     "allowedAccountIds": (["12345678901"], "the 12 digits of an AWS account"),
     "permissionsBoundary": ("arn:aws:iam::123456789012:role/boundary", "must be the ARN of an IAM policy"),
     "rolePath": ("/teams/*/", "between slashes, as in /ml/"),
-    "roleArns": ({"nodes": "arn:aws:iam::123456789012:role/x"}, "this config needs all of cluster, node, "),
+    "roleArns": ({"nodes": "arn:aws:iam::123456789012:role/x"}, "no role has this name; they are cluster, node, "),
     "tags": ({"aws:x": "y"}, "use another name"),
     "vpcCidr": ("10.0.0.0/24", "from /16 to /20, for example 10.0.0.0/16"),
     "availabilityZones": ("5", "from 2 to 4"),
