@@ -49,6 +49,7 @@ def test_a_worker_that_wants_to_leave_is_removed(join: Join) -> None:
 def test_a_peer_whose_process_has_ended_is_removed_at_once(join: Join) -> None:
     gone: set[str] = set()
     a, b = join("a", lambda member: member.id in gone), join("b")
+    assert reaches(a, "ab")
     assert reaches(b, "ab")
     gone.add("b")
     a.ready_after(a.view.number)
