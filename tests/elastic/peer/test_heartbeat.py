@@ -17,6 +17,7 @@ import pytest
 from tests.elastic.workers import CHECKOUT, SECRET, free_port
 from tidewater.elastic.membership.rules import Member
 from tidewater.elastic.peer import heartbeat as heartbeat_module
+from tidewater.elastic.peer import neighbours
 from tidewater.elastic.peer.handshake import HELLO, Identity, Responder
 from tidewater.elastic.peer.heartbeat import LATE_SECONDS, Heartbeat
 from tidewater.elastic.peer.patience import LEAST
@@ -306,11 +307,11 @@ def test_a_worker_does_not_ping_itself(start: Start) -> None:
     stays(lambda: not heartbeat.silent())
 
 
-def test_in_a_large_job_a_worker_pings_the_one_that_follows_it_and_the_others_when_that_is_silent(
+def test_in_a_large_job_a_worker_pings_some_and_the_others_when_one_of_those_is_silent(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If each pinged all, a step that is late would be a million pings of a thousand workers."""
-    monkeypatch.setattr(heartbeat_module, "_FOLLOWING", 1)
+    monkeypatch.setattr(neighbours, "of", lambda rank, number: {number - 1})
     first, last = Deaf("a"), Deaf("d")
     members = [member("a", first.port), *(living(name) for name in "bc"), member("me", 1), member("d", last.port)]
     heartbeat = start(timeout=SHORT)
@@ -324,11 +325,25 @@ def test_in_a_large_job_a_worker_pings_the_one_that_follows_it_and_the_others_wh
 
 def test_those_that_decide_in_a_large_job_ping_all(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """They must know which of those that say nothing are dead."""
-    monkeypatch.setattr(heartbeat_module, "_FOLLOWING", 1)
+    monkeypatch.setattr(neighbours, "_FEW", 1)
     heartbeat = start()
     heartbeat.watch([living("a"), member("me", 1), *(living(name) for name in "bc"), member("d", free_port())])
     heartbeat.tense(True)
     until(lambda: heartbeat.silent() == {"d"})
+
+
+def test_a_worker_with_another_rank_among_the_same_pings_as_that_rank_does(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that was left out comes back with the last rank, and those that decide are others."""
+    monkeypatch.setattr(neighbours, "of", lambda rank, number: {0} if rank else {1, 2})
+    a, gone, me = living("a"), member("b", free_port()), member("me", 1)
+    heartbeat = start()
+    heartbeat.watch([a, gone, me])
+    heartbeat.tense(True)
+    stays(lambda: not heartbeat.silent())
+    heartbeat.watch([me, a, gone])
+    until(lambda: heartbeat.silent() == {"b"})
 
 
 def test_a_worker_that_was_stopped_reports_no_peer_as_silent(frozen: tuple[Member, subprocess.Popen[str]]) -> None:

@@ -11,9 +11,8 @@ cable) sends nothing. So while a step is late, or a generation is being formed, 
 peers, each over a persistent connection, which begins with a handshake (see ``handshake``). A thread of the peer's
 ``PeerServer`` answers, so a peer also answers during a long step. While steps are on time, no pings are sent.
 
-In a large job a thousand members that ping one another would be a million pings. So each pings those that follow it in
-rank, and all others, too, as soon as one of those is silent: one that gives a generation up ends it for all. Those that
-decide (see ``membership.deciders``) ping all.
+In a large job a thousand members that ping one another would be a million pings. So each pings some, its neighbours
+(see there), and all others, too, as soon as one of those is silent: one that gives a generation up ends it for all.
 
 A silent peer stays silent, and is pinged again, until it answers or other members are watched. How long a peer may
 leave a ping unanswered depends on the answers before, and on how late this thread itself was (see ``patience``). A
@@ -33,9 +32,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from tidewater.elastic.addresses import resolve
-from tidewater.elastic.membership.deciders import DECIDERS
 from tidewater.elastic.membership.rules import Seat
-from tidewater.elastic.peer import patience, server
+from tidewater.elastic.peer import neighbours, patience, server
 from tidewater.elastic.peer.handshake import Identity, Initiator
 
 LATE_SECONDS = 0.25
@@ -43,8 +41,6 @@ LATE_SECONDS = 0.25
 _TICK_SECONDS = 0.1
 """Nothing wakes the thread when a step begins to wait."""
 _MOST_READ = 4096
-_FOLLOWING = 32
-"""How many members each pings while none of them is silent."""
 
 
 @dataclass
@@ -88,6 +84,8 @@ class Heartbeat:
         self._me, self._interval, self._timeout = me, interval, timeout
         self._since, self._on_silent = since, on_silent
         self._lock = threading.Lock()
+        self._watched: list[str] = []
+        """The ids of the members, in order of rank."""
         self._peers: dict[str, _Peer] = {}
         self._retired: list[_Peer] = []
         self._tense = False
@@ -111,17 +109,18 @@ class Heartbeat:
         self._wake()
 
     def watch(self, members: Iterable[Seat]) -> None:
-        """Watch exactly these members, in order of rank. If they differ from the previous ones, all count as answering
-        again."""
+        """Watch exactly these members, in order of rank. If they or their order differ from the previous ones, all
+        count as answering again."""
         wanted = list(members)
-        rank = next((rank for rank, member in enumerate(wanted) if member.id == self._me.id), -1)
-        after = [*wanted[rank + 1 :], *wanted[: max(rank, 0)]]
-        near = len(after) if rank < DECIDERS else _FOLLOWING
-        peers = {each.id: _Peer(each, near=place < near) for place, each in enumerate(after)}
+        names = [each.id for each in wanted]
+        rank = names.index(self._me.id) if self._me.id in names else -1
+        near = neighbours.of(rank, len(wanted))
+        after = [*range(rank + 1, len(wanted)), *range(rank)]
         with self._lock:
-            if peers.keys() != self._peers.keys():
+            if names != self._watched:
                 self._retired += self._peers.values()
-                self._peers = peers
+                self._watched = names
+                self._peers = {names[each]: _Peer(wanted[each], near=each in near) for each in after}
         self._wake()
 
     def tense(self, on: bool) -> None:
