@@ -169,8 +169,9 @@ def storages(stack: settings.Settings, files: SharedStorage | ExistingStorage, p
     shared = volume_manifest(name, space, files.volume_handle, iam=stack.file_iam)
     found = [Storage(space, StorageArgs(shared), platform.mounts(files))]
     if stack.lustre:
-        volume = lustre_volume_manifest(f"{name}-lustre", space, stack.lustre, stack.region)
-        found.append(Storage("lustre", StorageArgs(volume), platform.mounts()))
+        lustre = f"{name}-lustre"  # the other one has the name of the namespace, which may be any
+        volume = lustre_volume_manifest(lustre, space, stack.lustre, stack.region)
+        found.append(Storage(lustre, StorageArgs(volume), platform.mounts()))
     return found
 
 

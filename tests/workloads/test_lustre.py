@@ -71,6 +71,11 @@ def test_the_volume_is_the_whole_file_system_for_readers_and_writers_and_stays(m
     assert claim["spec"]["volumeName"] == made.one(VOLUME, "lustre").inputs["metadata"]["name"]
 
 
+def test_the_namespace_may_be_called_as_the_file_system() -> None:
+    made = deployed({**existing_vpc.CONFIG, **KEYS, "namespace": "lustre"}, existing_vpc.ask)
+    assert len({each.urn for each in made.resources}) == len(made.resources)
+
+
 def test_in_china_its_name_is_in_the_domain_of_china() -> None:
     found = lustre_volume_manifest("v", "training", settings.Lustre(ID, "fsx"), "cn-north-1")
     assert found["spec"]["csi"]["volumeAttributes"]["dnsname"] == f"{ID}.fsx.cn-north-1.amazonaws.com.cn"
