@@ -28,7 +28,9 @@ _LUSTRE_KEYS = {
 }
 """Patterns of https://docs.aws.amazon.com/fsx/latest/APIReference/API_LustreFileSystemConfiguration.html"""
 
-_ROLE_ARN = r"arn:aws[a-z-]*:iam::\d{12}:role/[\w+=,.@/-]+"
+_ROLE_ARN = r"arn:aws[a-z-]*:iam::\d{12}:role/([!-~]+/)?[\w+=,.@-]{1,64}"
+AWS_PATHS = ("/aws-reserved/", "/aws-service-role/")
+"""Of AWS's own roles. https://docs.aws.amazon.com/IAM/latest/APIReference/API_CreateRole.html"""
 
 _ROLES = ("cluster", "node", "efs-csi", "trainer", "s3-csi", "flow-logs", "team-NAME", "surge-node", "karpenter")
 """All that `Settings.role_names` may have."""
@@ -130,6 +132,8 @@ def roles(read: Reader) -> Mapping[str, str]:
             read.wrong("roleArns", name, f"no role has this name; they are {', '.join(_ROLES)}")
         elif not re.fullmatch(_ROLE_ARN, arn):
             read.wrong(f"roleArns.{name}", arn or '""', "must be the ARN of an IAM role")
+        elif arn.partition(":role")[2].startswith(AWS_PATHS):
+            read.wrong(f"roleArns.{name}", arn, "belongs to AWS, which uses it for other things; name another role")
         elif (other := first.setdefault(arn, name)) != name:
             read.wrong(f"roleArns.{name}", arn, f"is the role of {other} too; each needs one of its own")
     for key, default in ROLE_KEYS.items():

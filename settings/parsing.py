@@ -63,8 +63,6 @@ https://docs.aws.amazon.com/eks/latest/userguide/cluster-endpoint.html
 https://www.iana.org/assignments/iana-ipv4-special-registry/iana-ipv4-special-registry.xhtml"""
 _POLICY_ARN = r"arn:aws[a-z-]*:iam::(aws|\d{12}):policy/[\w+=,.@/-]+"
 _ROLE_PATH = r"/([A-Za-z0-9_+=,.@-]+/)*"
-_TAKEN_PATHS = ("/aws-reserved/", "/aws-service-role/")
-"""https://docs.aws.amazon.com/IAM/latest/APIReference/API_CreateRole.html"""
 _KEY_ARN = r"arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/[\w-]+"
 _KEY = "the ARN of a KMS key, not of an alias"
 
@@ -163,7 +161,7 @@ def _tags(read: Reader) -> dict[str, str]:
 def _roles(read: Reader) -> Roles:
     what = "/, or names of letters, digits and +=,.@_- between slashes, as in /ml/"
     path = read.text("rolePath", _ROLE_PATH, what, longest=512)
-    if path.startswith(_TAKEN_PATHS):
+    if path.startswith(existing.AWS_PATHS):
         read.wrong("rolePath", path, "belongs to AWS's own roles; choose another path")
     boundary = read.text("permissionsBoundary", f"({_POLICY_ARN})?", "the ARN of an IAM policy")
     return Roles(path or "/", boundary, existing.roles(read))

@@ -30,6 +30,14 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
         {"roleArns": {"node": "arn:aws:iam::123456789012:user/node"}},
         "roleArns.node = arn:aws:iam::123456789012:user/node: must be the ARN of an IAM role",
     ),
+    "a path in the place of a role": (
+        {"roleArns": {"node": "arn:aws:iam::123456789012:role/ml/"}},
+        "roleArns.node = arn:aws:iam::123456789012:role/ml/: must be the ARN of an IAM role",
+    ),
+    "a role of AWS's own": (
+        {"roleArns": {"cluster": "arn:aws:iam::123456789012:role/aws-service-role/eks.amazonaws.com/ForEKS"}},
+        "belongs to AWS, which uses it for other things; name another role",
+    ),
     "one role twice": (
         {"roleArns": dict.fromkeys(("node", "trainer"), "arn:aws:iam::123456789012:role/x")},
         "roleArns.trainer = arn:aws:iam::123456789012:role/x: is the role of node too; each needs one of its own",

@@ -89,9 +89,11 @@ def _why_not(arn: str, account: str, trust: Document, given: Given) -> str:
 
 def _lets(statement: Mapping[str, Any], wanted: Document) -> bool:
     """Return whether a statement may allow what the wanted one does."""
-    principal = statement.get("Principal")
-    services = several(principal.get("Service")) if isinstance(principal, Mapping) else several(principal)
-    if statement["Effect"] != "Allow" or not {wanted["Principal"]["Service"], "*"} & {*services}:
+    principal, service = statement.get("Principal"), wanted["Principal"]["Service"]
+    given = principal if isinstance(principal, Mapping) else {"AWS": principal}
+    services = {*several(given.get("Service")), *({"*"} & {*several(given.get("AWS"))})}
+    # In China services such as EC2 have the other name too.
+    if statement["Effect"] != "Allow" or not {service, f"{service}.cn", "*"} & services:
         return False
     if not all(names(statement, action) for action in wanted["Action"]):
         return False

@@ -54,6 +54,8 @@ FITS: dict[str, dict[str, Any]] = {
     "a pattern for the actions": allowing(PODS, "sts:*"),
     "a pattern for the pods": allowing(PODS, "sts:*", Condition={"StringLike": {TAG: ["train*", "x"]}}),
     "conditions of others": allowing(PODS, "sts:*", Condition={"StringEquals": {"aws:SourceAccount": "1"}}),
+    "everyone": allowing(PODS, "sts:*", Principal={"AWS": "*"}),
+    "the name of the service in China": allowing(f"{PODS}.cn", "sts:*"),
     "a condition that leaves others out": allowing(PODS, "sts:*", Condition={"StringNotEquals": {TAG: "x"}}),
 }
 WRONG: dict[str, dict[str, Any]] = {
