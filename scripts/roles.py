@@ -14,6 +14,7 @@ import argparse
 import json
 import os
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,8 @@ from scripts.policy.__main__ import read as read_settings
 from scripts.policy.scopes import Place
 from scripts.session import Session, UpError, read_config
 from scripts.toolchain import paths
+from settings import existing
+from settings.reader import Reader
 
 
 def main() -> int:
@@ -35,7 +38,7 @@ def main() -> int:
     session = Session(Path(), os.environ)
     try:
         wanted = read(paths.CHECKOUT, given.stack or session.ask("pulumi", "stack", "--show-name").strip())
-        print(json.dumps(template(wanted, Place.of(wanted, account(wanted, session))), indent=2))
+        print(text(template(wanted, Place.of(wanted, account(wanted, session)))))
     except UpError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -48,9 +51,20 @@ def read(folder: Path, stack: str) -> settings.Settings:
     Raises:
         UpError: the config has mistakes.
     """
-    given, wanted = read_config(folder, stack)[1]["roleArns"], read_settings(folder, stack, roleArns={})
-    arns = json.loads(given) if isinstance(given, str) else given
+    wanted = read_settings(folder, stack, roleArns={})
+    given = Reader({"roleArns": read_config(folder, stack)[1]["roleArns"]})
+    arns = existing.roles(given)
+    if given.mistakes:
+        raise UpError(str(settings.ConfigurationError(given.mistakes)))
     return replace(wanted, roles=replace(wanted.roles, arns=arns))
+
+
+def text(template: Mapping[str, Any]) -> str:
+    """Return the template without white space: CloudFormation takes 51,200 bytes from a file.
+
+    https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/cloudformation-limits.html
+    """
+    return json.dumps(template, separators=(",", ":"))
 
 
 def template(stack: settings.Settings, place: Place) -> dict[str, Any]:

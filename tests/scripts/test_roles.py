@@ -12,7 +12,7 @@ import pytest
 import settings
 from infra.policies import roles
 from scripts.policy.scopes import Place
-from scripts.roles import read, template
+from scripts.roles import read, template, text
 from scripts.session import UpError
 from tests import graph
 from tests.infra.preflight.cluster import existing_cluster
@@ -109,6 +109,12 @@ def test_what_is_not_there_yet_is_named_by_the_stacks_name_its_alias_or_a_patter
     assert passed == f"arn:aws:iam::{graph.ACCOUNT}:role/tidewater-dev-surge-node"
 
 
+def test_cloudformation_takes_the_roles_of_twenty_teams_from_a_file() -> None:
+    teams = [{"name": f"a-team-{number}", "maxWorkers": 1} for number in range(20)]
+    stack = graph.parsed(**CONFIGS["with everything"], fileAccess="iam", checkpoints="both", teams=teams)
+    assert len(text(template(stack, Place.of(stack, graph.ACCOUNT)))) <= 51_200
+
+
 def test_with_a_key_and_a_file_system_that_are_there_they_are_named() -> None:
     there = {**existing_cluster.CONFIG, "monitoring": "none", "fileSystemId": "fs-01234567", "fileAccess": "iam"}
     found = printed(graph.parsed(**there, **CONFIGS["with a key that is there"]))
@@ -134,6 +140,9 @@ def test_roles_that_are_given_keep_their_names_and_the_config_may_lack_that_of_a
     assert (found["surge-node"]["RoleName"], found["surge-node"]["Path"]) == ("surge", "/central/")
     assert statement(found["karpenter"], "AllowPassingInstanceRole")["Resource"] == arns["surge-node"]
     assert found["team-vision"]["RoleName"] == "tidewater-dev-team-vision"
+    own.write_text("config: {'tidewater:roleArns': {node: given-node, nodes: x}}")
+    with pytest.raises(UpError, match=r"(?s)roleArns.node = given-node: must be the ARN.*nodes: no role has this name"):
+        read(tmp_path, "dev")
     own.write_text("config: {'tidewater:workers': 99}")
     with pytest.raises(UpError, match="workers = 99"):
         read(tmp_path, "dev")
