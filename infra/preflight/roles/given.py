@@ -79,7 +79,8 @@ def _why_not(arn: str, account: str, trust: Document, given: Given) -> str:
         return "there is no such role; correct it, or make it first, as `python -m scripts.roles` prints it"
     if given.arn != arn:
         return f"the account's role of this name is {given.arn}; correct it"
-    if given.unread or any(_lets(each, wanted) for each in several(given.trust.get("Statement"))):
+    statements = several(given.trust.get("Statement"))
+    if given.unread or all(any(_lets(each, wanted, action) for each in statements) for action in wanted["Action"]):
         return ""
     return (
         f"its trust policy doesn't let {wanted['Principal']['Service']} assume it for this stack; add this statement, "
@@ -87,15 +88,13 @@ def _why_not(arn: str, account: str, trust: Document, given: Given) -> str:
     )
 
 
-def _lets(statement: Mapping[str, Any], wanted: Document) -> bool:
-    """Return whether a statement may allow what the wanted one does."""
+def _lets(statement: Mapping[str, Any], wanted: Document, action: str) -> bool:
+    """Return whether a statement may allow one of the actions of the wanted one."""
     principal, service = statement.get("Principal"), wanted["Principal"]["Service"]
     given = principal if isinstance(principal, Mapping) else {"AWS": principal}
     services = {*several(given.get("Service")), *({"*"} & {*several(given.get("AWS"))})}
     # In China services such as EC2 have the other name too.
-    if statement["Effect"] != "Allow" or not {service, f"{service}.cn", "*"} & services:
-        return False
-    if not all(names(statement, action) for action in wanted["Action"]):
+    if statement["Effect"] != "Allow" or not {service, f"{service}.cn", "*"} & services or not names(statement, action):
         return False
     known = wanted.get("Condition", {}).get("StringEquals", {})
     return all(

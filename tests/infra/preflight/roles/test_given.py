@@ -54,6 +54,9 @@ FITS: dict[str, dict[str, Any]] = {
     "a pattern for the actions": allowing(PODS, "sts:*"),
     "a pattern for the pods": allowing(PODS, "sts:*", Condition={"StringLike": {TAG: ["train*", "x"]}}),
     "conditions of others": allowing(PODS, "sts:*", Condition={"StringEquals": {"aws:SourceAccount": "1"}}),
+    "a statement for each action": {
+        "Statement": [allowing(PODS, f"sts:{action}")["Statement"][1] for action in ("AssumeRole", "TagSession")]
+    },
     "everyone": allowing(PODS, "sts:*", Principal={"AWS": "*"}),
     "the name of the service in China": allowing(f"{PODS}.cn", "sts:*"),
     "a condition that leaves others out": allowing(PODS, "sts:*", Condition={"StringNotEquals": {TAG: "x"}}),
