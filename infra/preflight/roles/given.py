@@ -60,13 +60,14 @@ def mistakes(stack: settings.Settings, given: Mapping[str, Given], caller_arn: s
     account, arns = caller_arn.split(":")[4], stack.roles.arns
     wanted = roles.of(stack, roles.Names.before(stack, account, partition_of(caller_arn)))
     why = {name: _why_not(arns[name], account, wanted[name].trust, each) for name, each in given.items()}
+    foreign = inside.foreign if inside else ()
     # On a cluster of the stack's own, EKS itself makes the entry for the role of node groups.
-    foreign = inside.foreign if inside and stack.cluster.existing else ()
+    by_stack = given.keys() - (() if stack.cluster.existing else {"node"})
     why |= {
         name: f"has an access entry on the cluster {stack.cluster_name} that this stack has not made, and EKS has one "
         "for each role; name another role, or ask the cluster's owner to remove the entry"
         for name in given
-        if arns[name] in foreign and not why[name]
+        if name in by_stack and arns[name] in foreign and not why[name]
     }
     return [f"roleArns.{name} = {arns[name]}: {reason}" for name, reason in why.items() if reason]
 

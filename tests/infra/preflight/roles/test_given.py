@@ -21,8 +21,8 @@ from tests.infra.preflight.world import stack
 
 ARNS = arns_for()
 CALLER = f"arn:aws:sts::{graph.ACCOUNT}:assumed-role/deployer/session"
-BY_EKS = Inside(foreign=frozenset(ARNS.values()))
-"""On a cluster of the stack's own, EKS makes access entries for roles of nodes."""
+BY_EKS = Inside(foreign=frozenset({ARNS["node"]}))
+"""On a cluster of the stack's own, EKS makes the access entry for the role of node groups."""
 OTHERS = ARNS["node"].replace(graph.ACCOUNT, "210987654321")
 FITTING = {
     name: role.trust for name, role in roles.of(stack(), roles.Names.before(stack(), graph.ACCOUNT, "aws")).items()
@@ -122,6 +122,14 @@ def test_a_role_of_nodes_that_others_have_let_into_the_cluster_is_refused() -> N
     )
     entry["tags"] = stack(**on_platform).own_tags
     assert graph.run(graph.program, config, "dev", ask=ask).all("aws:eks/accessEntry:AccessEntry")
+
+
+def test_karpenters_nodes_can_not_have_the_role_that_node_groups_had() -> None:
+    """EKS has made an entry for it, and would refuse a second one in the middle of the update."""
+    exchanged = {**ARNS, "node": ARNS["surge-node"], "surge-node": ARNS["node"]}
+    each = {name: Given(arn, FITTING[name]) for name, arn in exchanged.items()}
+    (mistake,) = given.mistakes(stack(roleArns=exchanged), each, CALLER, BY_EKS)
+    assert mistake.startswith(f"roleArns.surge-node = {ARNS['node']}: has an access entry on the cluster tidewater-dev")
 
 
 def test_a_role_that_may_not_be_read_is_a_warning() -> None:
