@@ -49,6 +49,10 @@ class _Refused(Exception):
     """A command has failed, with what it wrote."""
 
 
+_NO_ANSWER = (OSError, ValueError, KeyError, TypeError, _Refused)
+"""What another program in the place of `aws`, or none, leads to."""
+
+
 def look(stack: settings.Settings, aws: login.Run) -> Lustre | None:
     """Return what AWS says; None if the stack names no file system."""
     if stack.lustre is None:
@@ -62,11 +66,11 @@ def look(stack: settings.Settings, aws: login.Run) -> Lustre | None:
 
     try:
         (about,) = ask("fsx", "describe-file-systems", "--file-system-ids", stack.lustre.id)["FileSystems"]
-    except (OSError, ValueError, KeyError, _Refused) as error:
+    except _NO_ANSWER as error:
         return Lustre() if _ABSENT in str(error) else Lustre(error=str(error))
     try:
         return Lustre(about, _groups(about, ask))
-    except (OSError, ValueError, KeyError, _Refused):
+    except _NO_ANSWER:
         return Lustre(about)
 
 

@@ -158,7 +158,9 @@ def no_aws(_: tuple[str, ...]) -> Ended:
     raise FileNotFoundError(2, "No such file")
 
 
-@pytest.mark.parametrize("aws", [answering(Ended(255, "", "AccessDenied")), answering(Ended(0, "hello")), no_aws])
+@pytest.mark.parametrize(
+    "aws", [answering(Ended(255, "", "AccessDenied")), *(answering(Ended(0, each)) for each in ("hello", "[]")), no_aws]
+)
 def test_one_that_the_deployer_may_not_describe_is_a_warning_that_names_the_right(aws: Run) -> None:
     found = lustre.look(stack(), aws)
     assert lustre.mistakes(stack(), found) == []
