@@ -88,3 +88,11 @@ def test_a_refusal_is_not_repeated(master: tuple[grpc.Server, int]) -> None:
         with pytest.raises(grpc.RpcError, match="no such worker"):
             channels.patiently(call, "the master", seconds=60, say=lambda text: None)
     assert calls == [1]
+
+
+def test_peers_are_reached_without_the_proxy_of_the_environment(
+    monkeypatch: pytest.MonkeyPatch, master: tuple[grpc.Server, int]
+) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    with channels.connect(f"127.0.0.1:{master[1]}") as channel:
+        assert services.MasterStub(channel).GetJob(pb.JobRequest(), timeout=20).name == "digits"
