@@ -18,7 +18,7 @@ from infra.image_cache import ImageCache, ImageCacheArgs
 from infra.karpenter import KarpenterAccess, KarpenterAccessArgs
 from infra.managed_prometheus import ManagedPrometheus, ManagedPrometheusArgs
 from infra.network import FlowLogs, FlowLogsArgs, Network, NetworkArgs
-from infra.node_groups import ROOT_DEVICE, NodeGroup, failed_groups, system_group, worker_group
+from infra.node_groups import ROOT_DEVICE, NodeGroup, failed_groups, system_group, user_data, worker_group
 from infra.outputs import Platform, kubernetes_platform
 from infra.policies.roles import KARPENTER_NAMESPACE, KARPENTER_SERVICE_ACCOUNT
 from infra.preflight import login, place
@@ -83,7 +83,9 @@ def main(run: login.Run = login.run, look: Look = look_at_cluster) -> None:
     mounts, *others = [each.claim(platform.claims(namespace.space, namespace)) for each in volumes]
     trainer = TrainerAccessArgs(stack.cluster_name, identity.trainer_role_arn, training.pull_secret)
     access = TrainerAccess(space, trainer, platform.options(namespace))
-    isolation = NetworkPolicies(space, NetworkPoliciesArgs(stack.network.cidrs), platform.options(namespace))
+    isolation = NetworkPolicies(
+        space, NetworkPoliciesArgs(stack.network.cidrs, training.proxy), platform.options(namespace)
+    )
     etcd = Etcd(
         "etcd",
         EtcdArgs(training, namespace.priorities.etcd, mounts),
@@ -276,7 +278,8 @@ def surge_nodes(
     install = KarpenterArgs(stack, surge, access.queue_name, KARPENTER_NAMESPACE, KARPENTER_SERVICE_ACCOUNT)
     karpenter = Karpenter("karpenter", install, platform.options(access))
     subnets, security_group = network.worker_subnet_ids, cluster.security_group_id
-    site = Site(access.node_role_name, subnets, security_group, ROOT_DEVICE, network.placement_group)
+    data = user_data(stack.training.proxy_variables, instance_store=False)  # Karpenter has a field for the disks
+    site = Site(access.node_role_name, subnets, security_group, ROOT_DEVICE, network.placement_group, data)
     after = platform.options(network, identity, cluster, access, karpenter)
     return SurgeNodes("surge-nodes", SurgeNodesArgs(stack, site), after)
 

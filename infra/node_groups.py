@@ -63,6 +63,8 @@ class NodeGroupArgs:
     interfaces: Sequence[aws.ec2.LaunchTemplateNetworkInterfaceArgs]
     """None for the one that every instance has."""
     instance_store: bool
+    environment: Mapping[str, str]
+    """Variables of all services of a node."""
     placement_group: pulumi.Input[str] | None
     update_strategy: str
     labels: Mapping[str, str]
@@ -113,6 +115,7 @@ def system_group(
         disk_key=stack.node_disk_key,
         interfaces=(),
         instance_store=False,
+        environment=stack.training.proxy_variables,
         placement_group=None,
         update_strategy="DEFAULT",
         labels={labels.NODE_ROLE: labels.NODE_ROLE_SYSTEM},
@@ -147,6 +150,7 @@ def worker_group(
         disk_key=stack.node_disk_key,
         interfaces=interfaces(stack.efa_cards, cluster.security_group_id),
         instance_store=stack.machines.instance_store,
+        environment=stack.training.proxy_variables,
         placement_group=network.placement_group,
         update_strategy=stack.machines.update_strategy,
         labels={labels.NODE_ROLE: labels.NODE_ROLE_WORKER, **core},
@@ -188,14 +192,21 @@ def interfaces(
     ]
 
 
-def user_data() -> str:
-    """Return what nodeadm merges into EKS's configuration of a node: local disks become one RAID 0. In Base64.
+def user_data(environment: Mapping[str, str], *, instance_store: bool) -> str | None:
+    """Return what nodeadm merges into EKS's or Karpenter's configuration of a node; None for nothing.
 
-    containerd and kubelet then keep their state there: images, logs, and what pods write outside of volumes.
-    https://awslabs.github.io/amazon-eks-ami/nodeadm/doc/examples/#enabling-instance-store
+    Args:
+        environment: variables of nodeadm and of all services, containerd and kubelet among them.
+            https://github.com/awslabs/amazon-eks-ami (nodeadm/internal/system/environment.go)
+        instance_store: whether local disks become one RAID 0, where containerd and kubelet then keep their state:
+            images, logs, and what pods write outside of volumes.
+            https://awslabs.github.io/amazon-eks-ami/nodeadm/doc/examples/#enabling-instance-store
     """
-    storage = {"instance": {"localStorage": {"strategy": "RAID0"}}}
-    config = {"apiVersion": "node.eks.aws/v1alpha1", "kind": "NodeConfig", "spec": storage}
+    storage = {"localStorage": {"strategy": "RAID0"}} if instance_store else {}
+    instance = {**storage, **({"environment": {"default": environment}} if environment else {})}
+    if not instance:
+        return None
+    config = {"apiVersion": "node.eks.aws/v1alpha1", "kind": "NodeConfig", "spec": {"instance": instance}}
     lines = (
         "MIME-Version: 1.0",
         'Content-Type: multipart/mixed; boundary="BOUNDARY"',  # EKS accepts MIME multipart only
@@ -208,7 +219,7 @@ def user_data() -> str:
         "--BOUNDARY--",
         "",
     )
-    return base64.b64encode("\n".join(lines).encode()).decode()
+    return "\n".join(lines)
 
 
 class NodeGroup(pulumi.ComponentResource):
@@ -260,6 +271,7 @@ class NodeGroup(pulumi.ComponentResource):
 
     def _launch_template(self, name: str, args: NodeGroupArgs) -> aws.ec2.LaunchTemplate:
         tags = {**args.tags, "Name": name}
+        data = user_data(args.environment, instance_store=args.instance_store)
         return aws.ec2.LaunchTemplate(
             name,
             description=f"Nodes of {name}",
@@ -283,7 +295,7 @@ class NodeGroup(pulumi.ComponentResource):
                 }
             ],
             placement={"group_name": args.placement_group} if args.placement_group is not None else None,
-            user_data=user_data() if args.instance_store else None,
+            user_data=base64.b64encode(data.encode()).decode() if data else None,
             network_interfaces=list(args.interfaces) or None,
             monitoring={"enabled": True},
             update_default_version=True,

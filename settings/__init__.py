@@ -38,7 +38,7 @@ from settings.model import (
 from settings.nodes import Nodes, Pool, Surge, Window, Workers
 from settings.parsing import load, parse
 from settings.teams import Team
-from settings.vpcs import ExistingVpc, Network, Subnet
+from settings.vpcs import ExistingVpc, Network, Proxy, Subnet
 from tidewater.project.folder import Code
 from tidewater.project.lock import Packages
 
@@ -61,6 +61,7 @@ __all__ = [
     "Nodes",
     "Packages",
     "Pool",
+    "Proxy",
     "Roles",
     "Settings",
     "Subnet",

@@ -61,6 +61,8 @@ class ExistingCluster:
     """Of its certificate authority, in base64."""
     security_group_id: str = ""
     """The group that EKS made for it."""
+    service_range: str = ""
+    """The network of its services."""
 
 
 @dataclass(frozen=True)

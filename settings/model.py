@@ -14,7 +14,7 @@ from settings.hardware import DISK_IOPS, DISK_THROUGHPUT, InstanceType
 from settings.images import ImageCache, Images
 from settings.nodes import Nodes, Pool, Surge, Workers
 from settings.teams import Team
-from settings.vpcs import Network, Subnet
+from settings.vpcs import Network, Proxy, Subnet
 from tidewater.contract import devices, metrics
 from tidewater.elasticjob.install.pods import NAMESPACE
 from tidewater.elasticjob.names import CRD_NAME
@@ -190,6 +190,17 @@ class Training:
     images: Images
     pull_secret: str = field(repr=False)
     """Docker's configuration with the credentials of registries, as JSON: a secret. Empty without any."""
+    proxy: Proxy | None = None
+    """None if nodes and pods reach the internet without one. What is near them it names once AWS was asked."""
+
+    @property
+    def proxy_variables(self) -> dict[str, str]:
+        """Return the variables with which programs on nodes and in pods find the proxy."""
+        return self.proxy.variables if self.proxy else {}
+
+    def direct(self, *more: str) -> Training:
+        """Return the settings with more that is reached without the proxy, if there is one."""
+        return replace(self, proxy=self.proxy and self.proxy.besides(*filter(None, more)))
 
 
 @dataclass(frozen=True)
@@ -317,7 +328,8 @@ class Settings:
             return self
         existing = replace(self.network.existing, cidrs=cidrs, subnets=subnets)
         zones = tuple(dict.fromkeys(subnet.zone for subnet in subnets))
-        return replace(self, network=replace(self.network, existing=existing, zones=zones))
+        network = replace(self.network, existing=existing, zones=zones)
+        return replace(self, network=network, training=self.training.direct(*cidrs))
 
     @property
     def names_on_cluster(self) -> list[tuple[str, str]]:
@@ -331,7 +343,8 @@ class Settings:
 
     def with_cluster(self, found: ExistingCluster) -> Settings:
         """Return the settings with what AWS says of the existing cluster."""
-        return replace(self, cluster=replace(self.cluster, existing=found))
+        training = self.training.direct(found.service_range)
+        return replace(self, cluster=replace(self.cluster, existing=found), training=training)
 
     def with_images(self, name: Callable[[str], str]) -> Settings:
         """Return the settings with all images under the names that `name` returns for theirs."""

@@ -1,6 +1,7 @@
 """The part of `parsing` for the VPC: one that the stack makes, or one that is there.
 
 networks.network(read).existing      # None, or the VPC and the subnets that `vpcId` and `privateSubnetIds` name
+networks.proxy(read)                 # None, or the proxy that `httpProxy` and `noProxy` describe
 """
 
 from __future__ import annotations
@@ -10,12 +11,15 @@ import re
 
 from settings import hardware
 from settings.reader import Reader
-from settings.vpcs import ExistingVpc, Network
+from settings.vpcs import DIRECT, ExistingVpc, Network, Proxy
 
 REGION = r"[a-z]{2}(-[a-z]+)+-\d"
 DEFAULTS = {"vpcCidr": "10.0.0.0/16", "availabilityZones": "2", "natGateways": "single", "vpcFlowLogs": "0"}
 """What `Pulumi.yaml` gives the keys of the stack's own VPC: the engine fills it in, also where it means nothing."""
 
+_LABELS = r"[a-z0-9-]+(\.[a-z0-9-]+)*"
+_PROXY = rf"http://{_LABELS}:(?P<port>[1-9]\d{{0,4}})"
+_ADDRESSES = r"[\d.]+(/\d+)?"
 _VPC, _SUBNET = r"vpc-[0-9a-f]{8,17}", r"subnet-[0-9a-f]{8,17}"
 MOST_SUBNETS = 16
 """https://docs.aws.amazon.com/eks/latest/APIReference/API_VpcConfigRequest.html"""
@@ -78,3 +82,26 @@ def _zones(read: Reader) -> int | tuple[str, ...]:
     elif not 2 <= len(names) <= 4 or len(set(names)) != len(names):
         read.wrong("availabilityZones", text, "must name 2 to 4 zones, each once: EKS needs two")
     return names
+
+
+def proxy(read: Reader) -> Proxy | None:
+    """Return the proxy, before AWS is asked for what is near the nodes. No message shows a password."""
+    url = read.text("httpProxy", r"[\s\S]*", _FORM)
+    direct = read.texts("noProxy", rf"\.?{_LABELS}|{_ADDRESSES}", f"{_DIRECT} (without * and port)")
+    for each in (each for each in direct if re.fullmatch(_ADDRESSES, each)):
+        try:
+            ipaddress.IPv4Network(each)
+        except ValueError as error:
+            read.wrong("noProxy", each, f"must be {_DIRECT}; {error}")
+    if "@" in url:
+        remedy = "the nodes' user data and the pods would show it; name a proxy that asks for none"
+        read.mistake(f"httpProxy: has a user or a password, and {remedy}")
+    elif url and not ((found := re.fullmatch(_PROXY, url)) and int(found["port"]) < 1 << 16):
+        read.wrong("httpProxy", url, f"must be {_FORM}")
+    elif direct and not url and read.are_right("httpProxy", "noProxy"):
+        read.wrong("noProxy", ", ".join(direct), "is what is reached without a proxy; set httpProxy too, or remove it")
+    return Proxy(url, DIRECT).besides(*direct) if url else None
+
+
+_FORM = "http://HOST:PORT, such as http://proxy.example.com:3128, or empty"
+_DIRECT = "a name such as .example.com, an IPv4 address, or a network such as 10.0.0.0/8"

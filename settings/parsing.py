@@ -126,6 +126,7 @@ def parse(config: Mapping[str, Any], *, stack: str, secrets: Collection[str] = (
     _check_members(read, settings)
     _check_file_access(read, settings)
     _check_lustre(read, settings)
+    _check_proxy(read, settings)
     existing.check_roles(read, settings.roles.arns, settings.role_names)
     for key in sorted(each for each in config if each.startswith(AWS)):
         own = {"region": "region", "profile": "profile", "defaultTags": "tags"}.get(key.removeprefix(AWS))
@@ -204,6 +205,15 @@ def _check_lustre(read: Reader, found: Settings) -> None:
     for key, folder in (("dataset", found.training.dataset.path), ("checkpoints", found.training.checkpoints.folder)):
         if folder and found.lustre is None and read.are_right("lustre", "lustre.fileSystemId", "lustre.mountName"):
             read.wrong(key, folder, "is on a file system of FSx for Lustre, and none is named; set lustre too")
+
+
+def _check_proxy(read: Reader, found: Settings) -> None:
+    proxy = found.training.proxy
+    if proxy and found.network.existing is None and read.are_right("httpProxy", "vpcId"):
+        read.wrong("httpProxy", proxy.url, "needs vpcId and privateSubnetIds, the network that reaches the proxy")
+    if proxy and found.node_image <= versions.NO_ENVIRONMENT and read.are_right("nodeImageVersion"):
+        remedy = f"nodes set no variables for httpProxy up to {versions.NO_ENVIRONMENT}; choose a newer release"
+        read.wrong("nodeImageVersion", found.node_image, remedy)
 
 
 def _cluster(read: Reader) -> Cluster:
@@ -288,6 +298,7 @@ def _training(read: Reader) -> Training:
         log_days=read.integer("jobLogDays", 0, 3650),
         images=images.images(read),
         pull_secret=images.pull_secret(read),
+        proxy=networks.proxy(read),
     )
 
 

@@ -45,6 +45,10 @@ _ANY_KUBERNETES = {
 MOUNTPOINT = "v2.7.0-eksbuild.1"
 """Version of the addon aws-mountpoint-s3-csi-driver, for every Kubernetes version; only with `datasetStorage` s3."""
 
+NO_ENVIRONMENT = "v20251023"
+"""The last release of EKS's images in which nodes can't be given variables for all of their services.
+https://github.com/awslabs/amazon-eks-ami/pull/2427 (and 2489)"""
+
 KUBERNETES: Mapping[str, Release] = MappingProxyType(
     {
         "1.34": Release(

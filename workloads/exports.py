@@ -53,6 +53,7 @@ def facts_manifest(training: settings.Training, bucket: Text, *, lustre: bool = 
 
     In the namespace of a team `bucket` is empty: its pods may not read the folder for code.
     """
+    proxy = training.proxy
     facts = Facts(
         bucket=bucket,  # type: ignore[arg-type] # becomes text before the object is sent
         service_account=TRAINER_SERVICE_ACCOUNT,
@@ -62,6 +63,8 @@ def facts_manifest(training: settings.Training, bucket: Text, *, lustre: bool = 
         data_claim=CLAIM,
         posix_id=str(POSIX_ID),
         lustre_claim=LUSTRE_CLAIM if lustre else "",
+        http_proxy=proxy.url if proxy else "",
+        no_proxy=",".join(proxy.direct) if proxy else "",
     )
     return {
         "apiVersion": "v1",

@@ -34,7 +34,7 @@ import pulumi
 import settings
 from tidewater.contract import labels, leaving
 from workloads import objects
-from workloads.manifests import SYSTEM_NODES, WORKER_NODES, Manifest, Text, metadata
+from workloads.manifests import SYSTEM_NODES, WORKER_NODES, Manifest, Text, environment, metadata
 from workloads.namespace import PULL_SECRETS
 from workloads.training import cpu_millis
 
@@ -90,6 +90,8 @@ class Site:
     security_group_id: Text
     root_device: str
     placement_group: Text | None = None
+    user_data: str | None = None
+    """MIME multipart, which Karpenter merges with its own."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +144,7 @@ def controller_values(args: KarpenterArgs) -> Manifest:
         "controller": {
             "image": image_values(args.surge.image, args.surge.charts),
             # Without it Karpenter asks the metadata service of its node, which the hop limit keeps pods from.
-            "env": [{"name": "AWS_REGION", "value": args.stack.region}],
+            "env": environment({"AWS_REGION": args.stack.region, **args.stack.training.proxy_variables}),
             # Of memory it takes about 300 MiB with all of EC2's instance types, and little for each node.
             "resources": {"requests": {"cpu": "200m", "memory": "512Mi"}, "limits": {"memory": "1Gi"}},
         },
@@ -210,6 +212,7 @@ def node_class_manifest(stack: settings.Settings, pool: settings.Pool, site: Sit
                     },
                 }
             ],
+            **({"userData": site.user_data} if site.user_data else {}),
             **({"instanceStorePolicy": "RAID0"} if stack.machines.instance_store else {}),
             "detailedMonitoring": False,
             "tags": {**stack.all_tags, "Name": f"{stack.name}-{name}"},

@@ -87,9 +87,10 @@ def field(name: str, path: str) -> Manifest:
     return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
 
 
-def fetch_code(image: str, code_uri: Text) -> Manifest:
+def fetch_code(image: str, code_uri: Text, variables: Mapping[str, str]) -> Manifest:
     """Return the init container that downloads the training code, with the role of its pod identity."""
-    return {**download(image, code_uri, BUNDLE, [CODE_MOUNT, SCRATCH_MOUNT]), "env": environment({"HOME": "/tmp"})}
+    own = environment({"HOME": "/tmp", **variables})
+    return {**download(image, code_uri, BUNDLE, [CODE_MOUNT, SCRATCH_MOUNT]), "env": own}
 
 
 SYSTEM_NODES = {labels.NODE_ROLE: labels.NODE_ROLE_SYSTEM}

@@ -1,6 +1,6 @@
 """What the pods of the training namespace may reach, and who may reach them: nothing but what is opened here.
 
-    NetworkPolicies(space, NetworkPoliciesArgs(stack.network.cidrs), platform.options(namespace))
+    NetworkPolicies(space, NetworkPoliciesArgs(stack.network.cidrs, training.proxy), platform.options(namespace))
 
 Policies add up: to open more, for a database or a port other than 443, add a NetworkPolicy of your own in that
 namespace. Who reaches etcd is in `etcd`. The file system needs no policy, since nodes mount it and not pods.
@@ -20,11 +20,13 @@ How the VPC CNI enforces them, which these manifests keep to
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pulumi
 
+import settings
 from tidewater.contract import labels, metrics
 from workloads import objects
 from workloads.etcd import manifests as etcd
@@ -58,8 +60,9 @@ def policy(name: str, namespace: str, pods: Manifest, **rules: list[Manifest]) -
     }
 
 
-def manifests(namespace: str, vpc_cidrs: Sequence[str]) -> list[Manifest]:
+def manifests(namespace: str, vpc_cidrs: Sequence[str], proxy: settings.Proxy | None = None) -> list[Manifest]:
     """Return the policies that open something."""
+    through = [_proxy(proxy)] if proxy else []
     jobs = {"matchLabels": JOB_PODS}
     members = {"matchLabels": etcd.LABELS}
     not_etcd = {"matchExpressions": [{"key": labels.COMPONENT, "operator": "NotIn", "values": [labels.COMPONENT_ETCD]}]}
@@ -67,7 +70,7 @@ def manifests(namespace: str, vpc_cidrs: Sequence[str]) -> list[Manifest]:
     each_other = [{"podSelector": jobs}]
     return [
         policy("dns", namespace, EVERYTHING, egress=[_names()]),
-        policy("aws", namespace, not_etcd, egress=[_https(), _credentials()]),
+        policy("aws", namespace, not_etcd, egress=[_https(), _credentials(), *through]),
         policy(
             "jobs",
             namespace,
@@ -105,6 +108,15 @@ def _credentials() -> Manifest:
     return {"to": [{"ipBlock": {"cidr": POD_IDENTITY_AGENT}}], "ports": ports}
 
 
+def _proxy(proxy: settings.Proxy) -> Manifest:
+    """The HTTP proxy; if that has a name, its port on every address, since a policy has no names."""
+    try:
+        cidr = str(ipaddress.IPv4Network(proxy.host))
+    except ValueError:
+        cidr = "0.0.0.0/0"
+    return {"to": [{"ipBlock": {"cidr": cidr}}], "ports": [{"protocol": "TCP", "port": proxy.port}]}
+
+
 def _scrapes(vpc_cidrs: Sequence[str]) -> Manifest:
     """Metrics, for Prometheus in the cluster, a collector in the VPC, and the API server, through which `tidewater top`
     reads them: its addresses are in the VPC's subnets."""
@@ -121,9 +133,10 @@ def _to_pods(pods: Manifest, port: int) -> Manifest:
 
 @dataclass(frozen=True)
 class NetworkPoliciesArgs:
-    """The VPC's ranges."""
+    """The VPC's ranges, and the proxy through which pods reach the internet, if there is one."""
 
     vpc_cidrs: Sequence[str]
+    proxy: settings.Proxy | None = None
 
 
 class NetworkPolicies(pulumi.ComponentResource):
@@ -136,7 +149,7 @@ class NetworkPolicies(pulumi.ComponentResource):
     def __init__(self, name: str, args: NetworkPoliciesArgs, opts: pulumi.ResourceOptions) -> None:
         super().__init__("tidewater:workloads:NetworkPolicies", name, None, opts)
         child = pulumi.ResourceOptions(parent=self)
-        opened = [objects.register(each, opts=child) for each in manifests(name, args.vpc_cidrs)]
+        opened = [objects.register(each, opts=child) for each in manifests(name, args.vpc_cidrs, args.proxy)]
         last = pulumi.ResourceOptions(parent=self, depends_on=opened)
         objects.register(default_deny(name), opts=last)
         self.register_outputs({})

@@ -161,7 +161,7 @@ class TeamSpace(pulumi.ComponentResource):
         pull_secret(name, training.pull_secret, after())
         TrainerAccess(name, TrainerAccessArgs(stack.cluster_name, args.role_arn, training.pull_secret), after())
         claim = claim_of(volume, name, volume_name, within)
-        isolation = NetworkPolicies(name, NetworkPoliciesArgs(stack.network.cidrs), within)
+        isolation = NetworkPolicies(name, NetworkPoliciesArgs(stack.network.cidrs, training.proxy), within)
         StackFacts(name, StackFactsArgs(training, ""), after())
         mounts, pods_need = mounts_of(volume, claim), after(claim, isolation, *limits)
         Etcd("etcd", EtcdArgs(training, args.priorities.etcd, mounts), pods_need)

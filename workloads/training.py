@@ -93,6 +93,7 @@ class JobSpec:
     arguments: tuple[str, ...]
     secret_arguments: bool
     priorities: PriorityClasses
+    proxy_variables: dict[str, str]
 
     @property
     def processes(self) -> int:
@@ -127,6 +128,7 @@ def job_spec(stack: settings.Settings, code_uri: Text, checkpoints: Text, priori
         arguments=wanted.trainer_args,
         secret_arguments=wanted.secret_args,
         priorities=priorities,
+        proxy_variables=wanted.proxy_variables,
     )
 
 
@@ -221,7 +223,7 @@ def pod_spec(job: JobSpec) -> Manifest:
         },
         "tolerations": tolerations(gpus=job.workers.gpus > 0),
         "securityContext": NON_ROOT,
-        "initContainers": [fetch_code(job.images.fetch, job.code_uri)],
+        "initContainers": [fetch_code(job.images.fetch, job.code_uri, job.proxy_variables)],
         "containers": [worker_container(job)],
         "volumes": [
             data_volume(CLAIM),
@@ -270,7 +272,7 @@ def tolerations(*, gpus: bool) -> list[Manifest]:
 
 def worker_container(job: JobSpec) -> Manifest:
     """Return the container that trains. The launcher adds the job's name, etcd, and the worker's name and address."""
-    own = {
+    own = job.proxy_variables | {
         # The launcher would add these two. In the template, a change of them replaces all workers, which must agree.
         env.MIN_WORKERS: str(job.fewest),
         env.MAX_WORKERS: str(job.workers.maximum),

@@ -42,3 +42,13 @@ def test_pods_may_run_on_worker_nodes_and_leave_a_lost_node_soon() -> None:
 def test_a_pod_in_the_training_namespace_is_not_root() -> None:
     assert stack.non_root(1000)["runAsUser"] == 1000
     assert stack.non_root(1000)["runAsNonRoot"] is True
+
+
+def test_jobs_learn_the_proxy_in_both_spellings() -> None:
+    assert FACTS.variables == {}
+    assert "httpProxy" not in FACTS.data
+    named = replace(FACTS, http_proxy="http://proxy:3128", no_proxy="localhost,.svc")
+    found = stack.Facts.of(named.data).variables
+    assert {name.upper() for name in found} == {"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"}
+    assert found["http_proxy"] == found["HTTPS_PROXY"] == "http://proxy:3128"
+    assert found["no_proxy"] == found["NO_PROXY"] == "localhost,.svc"

@@ -24,6 +24,7 @@ WRONG_TYPES: dict[str, list[Any]] = {
 }
 
 LUSTRE = {"fileSystemId": "fs-0123456789abcdef0", "mountName": "abcdefgh"}
+PROXY = "http://proxy.example.com:3128"
 SECRET = "arn:aws:secretsmanager:{}:123456789012:secret:ecr-pullthroughcache/hub-AbCdEf"
 
 # A value of the right type that is refused, and a part of the remedy. Booleans have no others.
@@ -40,6 +41,8 @@ OUT_OF_RANGE: dict[str, tuple[Any, str]] = {
     "natGateways": ("two", "single or perZone"),
     "vpcId": ("10.0.0.0/16", "such as vpc-0123456789abcdef0, or empty"),
     "privateSubnetIds": (["10.0.0.0/24"], "such as subnet-0123456789abcdef0"),
+    "httpProxy": ("https://proxy.example.com:3128", "must be http://HOST:PORT, such as"),
+    "noProxy": (["*.example.com"], "must be a name such as .example.com, an IPv4 address, or a network"),
     "fileSystemId": ("nfs.example", "such as fs-0123456789abcdef0, or empty"),
     "lustre": ({"fileSystemId": "fs-01234567"}, "must have the keys fileSystemId and mountName, and no others"),
     "clusterName": ("my cluster", "the name of an EKS cluster, or empty"),
@@ -250,6 +253,8 @@ CONFLICTS: dict[str, tuple[dict[str, Any], str, str]] = {
         "privateSubnetIds",
         "need vpcId, the VPC that they are in; set it too",
     ),
+    "a proxy in no VPC": ({"httpProxy": PROXY}, "httpProxy", "needs vpcId and privateSubnetIds"),
+    "no proxy at all": ({"noProxy": ["example.com"]}, "noProxy", "set httpProxy too, or remove it"),
     "a file system in no VPC": ({"fileSystemId": "fs-01234567"}, "fileSystemId", "needs vpcId and privateSubnetIds"),
     "a Lustre file system in no VPC": ({"lustre": LUSTRE}, "lustre", "needs vpcId and privateSubnetIds"),
     "a dataset on no Lustre file system": ({"dataset": "/lustre/images"}, "dataset", "none is named; set lustre too"),

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import settings
 from tests import graph
 from tests.security.reach import Host, Network, Pod, selects
 from tidewater.contract import metrics
@@ -203,3 +204,25 @@ def test_denial_comes_last_so_that_a_stack_that_trains_goes_on(deployed: graph.G
 )
 def test_no_pod_runs_before_its_policies(deployed: graph.Graph, pods: tuple[str, str]) -> None:
     assert deployed.needs(deployed.one(*pods), deployed.one(POLICY, "default-deny"))
+
+
+def opened(proxy: str) -> Network:
+    """Return the policies of a stack with this proxy."""
+    found = [*network_policies.manifests(SPACE, (), settings.Proxy(proxy, ())), network_policies.default_deny(SPACE)]
+    return Network(found, NAMESPACES)
+
+
+def test_pods_reach_the_proxy_at_its_address_and_port_only(worker: Pod, member: Pod, dataset: Pod) -> None:
+    one = opened("http://10.0.9.9:3128")
+    for pod in (worker, dataset, OTHER_JOB):
+        assert one.lets(pod, Host("10.0.9.9"), 3128)
+        assert not one.lets(pod, Host("10.0.9.9"), 3129)
+        assert not one.lets(pod, Host("10.0.9.10"), 3128)
+    assert not one.lets(member, Host("10.0.9.9"), 3128)
+
+
+def test_of_a_proxy_with_a_name_the_port_is_open_on_every_address(network: Network, worker: Pod) -> None:
+    one = opened("http://proxy.example.com:3128")
+    assert one.lets(worker, Host("10.0.9.9"), 3128)
+    assert not one.lets(worker, Host("10.0.9.9"), 3129)
+    assert not network.lets(worker, Host("10.0.9.9"), 3128)

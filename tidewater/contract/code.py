@@ -154,7 +154,9 @@ def is_stored(key: str, bucket: str, client: ObjectStore) -> bool:
     return True
 
 
-def shipped(uri: str, *, fetch_image: str, unpack_image: str, directory: str) -> Shipped:
+def shipped(
+    uri: str, *, fetch_image: str, unpack_image: str, directory: str, variables: Mapping[str, str] | None = None
+) -> Shipped:
     """Return how the tar archive at an `s3://` address comes to be unpacked in a directory of a pod.
 
     Args:
@@ -162,10 +164,13 @@ def shipped(uri: str, *, fetch_image: str, unpack_image: str, directory: str) ->
         fetch_image: Image with the AWS CLI.
         unpack_image: Image with `tar`: that of the container that runs the code.
         directory: Where the code is; it can be written to, and ends with the pod.
+        variables: Those that the download needs to reach S3, such as `Facts.variables`.
     """
     archive = {"name": _ARCHIVE, "mountPath": _ARCHIVE_MOUNT}
     # The AWS CLI writes a cache under HOME.
-    fetch = {**download(fetch_image, uri, _TARGET, [archive]), "env": [{"name": "HOME", "value": _ARCHIVE_MOUNT}]}
+    own = {"HOME": _ARCHIVE_MOUNT, **(variables or {})}
+    env = [{"name": name, "value": value} for name, value in own.items()]
+    fetch = {**download(fetch_image, uri, _TARGET, [archive]), "env": env}
     return _unpacked([fetch], {"emptyDir": {}}, unpack_image, directory)
 
 

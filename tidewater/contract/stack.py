@@ -49,6 +49,8 @@ class Facts:
         data_claim: PersistentVolumeClaim of the shared file system.
         posix_id: user and group that own the files on it, as which the pods of the namespace run.
         lustre_claim: PersistentVolumeClaim of the FSx for Lustre file system; empty without one.
+        http_proxy: URL of the HTTP proxy through which pods reach the internet; empty without one.
+        no_proxy: what they reach without it, with commas between.
     """
 
     bucket: str
@@ -59,6 +61,8 @@ class Facts:
     data_claim: str
     posix_id: str
     lustre_claim: str = ""
+    http_proxy: str = ""
+    no_proxy: str = ""
 
     @classmethod
     def of(cls, data: Mapping[str, str]) -> Facts:
@@ -77,9 +81,26 @@ class Facts:
         return {_camel(name): value for name, (value, default) in found.items() if value != default}
 
     @property
+    def variables(self) -> dict[str, str]:
+        """Return the variables that jobs' containers need to reach the internet."""
+        return proxy_variables(self.http_proxy, self.no_proxy)
+
+    @property
     def claims(self) -> dict[str, str]:
         """Return the PersistentVolumeClaims that jobs mount, by their directories in the pods."""
         return {DATA_DIRECTORY: self.data_claim} | ({LUSTRE_DIRECTORY: self.lustre_claim} if self.lustre_claim else {})
+
+
+def proxy_variables(url: str, direct: str) -> dict[str, str]:
+    """Return the variables with which programs find the HTTP proxy at `url`; none if that is empty.
+
+    curl reads http_proxy in small letters only, and Python prefers these; other programs may read capital ones only.
+
+    Args:
+        direct: names, networks and addresses that are reached without it, with commas between.
+    """
+    found = {"HTTP_PROXY": url, "HTTPS_PROXY": url, "NO_PROXY": direct} if url else {}
+    return found | {name.lower(): value for name, value in found.items()}
 
 
 WORKER_NODES: Mapping[str, str] = {labels.NODE_ROLE: labels.NODE_ROLE_WORKER}

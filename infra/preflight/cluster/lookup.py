@@ -83,12 +83,13 @@ async def look_up_own(stack: settings.Settings, ask: Ask, look: Look) -> Own:
 
 
 def _reached(name: str, found: aws.eks.GetClusterResult) -> settings.ExistingCluster:
-    authorities = found.certificate_authorities
+    authorities, networks = found.certificate_authorities, found.kubernetes_network_configs
     return settings.ExistingCluster(
         name,
         endpoint=found.endpoint or "",
         certificate=authorities[0].data if authorities else "",
         security_group_id=found.vpc_config.cluster_security_group_id or "",
+        service_range=networks[0].service_ipv4_cidr if networks else "",
     )
 
 

@@ -26,6 +26,11 @@ SERVICES: Mapping[str, str] = {
 }
 """What nodes and pods of the stack call, and for what. Karpenter is refused without a route, so its are not here."""
 
+WITHOUT_PROXY = ("ec2", "eks-auth", "elasticfilesystem")
+"""What addons of EKS call, to which no documented value gives the variables for a proxy: the VPC CNI, the Pod Identity
+Agent and the EFS CSI driver. https://github.com/aws/containers-roadmap/issues/2480 (and 2579)
+https://github.com/aws/eks-pod-identity-agent (charts/eks-pod-identity-agent)"""
+
 EKS_ADDRESSES = 6
 """The least in each subnet of a cluster. https://docs.aws.amazon.com/eks/latest/userguide/network-reqs.html"""
 
@@ -181,15 +186,16 @@ def _ways(stack: settings.Settings, own: Sequence[Subnet], vpc: Vpc) -> list[str
         for each in closed
     ]
     isolated = [each for each in own if each.isolated]
-    lacking = [] if vpc.unread else missing(isolated, vpc)
-    listed = ", ".join(each.id for each in isolated)
+    proxy = stack.training.proxy
+    lacking = [] if vpc.unread else missing(isolated, vpc, needed(stack))
+    listed, why = ", ".join(each.id for each in isolated), ", which the proxy doesn't serve" if proxy else ""
     if lacking:
         found.append(
             f"privateSubnetIds = {listed}: have no route to the internet, and the VPC lacks endpoints for "
-            f"{', '.join(lacking)}; make them, with private DNS names, and for s3 a gateway in the subnets' route "
+            f"{', '.join(lacking)}{why}; make them, with private DNS names, and for s3 a gateway in the subnets' route "
             "tables; or make a route to a NAT gateway"
         )
-    if isolated and stack.surge:
+    if isolated and stack.surge and not (proxy and proxy.serves("iam.amazonaws.com")):
         found.append(
             f"surgeNodes = karpenter: Karpenter calls IAM, which has no endpoint in a VPC, and {listed} have no route "
             "to the internet; set it to nodegroup, or make a route to a NAT gateway"
@@ -201,11 +207,22 @@ def _without_addresses(subnet: Subnet) -> bool:
     return subnet.table is not None and subnet.table.way.startswith(INTERNET_GATEWAY) and not subnet.public
 
 
-def missing(subnets: Sequence[Subnet], vpc: Vpc) -> list[str]:
-    """Return the services that one of the subnets reaches by no endpoint."""
+def needed(stack: settings.Settings) -> list[str]:
+    """Return the services that need endpoints where there is no route to the internet: those that no proxy serves."""
+    proxy, mounted = stack.training.proxy, stack.training.dataset.mounted
+    own = {*WITHOUT_PROXY, *([S3] if mounted else [])}  # Mountpoint for S3 is an addon too
+
+    def host(service: str) -> str:
+        return f"{'.'.join(reversed(service.split('.')))}.{stack.region}.amazonaws.com"
+
+    return [each for each in SERVICES if proxy is None or each in own or not proxy.serves(host(each))]
+
+
+def missing(subnets: Sequence[Subnet], vpc: Vpc, services: Sequence[str]) -> list[str]:
+    """Return those of the services that one of the subnets reaches by no endpoint."""
     return [
         service
-        for service in SERVICES
+        for service in services
         if not all((vpc.endpoints.get(service) or Endpoint()).serves(subnet) for subnet in subnets)
     ]
 
@@ -267,4 +284,5 @@ def _registries(stack: settings.Settings) -> list[str]:
         return name
 
     stack.with_images(note)
-    return sorted(host for host in hosts if ".dkr.ecr." not in host)
+    proxy = stack.training.proxy
+    return sorted(host for host in hosts if ".dkr.ecr." not in host and not (proxy and proxy.serves(host)))

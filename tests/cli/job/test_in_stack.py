@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -110,3 +111,18 @@ def test_a_stack_of_another_version_is_named(run: Run, cluster: FakeCluster) -> 
     refused = run(*SUBMIT, "-n", "vision")
     assert refused.exit_code == 2
     assert "ConfigMap tidewater in namespace vision says nothing of 'serviceAccount'" in refused.stderr
+
+
+def test_all_containers_find_the_proxy_of_the_stack_and_a_person_can_name_another(
+    run: Run, stack: FakeCluster, tmp_path: Path
+) -> None:
+    facts = replace(FACTS, http_proxy="http://proxy:3128", no_proxy=".svc")
+    stack.put(CONFIG_MAPS, {"metadata": {"name": CONFIG_MAP, "namespace": "vision"}, "data": facts.data})
+    (tmp_path / "t.py").write_text("")
+    submit = ("job", "submit", "digits", "--image", "i", "--code", str(tmp_path), "--script", "t.py")
+    assert run(*submit, "-n", "vision", "--env", "https_proxy=http://own:1").exit_code == 0
+    made = pod(stack.get(JOBS, "digits", "vision"))
+    (unpack,) = made["initContainers"]
+    (trains,) = ({each["name"]: each["value"] for each in one["env"]} for one in made["containers"])
+    assert {each["name"]: each["value"] for each in unpack["env"]} == facts.variables
+    assert trains.items() >= {**facts.variables, "https_proxy": "http://own:1"}.items()

@@ -8,6 +8,7 @@ Such a namespace accepts only pods without privileges, and the stack's worker no
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from tidewater.cli.errors import UsageError
@@ -56,6 +57,7 @@ def placed(job: Object, facts: Facts) -> Object:
     """Return a job with pods that the stack's namespace accepts, on its nodes or a pool, with its files."""
     worker = job["spec"]["replicaSpecs"][names.WORKER]
     pod = worker["template"]["spec"]
+    init = pod.get("initContainers", ())
     mounts = [{"name": path.strip("/"), "mountPath": path} for path in facts.claims]
     claims = zip(mounts, facts.claims.values(), strict=True)
     volumes = [{"name": at["name"], "persistentVolumeClaim": {"claimName": claim}} for at, claim in claims]
@@ -65,12 +67,20 @@ def placed(job: Object, facts: Facts) -> Object:
         "nodeSelector": pod.get("nodeSelector", dict(stack.WORKER_NODES)),
         "tolerations": stack.tolerations(),
         "securityContext": stack.non_root(int(facts.posix_id)),
-        "containers": [_confined(each, mounts) for each in pod["containers"]],
+        **({"initContainers": [_with(each, facts.variables) for each in init]} if init else {}),
+        "containers": [_confined(_with(each, facts.variables), mounts) for each in pod["containers"]],
         "volumes": [*pod.get("volumes", ()), *volumes],
     }
     template = {**worker["template"], "spec": spec}
     specs = {**job["spec"]["replicaSpecs"], names.WORKER: {**worker, "template": template}}
     return {**job, "spec": {**job["spec"], "replicaSpecs": specs}}
+
+
+def _with(container: Object, variables: Mapping[str, str]) -> Object:
+    """Return the container with variables that it doesn't set itself."""
+    own = container.get("env", [])
+    more = [{"name": name, "value": variables[name]} for name in variables.keys() - {each["name"] for each in own}]
+    return {**container, "env": [*own, *sorted(more, key=lambda each: each["name"])]} if more else container
 
 
 def _confined(container: Object, mounts: list[Object]) -> Object:

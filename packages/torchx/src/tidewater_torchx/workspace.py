@@ -145,7 +145,9 @@ def pack(workspace: str | None, limit_bytes: int = LIMIT_BYTES) -> Archive:
     return Archive(buffer.getvalue())
 
 
-def mounted(key: str, fetch_image: str, image: str, *, bucket: str) -> code.Shipped:
+def mounted(
+    key: str, fetch_image: str, image: str, *, bucket: str, variables: Mapping[str, str] | None = None
+) -> code.Shipped:
     """Return how an archive comes into a container of `image`: what its pod needs, and what the container needs.
 
     Args:
@@ -153,8 +155,10 @@ def mounted(key: str, fetch_image: str, image: str, *, bucket: str) -> code.Ship
         fetch_image: image with the AWS CLI, which downloads the archive with the credentials of the pod.
         image: the container's own image; its `tar` unpacks the archive.
         bucket: where the archive is.
+        variables: as of `code.shipped`.
     """
-    return code.shipped(f"s3://{bucket}/{key}", fetch_image=fetch_image, unpack_image=image, directory=DIRECTORY)
+    uri = f"s3://{bucket}/{key}"
+    return code.shipped(uri, fetch_image=fetch_image, unpack_image=image, directory=DIRECTORY, variables=variables)
 
 
 def upload(archive: Archive, bucket: str, store: ObjectStore | None = None) -> bool:

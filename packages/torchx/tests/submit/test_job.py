@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -180,6 +181,14 @@ def test_the_first_agent_of_an_elastic_torchrun_that_has_finished_says_so_for_al
 def with_workspace(given: AppDef) -> AppDef:
     given.roles[0].metadata[workspace.METADATA] = KEY
     return given
+
+
+def test_all_containers_find_the_proxy_of_the_stack_unless_a_role_names_another() -> None:
+    facts = replace(FACTS, http_proxy="http://proxy:3128", no_proxy=".svc")
+    given = with_workspace(app(role(env={"https_proxy": "http://own:1"})))
+    pod = elastic_job(given, submission(facts=facts))["spec"]["replicaSpecs"][names.WORKER]["template"]["spec"]
+    assert variables(pod["initContainers"][0]).items() >= facts.variables.items()
+    assert variables(pod["containers"][0]).items() >= {**facts.variables, "https_proxy": "http://own:1"}.items()
 
 
 def test_a_workspace_is_the_working_directory() -> None:

@@ -14,6 +14,7 @@ from tests.infra.preflight.vpc import existing_vpc
 NAME = "platform"
 GROUP = "sg-of-the-platform"
 ENDPOINT = "https://platform.eks.example"
+SERVICES = "10.96.0.0/16"
 CONFIG: dict[str, Any] = {
     **existing_vpc.CONFIG,
     "clusterName": NAME,
@@ -25,6 +26,7 @@ CLUSTER: dict[str, Any] = {
     "status": "ACTIVE",
     "version": "1.35",
     "endpoint": ENDPOINT,
+    "kubernetesNetworkConfigs": [{"serviceIpv4Cidr": SERVICES}],
     "certificateAuthorities": [{"data": "c2VjcmV0"}],
     "accessConfigs": [{"authenticationMode": "API", "bootstrapClusterCreatorAdminPermissions": True}],
     "vpcConfig": {

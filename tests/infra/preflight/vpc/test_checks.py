@@ -132,6 +132,41 @@ def test_the_endpoints_that_are_missing_are_listed() -> None:
     assert f"endpoints for {', '.join(checks.SERVICES)}; make" in none
 
 
+PROXY = {"httpProxy": "http://10.8.0.9:3128"}
+FOLDER = {"dataset": "s3://bucket/images/", "datasetStorage": "s3"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, ["ec2", "eks-auth", "elasticfilesystem"]),
+        ({"noProxy": ["s3.us-west-2.amazonaws.com"]}, ["ec2", "s3", "eks-auth", "elasticfilesystem"]),
+        ({"noProxy": [".ecr.us-west-2.amazonaws.com"]}, ["ec2", "ecr.api", "ecr.dkr", "eks-auth", "elasticfilesystem"]),
+        ({"noProxy": [".amazonaws.com"]}, [*checks.SERVICES]),
+        (FOLDER, ["ec2", "s3", "eks-auth", "elasticfilesystem"]),
+    ],
+    ids=["only addons", "S3 directly", "ECR directly", "all of AWS directly", "a dataset that is mounted"],
+)
+def test_with_a_proxy_only_what_it_does_not_serve_needs_endpoints(changes: dict[str, Any], expected: list[str]) -> None:
+    there = replace(with_second(table=ISOLATED), endpoints={})
+    (mistake,) = vpc.mistakes(stack(**PROXY, **changes), there, ZONES)
+    assert f"endpoints for {', '.join(expected)}, which the proxy doesn't serve; make them" in mistake
+    enough = replace(there, endpoints={name: Endpoint(names=True) for name in expected})
+    assert vpc.mistakes(stack(**PROXY, **changes), enough, ZONES) == []
+
+
+def test_karpenter_and_images_need_no_route_where_the_proxy_serves_them() -> None:
+    there = replace(with_second(table=ISOLATED), endpoints=ALL_ENDPOINTS)
+    wanted = stack(**PROXY, surgeNodes="karpenter")
+    assert vpc.mistakes(wanted, there, ZONES) == []
+    assert not [each for each in vpc.warnings(wanted, there) if "images come from" in each]
+    closed = stack(**PROXY, surgeNodes="karpenter", noProxy=["amazonaws.com", "nvcr.io"])
+    (mistake,) = vpc.mistakes(closed, there, ZONES)
+    assert mistake.startswith("surgeNodes = karpenter: Karpenter calls IAM")
+    (warning,) = (each for each in vpc.warnings(closed, there) if "images come from" in each)
+    assert "images come from nvcr.io: no node" in warning
+
+
 def test_an_endpoint_serves_by_its_names_or_by_the_route_table_of_the_subnet() -> None:
     there = with_second(table=ISOLATED)
     for s3, lacking in (
@@ -141,7 +176,7 @@ def test_an_endpoint_serves_by_its_names_or_by_the_route_table_of_the_subnet() -
         (Endpoint(), ["s3"]),
     ):
         found = replace(there, endpoints={**ALL_ENDPOINTS, "s3": s3})
-        assert checks.missing([there.subnets[1]], found) == lacking
+        assert checks.missing([there.subnets[1]], found, [*checks.SERVICES]) == lacking
 
 
 def test_a_subnet_without_room_for_the_control_plane_is_refused() -> None:

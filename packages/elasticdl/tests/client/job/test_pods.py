@@ -211,3 +211,11 @@ def test_pods_have_elasticdls_labels() -> None:
 def test_additions_are_part_of_the_template() -> None:
     spec = '{"worker_spec": {"labels": {"team": "vision"}}}'
     assert template("worker", PROCESS, asked(cluster_spec_json=spec), STACK)["metadata"]["labels"]["team"] == "vision"
+
+
+@pytest.mark.parametrize("kind", ["master", "ps", "worker"])
+def test_pods_find_the_proxy_of_the_stack(kind: str) -> None:
+    facts = replace(FACTS, http_proxy="http://proxy:3128", no_proxy=".svc")
+    found = pod(kind, replace(STACK, facts=facts))
+    for each in (found["initContainers"][0], *found["containers"]):
+        assert env(each).items() >= facts.variables.items()

@@ -249,8 +249,9 @@ def _pod(app: AppDef, index: int, role: Role, own: str, rank0: str, submission: 
 def _code(key: str, role: Role, submission: Submission) -> Shipped:
     if not submission.bucket:
         raise workspace.no_bucket(submission.namespace)
-    fetch_image = FETCH_IMAGE if submission.facts is None else submission.facts.fetch_image
-    return workspace.mounted(key, fetch_image, role.image, bucket=submission.bucket)
+    facts = submission.facts
+    fetch_image, variables = (facts.fetch_image, facts.variables) if facts else (FETCH_IMAGE, {})
+    return workspace.mounted(key, fetch_image, role.image, bucket=submission.bucket, variables=variables)
 
 
 def _for_etcd(role: Role, submission: Submission) -> Role:

@@ -78,7 +78,7 @@ def pod_template(role: Role, pod: Pod, options: Options, facts: Facts | None) ->
         **_placed(role.resource, facts),
         **_identity(options, facts),
         **({"initContainers": pod.code.init_containers} if pod.code else {}),
-        "containers": [_container(role, pod, options, mounts, confine=facts is not None)],
+        "containers": [_container(role, pod, options, mounts, facts)],
         "volumes": volumes,
     }
     metadata = {"labels": dict(pod.labels), "annotations": {ANNOTATION_ISTIO_SIDECAR: "false"}}
@@ -111,17 +111,17 @@ def claims(role: Role) -> list[str]:
     return [mount.src for mount in role.mounts if isinstance(mount, VolumeMount)]
 
 
-def _container(role: Role, pod: Pod, options: Options, mounts: list[Manifest], *, confine: bool) -> Manifest:
+def _container(role: Role, pod: Pod, options: Options, mounts: list[Manifest], facts: Facts | None) -> Manifest:
     privileged = any(isinstance(mount, DeviceMount) for mount in role.mounts)
     return {
         "name": names.WORKER_CONTAINER,
         "image": role.image,
         "command": [role.entrypoint, *role.args],
-        "env": _env(role, pod, _NOBODY if confine else {}),
+        "env": _env(role, pod, {**_NOBODY, **facts.variables} if facts else {}),
         **({"workingDir": pod.working_directory} if pod.working_directory else {}),
         "ports": [_port(name, port, role.name) for name, port in role.port_map.items()],
         "resources": resources(role.resource, options),
-        "securityContext": _security(privileged=privileged, confine=confine),
+        "securityContext": _security(privileged=privileged, confine=facts is not None),
         "volumeMounts": mounts,
     }
 

@@ -119,6 +119,7 @@ def template(kind: str, process: Process, asked: Asked, place: Place) -> Manifes
             fetch_image=facts.fetch_image,
             unpack_image=image(kind, deployment, facts),
             directory=DIRECTORY,
+            variables=facts.variables,
         )
         init, volumes, mounts = unpacked.init_containers, volumes + unpacked.volumes, mounts + unpacked.mounts
     if kind == "worker":  # processes that load data share their batches there
@@ -152,7 +153,7 @@ def _container(kind: str, process: Process, asked: Asked, place: Place, mounts: 
         **({"imagePullPolicy": deployment.image_pull_policy.value} if deployment.image_pull_policy else {}),
         "command": command,
         **({"workingDir": ZOO} if place.code and place.zoo else {}),
-        "env": _environment(process.env, own, deployment),
+        "env": _environment({**(place.facts.variables if place.facts else {}), **process.env}, own, deployment),
         "resources": {"requests": dict(own.request), "limits": dict(own.limits)},
         **({"securityContext": _confined()} if place.facts else {}),
         **({"volumeMounts": mounts} if mounts else {}),
