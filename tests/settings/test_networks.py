@@ -10,6 +10,7 @@ from botocore.utils import get_environ_proxies
 
 import settings
 from settings import networks
+from settings.vpcs import DIRECT
 from tests import graph
 
 THERE = {
@@ -105,7 +106,7 @@ def test_names_and_networks_of_the_stack_are_reached_without_the_proxy_and_so_ar
     direct = variables["NO_PROXY"].split(",")
     assert len(set(direct)) == len(direct)
     of_aws = ("10.8.0.0/16", "10.9.0.0/16", "192.168.0.0/16")
-    assert {*direct} == {*networks.DIRECT, ".corp.example", "10.0.0.0/8", *of_aws}
+    assert {*direct} == {*DIRECT, ".corp.example", "10.0.0.0/8", *of_aws}
     assert graph.parsed(**THERE).with_vpc(("10.8.0.0/16",), ()).training.proxy_variables == {}
 
 

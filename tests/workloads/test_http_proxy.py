@@ -48,9 +48,9 @@ def environment(container: dict[str, Any]) -> dict[str, str]:
 
 def configured(user_data: str) -> dict[str, Any]:
     """Return the instance's part of the NodeConfig in MIME user data."""
-    (part,) = email.message_from_string(user_data).get_payload()
-    assert part.get_content_type() == "application/node.eks.aws"  # type: ignore[union-attr]
-    found: dict[str, Any] = json.loads(str(part.get_payload()))["spec"]["instance"]  # type: ignore[union-attr]
+    whole, part = email.message_from_string(user_data).walk()
+    assert (whole.get_content_type(), part.get_content_type()) == ("multipart/mixed", "application/node.eks.aws")
+    found: dict[str, Any] = json.loads(str(part.get_payload()))["spec"]["instance"]
     return found
 
 

@@ -1,5 +1,6 @@
-"""A stack in the VPC, on the cluster, on the file systems and with the roles that something else made: it leaves all as
-it was.
+"""A stack in the VPC, on the cluster, on the file systems and with the roles that something else made, behind a proxy.
+
+It leaves all as it was.
 
 Each test uses the stack as the one before left it.
 """
@@ -7,14 +8,19 @@ Each test uses the stack as the one before left it.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
+from localcloud.instance import Instance
+from localcloud.kube.network import Network
 
 from tests.e2e.checkout import DESTROY, LONG_TRAINING, ROOT, UP, Checkout, repeat, stop_once_printed, wait_until
 from tests.e2e.elasticjob import PYTORCH
+from tests.e2e.guest.forward_proxy import ForwardProxy
 from tests.e2e.guest.platform import CLUSTER, LUSTRE_DRIVER, Platform
 from tests.e2e.inventory import Inventory, added, aws_inventory
 from tests.e2e.training import assert_steps_only_grow, latest_step, node_of, running_workers, wait_for_world
@@ -87,6 +93,14 @@ def guest(checkout: Checkout) -> Guest:
 
 
 @pytest.fixture(scope="module")
+def proxy(guest: Guest) -> Iterator[ForwardProxy]:
+    """A proxy in the cloud's network, through which the stack's pods reach AWS."""
+    with ForwardProxy(Network(Instance.load(guest.checkout.state)).listen()) as found:
+        guest.checkout.run(f"pulumi config set httpProxy {found.url}")
+        yield found
+
+
+@pytest.fixture(scope="module")
 def before(guest: Guest) -> Before:
     """What surrounds the stack before it is made."""
     return guest.surroundings()
@@ -108,6 +122,7 @@ def test_all_that_the_network_and_the_cluster_lack_is_refused_at_once_before_any
     guest.platform.connect()
 
 
+@pytest.mark.usefixtures("proxy")
 def test_after_an_up_that_was_killed_it_trains_on_nodes_of_its_own_on_the_cluster(guest: Guest, before: Before) -> None:
     stop_once_printed(guest.checkout, UP, "Job job-dataset-digits creating")
     repeat(guest.checkout, UP)
@@ -121,6 +136,17 @@ def test_after_an_up_that_was_killed_it_trains_on_nodes_of_its_own_on_the_cluste
     assert guest.checkout.outputs["fileSystemId"] == guest.platform.files
     made = added(before[0], aws_inventory(guest.checkout.cloud()))
     assert made.keys() & NOT_MADE == set()
+
+
+def test_code_and_karpenters_calls_go_through_the_proxy_and_nothing_else_does(
+    guest: Guest, proxy: ForwardProxy
+) -> None:
+    """Of what pods call, only AWS is behind the proxy: neither etcd, the API server nor the Pod Identity Agent."""
+    endpoint = Instance.load(guest.checkout.state).cloud_endpoint
+    code = guest.checkout.outputs["codeUri"].removeprefix("s3://")
+    assert ("GET", f"{endpoint}/{code}") in {(method, target.partition("?")[0]) for method, target in proxy.asked}
+    assert "POST" in {method for method, _ in proxy.asked}, "as Karpenter calls EC2"
+    assert proxy.hosts == {urlsplit(endpoint).netloc}
 
 
 def checkpoints(guest: Guest) -> list[str]:
