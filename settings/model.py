@@ -198,9 +198,9 @@ class Training:
         """Return the variables with which programs on nodes and in pods find the proxy."""
         return self.proxy.variables if self.proxy else {}
 
-    def direct(self, *more: str) -> Training:
+    def with_direct(self, *more: str) -> Training:
         """Return the settings with more that is reached without the proxy, if there is one."""
-        return replace(self, proxy=self.proxy and self.proxy.besides(*filter(None, more)))
+        return replace(self, proxy=self.proxy and self.proxy.with_direct(*filter(None, more)))
 
 
 @dataclass(frozen=True)
@@ -329,7 +329,8 @@ class Settings:
         existing = replace(self.network.existing, cidrs=cidrs, subnets=subnets)
         zones = tuple(dict.fromkeys(subnet.zone for subnet in subnets))
         network = replace(self.network, existing=existing, zones=zones)
-        return replace(self, network=network, training=self.training.direct(*cidrs))
+        # Sorted, since another order of AWS's would replace all nodes.
+        return replace(self, network=network, training=self.training.with_direct(*sorted(cidrs)))
 
     @property
     def names_on_cluster(self) -> list[tuple[str, str]]:
@@ -343,7 +344,7 @@ class Settings:
 
     def with_cluster(self, found: ExistingCluster) -> Settings:
         """Return the settings with what AWS says of the existing cluster."""
-        training = self.training.direct(found.service_range)
+        training = self.training.with_direct(found.service_range)
         return replace(self, cluster=replace(self.cluster, existing=found), training=training)
 
     def with_images(self, name: Callable[[str], str]) -> Settings:

@@ -100,8 +100,8 @@ def proxy(read: Reader) -> Proxy | None:
         read.wrong("httpProxy", url, f"must be {_FORM}")
     elif direct and not url and read.are_right("httpProxy", "noProxy"):
         read.wrong("noProxy", ", ".join(direct), "is what is reached without a proxy; set httpProxy too, or remove it")
-    return Proxy(url, DIRECT).besides(*direct) if url else None
+    return Proxy(url, DIRECT).with_direct(*direct) if url else None
 
 
 _FORM = "http://HOST:PORT, such as http://proxy.example.com:3128, or empty"
-_DIRECT = "a name such as .example.com, an IPv4 address, or a network such as 10.0.0.0/8"
+_DIRECT = "a name such as example.com, an IPv4 address, or a network such as 10.0.0.0/8"

@@ -73,7 +73,7 @@ class Proxy:
         """Return whether the host of this name is reached through it."""
         return not any(f".{host}".endswith(f".{each.removeprefix('.')}") for each in self.direct)
 
-    def besides(self, *direct: str) -> Proxy:
+    def with_direct(self, *direct: str) -> Proxy:
         """Return the proxy with more that is reached without it."""
         return replace(self, direct=tuple(dict.fromkeys((*self.direct, *direct))))
 

@@ -42,7 +42,7 @@ OUT_OF_RANGE: dict[str, tuple[Any, str]] = {
     "vpcId": ("10.0.0.0/16", "such as vpc-0123456789abcdef0, or empty"),
     "privateSubnetIds": (["10.0.0.0/24"], "such as subnet-0123456789abcdef0"),
     "httpProxy": ("https://proxy.example.com:3128", "must be http://HOST:PORT, such as"),
-    "noProxy": (["*.example.com"], "must be a name such as .example.com, an IPv4 address, or a network"),
+    "noProxy": (["*.example.com"], "must be a name such as example.com, an IPv4 address, or a network"),
     "fileSystemId": ("nfs.example", "such as fs-0123456789abcdef0, or empty"),
     "lustre": ({"fileSystemId": "fs-01234567"}, "must have the keys fileSystemId and mountName, and no others"),
     "clusterName": ("my cluster", "the name of an EKS cluster, or empty"),

@@ -212,10 +212,11 @@ def needed(stack: settings.Settings) -> list[str]:
     proxy, mounted = stack.training.proxy, stack.training.dataset.mounted
     own = {*WITHOUT_PROXY, *([S3] if mounted else [])}  # Mountpoint for S3 is an addon too
 
-    def host(service: str) -> str:
-        return f"{'.'.join(reversed(service.split('.')))}.{stack.region}.amazonaws.com"
+    return [each for each in SERVICES if proxy is None or each in own or not proxy.serves(_host(each, stack.region))]
 
-    return [each for each in SERVICES if proxy is None or each in own or not proxy.serves(host(each))]
+
+def _host(service: str, region: str) -> str:
+    return f"{'.'.join(reversed(service.split('.')))}.{region}.amazonaws.com"
 
 
 def missing(subnets: Sequence[Subnet], vpc: Vpc, services: Sequence[str]) -> list[str]:
@@ -264,6 +265,12 @@ def warnings(stack: settings.Settings, vpc: Vpc | None) -> list[str]:
         found.append(
             f"privateSubnetIds = {', '.join(dear)}: have no gateway endpoint of S3 in their route tables, so data and "
             "checkpoints go through what is billed by the GB, such as a NAT gateway; an endpoint costs nothing"
+        )
+    proxy, host = stack.training.proxy, _host(S3, stack.region)
+    if proxy and proxy.serves(host) and all(s3.serves(each) for each in vpc.subnets):
+        found.append(
+            f"httpProxy = {proxy.url}: data and checkpoints in S3 go through it, though the VPC has an endpoint of S3; "
+            f"add {host} to noProxy"
         )
     isolated = [each.id for each in vpc.subnets if each.isolated]
     if isolated and (registries := _registries(stack)):

@@ -167,6 +167,14 @@ def test_karpenter_and_images_need_no_route_where_the_proxy_serves_them() -> Non
     assert "images come from nvcr.io: no node" in warning
 
 
+def test_what_goes_through_the_proxy_though_s3_has_an_endpoint_is_a_warning() -> None:
+    (warning,) = vpc.warnings(stack(**PROXY), GOOD)
+    assert warning.startswith("httpProxy = http://10.8.0.9:3128: data and checkpoints in S3 go through it, though the")
+    assert warning.endswith("add s3.us-west-2.amazonaws.com to noProxy")
+    assert vpc.warnings(stack(**PROXY, noProxy=["s3.us-west-2.amazonaws.com"]), GOOD) == []
+    assert not [each for each in vpc.warnings(stack(**PROXY), replace(GOOD, endpoints={})) if "httpProxy" in each]
+
+
 def test_an_endpoint_serves_by_its_names_or_by_the_route_table_of_the_subnet() -> None:
     there = with_second(table=ISOLATED)
     for s3, lacking in (
