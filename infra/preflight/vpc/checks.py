@@ -210,7 +210,7 @@ def _without_addresses(subnet: Subnet) -> bool:
 def needed(stack: settings.Settings) -> list[str]:
     """Return the services that need endpoints where there is no route to the internet: those that no proxy serves."""
     proxy, mounted = stack.training.proxy, stack.training.dataset.mounted
-    own = {*WITHOUT_PROXY, *([S3] if mounted else [])}  # Mountpoint for S3 is an addon too
+    own = {*WITHOUT_PROXY, *([S3] if mounted else [])}  # the stack gives Mountpoint for S3 no proxy
 
     return [each for each in SERVICES if proxy is None or each in own or not proxy.serves(_host(each, stack.region))]
 

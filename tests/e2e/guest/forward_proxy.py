@@ -30,14 +30,18 @@ class ForwardProxy:
 
     def __init__(self, listening: socket.socket) -> None:
         self._listening = listening
-        self.asked: set[tuple[str, str]] = set()
-        """Method and target of each request; the target of CONNECT is `HOST:PORT`."""
+        self._asked: set[tuple[str, str]] = set()
 
     @property
     def url(self) -> str:
         """Return its address, as clients are given it."""
         host, port = self._listening.getsockname()
         return f"http://{host}:{port}"
+
+    @property
+    def asked(self) -> set[tuple[str, str]]:
+        """Return method and target of each request so far; the target of CONNECT is `HOST:PORT`."""
+        return self._asked.copy()
 
     @property
     def hosts(self) -> set[str]:
@@ -71,7 +75,7 @@ class ForwardProxy:
                 received += more
             head, _, body = received.partition(b"\r\n\r\n")
             method, target, version = head.split(b"\r\n", 1)[0].decode().split(" ")
-            self.asked.add((method, target))
+            self._asked.add((method, target))
             parts = urlsplit(f"//{target}" if method == "CONNECT" else target)
             with socket.create_connection((parts.hostname or "", parts.port or 80)) as server:
                 if method == "CONNECT":
