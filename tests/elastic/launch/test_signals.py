@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import os
 import queue
+import resource
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,6 +21,7 @@ import pytest
 from tests.processes import eventually
 from tidewater.contract import exit_codes, leaving
 from tidewater.elastic.errors import ConfigError
+from tidewater.elastic.launch.signals import signals
 from tidewater.elastic.session import assembly
 
 REPOSITORY = Path(__file__).parents[3]
@@ -59,6 +64,22 @@ def left(monkeypatch: pytest.MonkeyPatch) -> queue.SimpleQueue[None]:
 
 
 CONFIG: Any = SimpleNamespace(metrics_port=0, job="job", worker="a", process="a", debug=False, etcd=(), limit=None)
+
+
+def test_a_process_with_more_than_a_thousand_open_files_waits_for_each_of_them() -> None:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(limits[0], min(4096, limits[1])), limits[1]))
+    reader, writer = os.pipe()
+    late = fcntl.fcntl(reader, fcntl.F_DUPFD_CLOEXEC, 1100)
+    try:
+        with signals(signal.SIGCHLD) as wait:
+            assert wait(time.monotonic(), [late]) == (b"", [])
+            os.write(writer, b"x")
+            assert wait(None, [late]) == (b"", [late])
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        for each in (reader, writer, late):
+            os.close(each)
 
 
 @pytest.mark.parametrize("own", [True, False], ids=["with-a-handler-of-the-script", "without"])

@@ -15,7 +15,7 @@ from __future__ import annotations
 import faulthandler
 import os
 import queue
-import select
+import selectors
 import signal
 import threading
 import time
@@ -42,7 +42,10 @@ def signals(*numbers: signal.Signals) -> Iterator[Wait]:
 
     def wait(until: float | None, descriptors: Collection[int]) -> tuple[Sequence[int], list[int]]:
         timeout = None if until is None else max(0.0, until - time.monotonic())
-        readable, _, _ = select.select([reader, *descriptors], [], [], timeout)
+        with selectors.DefaultSelector() as selector:  # `select` takes no descriptor above 1023
+            for each in (reader, *descriptors):
+                selector.register(each, selectors.EVENT_READ)
+            readable = [key.fd for key, _ in selector.select(timeout)]
         arrived = os.read(reader, 512) if reader in readable else b""
         return arrived, [each for each in readable if each != reader]
 
