@@ -37,11 +37,11 @@ class Sentences(Dataset[torch.Tensor]):
 class Language(nn.Module):
     """A model of odd sizes, so that the parts of the processes differ in size."""
 
-    def __init__(self, width: int = 33) -> None:
+    def __init__(self, width: int, layers: int) -> None:
         super().__init__()
         self.words = nn.Embedding(WORDS, width)
         self.layers = nn.ModuleList(
-            nn.TransformerEncoderLayer(width, 3, 2 * width, dropout=0.0, batch_first=True) for _ in range(2)
+            nn.TransformerEncoderLayer(width, 3, 2 * width, dropout=0.0, batch_first=True) for _ in range(layers)
         )
         self.out = nn.Linear(width, WORDS)
 
@@ -58,7 +58,7 @@ def clip(model: nn.Module) -> None:
 
 
 def training(config: tidewater.Config) -> tidewater.Training:
-    model = Language()
+    model = Language(config.user.width, config.user.layers)
     if config.user.style == "recomputed":
         apply_activation_checkpointing(model, check_fn=lambda each: isinstance(each, nn.TransformerEncoderLayer))
     if config.user.divide:
@@ -108,7 +108,7 @@ def training(config: tidewater.Config) -> tidewater.Training:
     return tidewater.Training(
         model=model,
         # With a larger eps the rounding of gradients that are nearly 0 makes no step of its own.
-        optimizer=torch.optim.AdamW(model.parameters(), lr=3e-3, eps=1e-3),
+        optimizer=torch.optim.AdamW(model.parameters(), lr=config.user.lr, eps=1e-3),
         dataset=Sentences(),
         loss=loss,
         before_step=clip,
@@ -126,6 +126,9 @@ def flags(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--hold-at", type=int, default=0, help="step after which the job waits for the file go")
     group.add_argument("--validates", action="store_true")
     group.add_argument("--drift-at", type=int, default=0)
+    group.add_argument("--width", type=int, default=33)
+    group.add_argument("--layers", type=int, default=2)
+    group.add_argument("--lr", type=float, default=3e-3)
     group.add_argument("--style", choices=["plain", "mixed", "recomputed", "compiled"], default="plain")
 
 

@@ -45,7 +45,7 @@ class Job:
     """A job of workers that divide a model."""
 
     def __init__(self, start: Callable[..., Worker], folder: Path, whole: Whole) -> None:
-        self._start, self._folder, self.whole = start, folder, whole
+        self._start, self.folder, self.whole = start, folder, whole
         self.ledger = folder / "ledger"
         self.ledger.mkdir()
 
@@ -77,7 +77,7 @@ class Job:
 
     def learned(self, tolerance: float = TOLERANCE) -> list[str]:
         """Return how the final checkpoint, which has whole tensors, differs from what an undivided model learns."""
-        mine, theirs = saved(self._folder / "checkpoints"), self.whole.learned
+        mine, theirs = saved(self.folder / "checkpoints"), self.whole.learned
         assert mine.keys() == theirs.keys()
         assert sum(float(each.abs().max()) > 0.1 for each in mine.values()) > 10
         return [
@@ -116,11 +116,15 @@ def job(start: Callable[..., Worker], tmp_path: Path, whole: Whole) -> Job:
 
 @pytest.fixture(scope="module")
 def whole(etcd: str, farm: Farm, tmp_path_factory: pytest.TempPathFactory) -> Whole:
-    folder = tmp_path_factory.mktemp("whole")
-    flags = ["--job", "whole", "--worker", "whole", "--etcd", etcd, "--host", "127.0.0.1", "--ledger", str(folder)]
+    return undisturbed(etcd, farm, tmp_path_factory.mktemp("whole"))
+
+
+def undisturbed(etcd: str, farm: Farm, folder: Path, *more: str) -> Whole:
+    """Train one worker with the whole model."""
+    flags = ["--job", folder.name, "--worker", "whole", "--etcd", etcd, "--host", "127.0.0.1", "--ledger", str(folder)]
     flags += ["--checkpoints", str(folder), "--batch-size", str(BATCH), "--epochs", str(EPOCHS)]
     flags += ["--validates", "--evaluate-every", "1"]
-    worker = Forked(farm, "whole", [*SCRIPT, *flags], folder / "log")
+    worker = Forked(farm, "whole", [*SCRIPT, *flags, *more], folder / "log")
     assert worker.wait() == exit_codes.FINISHED, worker.account()
     scores = {int(line["epoch"]): float(line["accuracy"]) for line in worker.events("evaluated")}
     assert len(set(scores.values())) == EPOCHS, scores
