@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 from collections import defaultdict
@@ -83,4 +84,4 @@ def apart(job: Job) -> float:
     off = sum(float((mine[name] - each).square().sum()) for name, each in whole.items())
     moved = sum(float((each - first[name]).square().sum()) for name, each in whole.items())
     assert moved > 0
-    return (off / moved) ** 0.5
+    return math.sqrt(off / moved)
