@@ -10,9 +10,7 @@ keep their names; it may lack some, such as those of new teams.
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
@@ -21,28 +19,19 @@ from typing import Any
 
 import settings
 from infra.policies import roles
-from scripts.policy.__main__ import account
-from scripts.policy.__main__ import read as read_settings
 from scripts.policy.scopes import Place
+from scripts.policy.stacks import account, print_for_stack
+from scripts.policy.stacks import read as read_settings
 from scripts.session import Session, UpError, read_config
 from scripts.toolchain import paths
 from settings import existing
 from settings.reader import Reader
 
 
-def main() -> int:
-    """Print the template; return the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m scripts.roles", description=__doc__.partition("\n")[0])
-    parser.add_argument("-s", "--stack", help="the stack; without it, the selected one")
-    given = parser.parse_args()
-    session = Session(Path(), os.environ)
-    try:
-        wanted = read(paths.CHECKOUT, given.stack or session.ask("pulumi", "stack", "--show-name").strip())
-        print(text(template(wanted, Place.of(wanted, account(wanted, session)))))
-    except UpError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    return 0
+def roles_of(stack: str, session: Session) -> str:
+    """Return the template for a stack. Raise UpError."""
+    wanted = read(paths.CHECKOUT, stack)
+    return text(template(wanted, Place.of(wanted, account(wanted, session))))
 
 
 def read(folder: Path, stack: str) -> settings.Settings:
@@ -105,4 +94,4 @@ def _properties(stack: settings.Settings, place: Place, arn: str, role: roles.Ro
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(print_for_stack("scripts.roles", __doc__.partition("\n")[0], roles_of))

@@ -191,7 +191,7 @@ class Training:
     pull_secret: str = field(repr=False)
     """Docker's configuration with the credentials of registries, as JSON: a secret. Empty without any."""
     proxy: Proxy | None = None
-    """None if nodes and pods reach the internet without one. What is near them it names once AWS was asked."""
+    """None if nodes and pods reach the internet without one. Until AWS was asked, it lacks the networks of the VPC."""
 
     @property
     def proxy_variables(self) -> dict[str, str]:

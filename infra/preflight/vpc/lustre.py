@@ -50,7 +50,7 @@ class _Refused(Exception):
 
 
 _NO_ANSWER = (OSError, ValueError, KeyError, TypeError, _Refused)
-"""What another program in the place of `aws`, or none, leads to."""
+"""What is raised if `aws` isn't there, fails, or prints something else than AWS's answer."""
 
 
 def look(stack: settings.Settings, aws: login.Run) -> Lustre | None:

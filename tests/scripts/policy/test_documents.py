@@ -13,8 +13,8 @@ import settings
 from infra.policies import Document
 from scripts.adopt import kinds
 from scripts.policy import documents
-from scripts.policy.__main__ import account, read
 from scripts.policy.scopes import Place
+from scripts.policy.stacks import account, read
 from scripts.session import Session, UpError
 from tests import graph
 from tests.infra.preflight.cluster import existing_cluster

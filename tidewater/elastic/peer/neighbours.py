@@ -2,10 +2,10 @@
 
     neighbours.of(rank=7, number=1000)      # 32 ranks and some of the first
 
-One that finds a silent one pings all. So where a network failure divides the members, nearly all of them must have
-neighbours on the other side: a pair that can't reach each other, and that no member has recorded, would be put into one
-generation again. A row of ranks as neighbours would have its own side only, if the sides are halves, and each second
-rank if they alternate.
+A member that finds a neighbour silent pings all others. If a network failure divides the members in two, nearly each of
+them must have a neighbour on the other side: members are put into one generation again unless one of them has recorded
+that it can't reach the other. So neighbours are drawn. Consecutive ranks would all be on one side if each side has half
+of the ranks, and every second rank would be if the sides alternate.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import random
 from tidewater.elastic.membership.deciders import DECIDERS
 
 _FEW = 32
+"""Neighbours of a member. In a job with no more members each pings all."""
 
 
 def of(rank: int, number: int) -> set[int]:
