@@ -11,7 +11,7 @@ from tests.processes import eventually
 from tidewater.elastic.addresses import Address, bare, everywhere, listen, route_to
 from tidewater.elastic.errors import ConfigError
 from tidewater.elastic.etcd.access import Endpoint
-from tidewater.elastic.group.rendezvous import _interface_of
+from tidewater.elastic.group.rendezvous import interface_of
 from tidewater.elastic.membership.rules import Member
 from tidewater.elastic.membership.suspects import Sign
 from tidewater.elastic.peer.handshake import Identity
@@ -86,6 +86,6 @@ def test_a_client_that_needs_ipv4_is_accepted_too() -> None:
 
 @needs_ipv6
 def test_the_interface_of_an_ipv6_address_is_found() -> None:
-    assert _interface_of("::1") == _interface_of("127.0.0.1") == "lo"
-    assert _interface_of("fd00:dead::1") is None
-    assert _interface_of("no:address") is None
+    assert interface_of("::1") == interface_of("127.0.0.1") == "lo"
+    assert interface_of("fd00:dead::1") is None
+    assert interface_of("no:address") is None

@@ -71,8 +71,18 @@ LOCAL_SIZE = "TIDEWATER_LOCAL_SIZE"
 SHARD = "TIDEWATER_SHARD"
 """Number of processes that divide one model among them, and are one worker. Default 1: each has the whole model."""
 
+SHARD_NODES = "TIDEWATER_SHARD_NODES"
+"""Number of machines over which the processes that divide one model are spread, with a launcher on each. Default 1."""
+
+SHARD_NODE = "TIDEWATER_SHARD_NODE"
+"""Number of this machine among them, from 0. Default 0."""
+
+REPLICA = "TIDEWATER_REPLICA"
+"""Name that these machines share, which is the worker's name for all others. Default: WORKER."""
+
 LOCAL_MEETING = "TIDEWATER_LOCAL_MEETING"
-"""File at which the processes of such a worker meet. Another one each time that they are started."""
+"""Where the processes of such a worker meet: a file, or an address if they are on several machines. Another one each
+time that they are started."""
 
 LOCAL_LIMIT = "TIDEWATER_LOCAL_LIMIT"
 """File with the number of samples that fit in their memory, for and from these processes. The same one each time."""

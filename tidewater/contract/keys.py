@@ -7,8 +7,9 @@
 /tidewater/<job>/finished             written once, at the end of the job (FINISHED_VERSION)
 /tidewater/<job>/broken               of a large job: the last generation that broke (BROKEN_VERSION)
 /tidewater/<job>/deciding/<member id> of a large job: one, without content, per member that decides, bound to its lease
-/tidewater/<job>/votes/<member id>    of a large job: what only those that decide read (VOTE_VERSION); the last keys,
-                                      so that a range ends before them
+/tidewater/<job>/votes/<member id>    of a large job: what only those that decide read (VOTE_VERSION)
+/tidewater/<job>/workers/<name>       of a worker over several machines: where the launcher of the first one is
+                                      (LAUNCHER_VERSION). Votes and these come last, so that a range ends before them
 
 The torchrun plug-in has its own (all RENDEZVOUS_VERSION):
 
@@ -32,6 +33,7 @@ ELASTICDL_ROOT = "/elasticdl"
 
 GENERATION_VERSION = 5
 MEMBER_VERSION = 5
+LAUNCHER_VERSION = 1
 SAVED_VERSION = 1
 BROKEN_VERSION = 1
 VOTE_VERSION = 1
@@ -94,6 +96,11 @@ def votes(name: str) -> str:
 def vote(name: str, member_id: str) -> str:
     """Return the key of what one member says to those that decide."""
     return f"{votes(name)}{member_id}"
+
+
+def launcher(name: str, worker: str) -> str:
+    """Return the key of the place at which a worker of job ``name`` over several machines has its first launcher."""
+    return f"{job(name)}workers/{worker}"
 
 
 def rendezvous(run_id: str) -> str:

@@ -15,7 +15,7 @@ only what is in the lines below it:
     peer/        state and signs of life from worker to worker
     membership/  who trains together                            data/        which samples, in which order
     launch/      one process for each GPU                       checkpoint/  for when all workers are gone
-    config       the settings of a worker; `flags` are those of its command line, `mesh` has its processes
+    config       the settings of a worker; `flags` are those of its command line
     etcd/        the only way to etcd                           observe/     log, metrics, report
     storage/     files on a volume or in S3
 

@@ -8,18 +8,19 @@ A flag takes precedence over its environment variable. One ConfigError reports e
 from __future__ import annotations
 
 import argparse
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tidewater.contract import env, rehearsal
 from tidewater.elastic import flags as common
-from tidewater.elastic.addresses import bare
+from tidewater.elastic.addresses import bare, route_to
 from tidewater.elastic.errors import ConfigError
 from tidewater.elastic.etcd.access import Access
-from tidewater.elastic.mesh import mesh_of
+from tidewater.elastic.group.mesh import mesh_of
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
@@ -50,6 +51,12 @@ class Config:
     processes: str
     shard: int
     """Number of processes that divide one model among them, and are one worker."""
+    shard_nodes: int
+    """Number of machines over which these are spread, with a launcher on each."""
+    shard_node: int
+    """Number of this machine among them."""
+    replica: str
+    """Name that these machines share, of the worker that they are for all others; empty: ``worker``."""
     data: Path
     checkpoints: str
     """Places, comma-separated; see ``checkpoints.places``."""
@@ -95,8 +102,11 @@ class Config:
     """Index of this process among the processes of its worker; None for a single process and for the launcher."""
     local_size: int = 1
     """Number of processes of its launcher."""
-    meeting: Path | None = None
-    """File at which the processes that divide one model meet; None if this process is no such one."""
+    machine: str = ""
+    """The name of this machine in the log, if it is one of several of its worker."""
+    meeting: str = ""
+    """Where the processes that divide one model meet: a file, or an address as ``peer.keyvalue.Place`` writes it if
+    they are on several machines. Empty if this process is no such one."""
     limit: Path | None = None
     """File with the number of samples that fit in the memory of these processes; see ``launch.limit``."""
     etcd_access: Access = _OPEN
@@ -120,8 +130,9 @@ class Config:
         known = {each.name for each in fields(cls)}
         own = {name: given.pop(name) for name in list(given) if name not in known}
         given |= _local(environ)
-        for name, variable in (("meeting", env.LOCAL_MEETING), ("limit", env.LOCAL_LIMIT)):
-            given[name] = Path(environ[variable]) if environ.get(variable) else None
+        given["meeting"] = environ.get(env.LOCAL_MEETING, "")
+        given["limit"] = Path(environ[env.LOCAL_LIMIT]) if environ.get(env.LOCAL_LIMIT) else None
+        given["shard"] = _shard(given)
         config = cls(**given, user=argparse.Namespace(**own))
         problems = config.problems()
         if problems:
@@ -135,17 +146,27 @@ class Config:
         A member is a process, or the processes that divide one model. This does not require all members of these
         workers; otherwise the loss of one would stop all others of a job that is at its minimum.
         """
-        return (self.min_workers - 1) * (self.local_size // self.shard) + 1
+        return (self.min_workers - 1) * self.members + 1
 
     @property
     def most_members(self) -> int:
         """The number of members beyond which further members wait in line."""
-        return self.max_workers * (self.local_size // self.shard)
+        return self.max_workers * self.members
+
+    @property
+    def members(self) -> int:
+        """The number of members that a worker is."""
+        return self.local_size * self.shard_nodes // self.shard
 
     @property
     def index(self) -> int:
         """The number of this process among those that divide one model, from 0."""
-        return (self.local_rank or 0) % self.shard
+        return (self.shard_node * self.local_size + (self.local_rank or 0)) % self.shard
+
+    @functools.cached_property
+    def address(self) -> str:
+        """The address at which others reach this machine. Raise ConfigError if it has to be found, and can't be."""
+        return self.host or route_to(self.etcd[0])
 
     @property
     def mesh(self) -> DeviceMesh:
@@ -154,12 +175,17 @@ class Config:
         The first use waits for the others. Raise ConfigError if the script has a default group of its own, and
         TrainerError if the others don't come.
         """
-        return mesh_of(self.meeting, self.index, self.shard, self.worker)
+        host = self.address if self.shard_nodes > 1 else ""
+        return mesh_of(self.meeting, (self.index, self.shard), self.worker, host)
 
     @property
     def process(self) -> str:
-        """The name of this process in the log: that of the worker, and the index of a further process of it."""
-        return f"{self.worker}.{self.index}" if self.index else self.worker
+        """The name of this process in the log: that of the worker, and the index of a further process of it.
+
+        On a further machine of the worker it begins with the name of that machine.
+        """
+        index = self.index - self.shard_node * self.local_size
+        return f"{self.machine or self.worker}.{index}" if index else self.machine or self.worker
 
     def step_size(self, world_size: int) -> int:
         """Return the number of samples in one step of the optimizers, over all processes."""
@@ -236,6 +262,8 @@ class Config:
             "--threads": (self.threads, 1),
             "--metrics-port": (self.metrics_port, 0),
             "--shard": (self.shard, 1),
+            "--shard-nodes": (self.shard_nodes, 1),
+            "--shard-node": (self.shard_node, 0),
         }
         problems = [f"{name} is required" for name, value in required.items() if not value]
         problems += [
@@ -245,6 +273,7 @@ class Config:
             problems.append(f"--max-workers is {self.max_workers}, less than --min-workers, {self.min_workers}")
         problems += self._problems_of_sync_every()
         problems += self._problems_of_shard()
+        problems += self._problems_of_shard_nodes()
         if self.metrics_port > _LAST_PORT:
             problems.append(f"--metrics-port is {self.metrics_port}, the last port is {_LAST_PORT}")
         if 0 < len(self.secret) < _LEAST_SECRET:
@@ -298,12 +327,47 @@ class Config:
         }
         given = f"is given with --shard {self.shard}, which doesn't support it yet"
         problems = [f"{name} {given}: {remedy}" for name, (is_given, remedy) in refused.items() if is_given]
-        if self.local_rank is not None and (self.local_size % self.shard or self.meeting is None):
+        processes = self.local_size * self.shard_nodes
+        if self.local_rank is not None and (processes % self.shard or not self.meeting):
             problems.append(
                 f"--shard is {self.shard}, and this process has {env.LOCAL_SIZE}={self.local_size} and "
                 f"{env.LOCAL_MEETING}={self.meeting}: they are the launcher's; unset them and {env.LOCAL_RANK}"
             )
         return problems
+
+    def _problems_of_shard_nodes(self) -> list[str]:
+        nodes, given = self.shard_nodes, f"--shard-nodes is {self.shard_nodes}"
+        if nodes < 1 or self.shard < 1:
+            return []
+        problems = []
+        if self.shard_node >= nodes:
+            problems.append(f"--shard-node is {self.shard_node}, and {given}: the last machine has number {nodes - 1}")
+        if nodes == 1 and self.replica:
+            problems.append(
+                f"--replica is {self.replica!r}, and {given}: it is the name that several machines share; give "
+                "--shard-nodes, or leave it out"
+            )
+        if nodes > 1 and not self.replica:
+            problems.append(f"{given}, and --replica is missing: give all machines of a worker the same name")
+        if self.shard % nodes:
+            problems.append(f"{given}, which doesn't divide --shard, {self.shard}")
+        elif nodes > 1 and self.processes not in ("1", "auto", str(self.shard // nodes)):
+            problems.append(
+                f"--shard is {self.shard} over {nodes} machines, which makes {self.shard // nodes} processes on each, "
+                f"and --processes is {self.processes}: leave it out"
+            )
+        if nodes > 1 and self.rehearsal is not None:
+            problems.append(f"{given} in a rehearsal, which is made on one machine: leave it out")
+        return problems
+
+
+def _shard(given: Mapping[str, Any]) -> int:
+    """Return the number of processes that divide one model. By default they are those of all its machines."""
+    nodes, shard = int(given["shard_nodes"]), int(given["shard"])
+    if nodes < 2 or shard != 1:
+        return shard
+    processes = str(given["processes"])
+    return nodes * int(given.get("local_size") or (processes if processes.isdecimal() else 1))
 
 
 def _parsed(parser: argparse.ArgumentParser, argv: Sequence[str]) -> argparse.Namespace:

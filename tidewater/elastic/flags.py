@@ -51,9 +51,12 @@ def _add_place(group: argparse._ArgumentGroup, environ: Mapping[str, str]) -> No
         ("--max-workers", env.MAX_WORKERS, "8", "workers beyond this number wait in line"),
         ("--processes", env.PROCESSES, "1", "processes of this worker, one for each GPU; auto counts the GPUs"),
         ("--shard", env.SHARD, "1", "processes that divide one model among them with fully_shard, and are one worker"),
+        ("--shard-nodes", env.SHARD_NODES, "1", "machines over which these processes are spread, with a launcher each"),
+        ("--shard-node", env.SHARD_NODE, "0", "number of this machine among them"),
+        ("--replica", env.REPLICA, "", "name that these machines share; that of the worker if empty"),
         ("--metrics-port", env.METRICS_PORT, "0", "port on which Prometheus finds this worker's metrics; 0: none"),
     ):
-        kind = int if flag.endswith(("workers", "port", "shard")) else str
+        kind = int if flag.endswith(("workers", "port")) or flag.startswith("--shard") else str
         group.add_argument(flag, type=kind, default=environ.get(name, fallback), help=f"{text} [{name}]")
 
 

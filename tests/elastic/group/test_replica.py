@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from typing import Any
 
 import pytest
 
@@ -62,3 +63,10 @@ def test_the_first_process_decides() -> None:
 def test_all_processes_get_what_each_has() -> None:
     assert at_once(lambda replica: replica.gathered([replica.index, 7])) == [[[0, 7], [1, 7], [2, 7]]] * SIZE
     assert at_once(lambda replica: replica.gathered([])) == [[[], [], []]] * SIZE
+
+
+def test_all_processes_get_the_values_of_any_length_that_each_has() -> None:
+    def do(replica: Replica) -> list[Any]:
+        return replica.each([f"fd00::{replica.index}" * (1 + replica.index), 4000 + replica.index, "ä"])
+
+    assert at_once(do) == [[["fd00::0", 4000, "ä"], ["fd00::1" * 2, 4001, "ä"], ["fd00::2" * 3, 4002, "ä"]]] * SIZE

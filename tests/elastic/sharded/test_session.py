@@ -15,8 +15,8 @@ from torch._C._distributed_c10d import HashStore
 
 from tests.elastic.sharded.threads import SIZE, at_once
 from tidewater.contract import exit_codes
-from tidewater.elastic import mesh
 from tidewater.elastic.errors import ConfigError, Diverged, GroupBroken
+from tidewater.elastic.group import mesh
 from tidewater.elastic.group.replica import Parted, Replica
 from tidewater.elastic.membership.rules import Generation, Member, View
 from tidewater.elastic.observe.log import Log

@@ -6,7 +6,8 @@ gloo         sums on CPUs, with two ways to form the group again, and the end of
 nccl         the same on GPUs
 attempts     calls that can't be interrupted, in threads that can be abandoned
 nccl_environment  the variables with which NCCL lets a process survive the death of a peer
-siblings     the processes of one pod give a generation up together
+mesh         the processes of one worker that divide a model, as torch sees them
+siblings     the processes of one worker give a generation up together
 replica      the processes of one worker that divide a model vote, so that none acts alone
 rendezvous   the store at which the ranks of one generation meet
 ballot       a seal that shows whether a result is a sum over the ranks of this generation

@@ -173,7 +173,7 @@ def use_interface_of(host: str) -> None:
     Otherwise gloo uses the address of the machine's name, which is loopback on many machines. On an interface with both
     kinds of addresses, gloo uses IPv4, and NCCL the kind of ``host``.
     """
-    name = _interface_of(host)
+    name = interface_of(host)
     if name:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", name)
         os.environ.setdefault("NCCL_SOCKET_IFNAME", name)
@@ -181,7 +181,8 @@ def use_interface_of(host: str) -> None:
             os.environ.setdefault("NCCL_SOCKET_FAMILY", "AF_INET6")
 
 
-def _interface_of(host: str) -> str | None:
+def interface_of(host: str) -> str | None:
+    """Return the name of the network interface with the address ``host``; None if there is none."""
     if ":" in host:
         return _interface_of_ipv6(host)
     ask_address = 0x8915  # SIOCGIFADDR in linux/sockios.h

@@ -26,7 +26,7 @@ import torch
 import torch.distributed as dist
 
 from tidewater.elastic.errors import GroupBroken, TrainerError
-from tidewater.elastic.mesh import further_group, meet_again
+from tidewater.elastic.group.mesh import further_group, meet_again
 
 
 class Parted(GroupBroken):
@@ -49,10 +49,13 @@ class Replica:
         self.index, self.size, self._add, self.meet = index, size, add, meet
 
     @classmethod
-    def opened(cls, index: int, size: int, worker: str) -> Replica:
-        """Return that of the processes of torch's default group. All of them must call this. Raise TrainerError."""
+    def opened(cls, index: int, size: int, worker: str, host: str = "") -> Replica:
+        """Return that of the processes of torch's default group. All of them must call this. Raise TrainerError.
+
+        ``host`` is the address of this machine for the others; empty if all of them are on this one.
+        """
         # Not the default group: the collectives of the model may still run there.
-        group = further_group(index, size, worker)
+        group = further_group((index, size), worker, host)
 
         def add(tensor: torch.Tensor) -> None:
             try:
@@ -97,6 +100,13 @@ class Replica:
             memory.copy_(torch.frombuffer(bytearray(data), dtype=torch.uint8))
         self._add(memory)
         return json.loads(memory.numpy().tobytes())
+
+    def each(self, value: Any) -> list[Any]:
+        """Return what each process gives, by index: a value for JSON."""
+        data = json.dumps(value).encode()
+        longest = int(max(length for (length,) in self.gathered([len(data)])))
+        rows = self.gathered(data.ljust(longest))  # JSON may end with spaces
+        return [json.loads(bytes(map(int, row))) for row in rows]
 
     def gathered(self, values: Sequence[float]) -> list[list[float]]:
         """Return what each process gives, by index. All must give equally many."""

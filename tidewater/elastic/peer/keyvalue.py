@@ -4,6 +4,9 @@
     serve(connection, board.at(uuid))                         # in a thread of its server, for each other rank
     RemoteKeys(connection, check).get("here/0", seconds=0.2)  # in the other ranks
 
+    Place(address, number, secret)                            # the same for processes that a launcher starts
+    lasting(place).get("here/0", seconds=0.2)                 # in these
+
 They replace torch's TCPStore, which lets anybody who reaches its port read and write. ``connection`` has authenticated
 (see ``handshake``). A message is its length and a list as JSON: an operation with its arguments, or its result. Values
 are texts; bytes are written as Latin-1.
@@ -17,10 +20,11 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
+from tidewater.elastic.addresses import Address, bare
 from tidewater.elastic.errors import GroupBroken
-from tidewater.elastic.peer.handshake import exactly
+from tidewater.elastic.peer.handshake import Identity, connect, exactly
 
 _SIZE = struct.Struct("!I")
 _MOST_BYTES = 1 << 20
@@ -28,8 +32,33 @@ _MOST_KEYS = 1 << 16
 _MOST_MEETINGS = 8
 _LONGEST_WAIT_SECONDS = 1.0
 _IDLE_SECONDS = 60.0
+_CONNECT_SECONDS = 10.0
+_SCHEME = "tcp://"
 _ANSWER_SECONDS = 30.0
 _OPERATIONS = ("set", "get", "wait", "compare_set", "add", "check", "delete_key")
+
+
+class Place(NamedTuple):
+    """Where a launcher serves keys for its processes, and for those of other machines. As text it is a variable of
+    them, which only their user can read."""
+
+    address: Address
+    number: int
+    """Of the meeting."""
+    secret: bytes
+    """With which the launcher and they authenticate to each other."""
+
+    def __str__(self) -> str:
+        return f"{_SCHEME}{self.address}/{self.address.id}/{self.number}/{self.secret.hex()}"
+
+    @classmethod
+    def of(cls, text: str) -> Place | None:
+        """Return the place of such a text; None for another one."""
+        if not text.startswith(_SCHEME):
+            return None
+        where, name, number, secret = text.removeprefix(_SCHEME).split("/")
+        host, _, port = where.rpartition(":")
+        return cls(Address(bare(host), int(port), name), int(number), bytes.fromhex(secret))
 
 
 class Keys(Protocol):
@@ -140,11 +169,15 @@ class RemoteKeys:
     """Keys in another process.
 
     Every method raises GroupBroken when that process is lost, and whatever ``check`` raises. Any thread may call the
-    methods; they take turns.
+    methods; they take turns. With ``again``, which connects, a connection that has been idle is replaced, since
+    ``serve`` ends it.
     """
 
-    def __init__(self, connection: socket.socket, check: Callable[[], None]) -> None:
-        self._connection, self._check = connection, check
+    def __init__(
+        self, connection: socket.socket, check: Callable[[], None], again: Callable[[], socket.socket] | None = None
+    ) -> None:
+        self._connection, self._check, self._again = connection, check, again
+        self._used_at = time.monotonic()
         self._lock = threading.Lock()
 
     def set(self, key: str, value: str) -> None:
@@ -179,6 +212,10 @@ class RemoteKeys:
     def _ask(self, *request: Any) -> Any:
         with self._lock:
             try:
+                if self._again and time.monotonic() - self._used_at > _IDLE_SECONDS / 2:
+                    self._connection.close()
+                    self._connection = self._again()
+                self._used_at = time.monotonic()
                 _send(self._connection, request)
                 return _receive(self._connection, time.monotonic() + _ANSWER_SECONDS, self._check)[0]
             except BaseException as error:
@@ -186,6 +223,20 @@ class RemoteKeys:
                 if isinstance(error, OSError | ValueError):
                     raise GroupBroken(f"rank 0 is lost: {error}") from error
                 raise
+
+
+def lasting(place: Place) -> RemoteKeys:
+    """Return the keys that a launcher serves for as long as this process lives. Raise GroupBroken if it is lost."""
+
+    def connected() -> socket.socket:
+        connection = connect(Identity(place.secret), place.address, seconds=_CONNECT_SECONDS)
+        connection.sendall(json.dumps({"meet": place.number}).encode() + b"\n")
+        return connection
+
+    try:
+        return RemoteKeys(connected(), lambda: None, connected)
+    except OSError as error:
+        raise GroupBroken(f"the launcher of this worker's first machine does not answer: {error}") from error
 
 
 def _send(connection: socket.socket, message: Sequence[Any]) -> None:

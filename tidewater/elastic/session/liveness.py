@@ -85,7 +85,7 @@ class Waiting:
         if self.reason != reason:
             self.reason, config = reason, self._config
             # With several members in each worker these aren't the numbers that the flags have.
-            unit = "workers" if config.local_size == config.shard else "processes"
+            unit = "workers" if config.members == 1 else "processes"
             numbers = {unit: workers, f"min_{unit}": config.least_members, f"max_{unit}": config.most_members}
             self._log.event("waiting", reason=reason, **numbers)
 

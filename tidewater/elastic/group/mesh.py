@@ -3,7 +3,9 @@
 fully_shard(model, mesh=config.mesh)
 
 They are torch's default group, which lives as long as the worker: if one of them is lost, all are started again. What
-sums over the workers is another group, see ``group``.
+sums over the workers is another group, see ``group``. On one machine they meet at a file and use the loopback
+interface; on several, in the launcher of the first machine, which serves their keys, and by the interface on which the
+other workers reach this one, too.
 """
 
 from __future__ import annotations
@@ -11,15 +13,17 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
+import math
 import os
 import time
 from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidewater.elastic.errors import ConfigError, TrainerError
 from tidewater.elastic.observe.log import Lasting, Log
+from tidewater.elastic.peer import keyvalue
+from tidewater.elastic.peer.keyvalue import Place
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
@@ -33,21 +37,18 @@ MEETING_SECONDS = 3600.0
 
 
 @functools.cache
-def mesh_of(meeting: Path | None, index: int, size: int, worker: str) -> DeviceMesh:
-    """Return the mesh of ``size`` processes, this one with that index. With several, wait for the others.
+def mesh_of(meeting: str, who: tuple[int, int], worker: str, host: str = "") -> DeviceMesh:
+    """Return the mesh of the processes that divide a model. With several, wait for the others.
 
     Raise ConfigError if the script has made a default group of its own, and TrainerError if the others don't come.
 
     Args:
-        meeting: A file that does not exist before, for these processes only; None for one process.
-        index: Of this process.
-        size: Number of processes.
+        meeting: A file that does not exist before, or a ``Place``, for these processes only; empty for one process.
+        who: The index of this process, and their number.
         worker: Their worker, for the log.
+        host: Address of this machine for the others; empty if all of them are on this one.
     """
     import torch.distributed as dist
-
-    # torch.distributed offers them too, but its type information does not say so.
-    from torch._C._distributed_c10d import FileStore, HashStore
     from torch.distributed.device_mesh import init_device_mesh
 
     if dist.is_initialized():
@@ -55,24 +56,38 @@ def mesh_of(meeting: Path | None, index: int, size: int, worker: str) -> DeviceM
             "the script has called torch.distributed.init_process_group(), and the processes of a worker that divide a "
             "model are torch's default group, which config.mesh makes: leave that call out"
         )
-    store = FileStore(str(meeting), size) if meeting else HashStore()
-    meet(store, "config.mesh", (index, size), worker, MEETING_SECONDS)
-    with _on_loopback():
+    (index, size), store = who, _store(meeting, who[1])
+    meet(store, "config.mesh", who, worker, MEETING_SECONDS)
+    with _on_interface_of(host):
         dist.init_process_group("gloo", store=store, rank=index, world_size=size, timeout=_LONGEST)
     atexit.register(dist.destroy_process_group)  # its threads must not outlive the interpreter
     return init_device_mesh("cpu", (size,))
 
 
-def further_group(index: int, size: int, worker: str) -> Any:
+def further_group(who: tuple[int, int], worker: str, host: str = "") -> Any:
     """Return another group of these processes, on the CPU, for what isn't the model's. Wait for the others.
 
-    Raise TrainerError if they don't come.
+    Raise TrainerError if they don't come. ``host``: see ``mesh_of``.
     """
     import torch.distributed as dist
 
-    meet_again("the end of the script's preparations", MEETING_SECONDS, (index, size), worker)
-    with _on_loopback():
+    meet_again("the end of the script's preparations", MEETING_SECONDS, who, worker)
+    with _on_interface_of(host):
         return dist.new_group(backend="gloo", timeout=_LONGEST)
+
+
+@functools.cache  # torch calls the methods of a store in Python only as long as Python has it
+def _store(meeting: str, size: int) -> Any:
+    """Return the store of torch at which the processes meet."""
+    # torch.distributed offers them too, but its type information does not say so.
+    from torch._C._distributed_c10d import FileStore, HashStore
+
+    place = Place.of(meeting)
+    if place is None:
+        return FileStore(meeting, size) if meeting else HashStore()
+    from tidewater.elastic.group.rendezvous import MeetingStore
+
+    return MeetingStore(keyvalue.lasting(place), lambda: None, math.inf)
 
 
 def meet_again(place: str, seconds: float, who: tuple[int, int], worker: str) -> None:
@@ -111,13 +126,18 @@ def meet(store: Any, place: str, who: tuple[int, int], worker: str, limit: float
 
 
 @contextlib.contextmanager
-def _on_loopback() -> Iterator[None]:
-    """Give a context in which gloo uses the loopback interface: the processes are on one machine."""
+def _on_interface_of(host: str) -> Iterator[None]:
+    """Give a context in which gloo uses the interface of that address, or the loopback interface if all processes are
+    on this machine. Between machines, one that the environment names comes first, as in ``use_interface_of``."""
+    from tidewater.elastic.group.rendezvous import interface_of
+
     before = os.environ.get(_INTERFACE)
-    os.environ[_INTERFACE] = "lo"
+    name = before or interface_of(host) if host else "lo"
+    if name:
+        os.environ[_INTERFACE] = name
     try:
         yield
     finally:
-        os.environ.pop(_INTERFACE)
+        os.environ.pop(_INTERFACE, None)
         if before is not None:
             os.environ[_INTERFACE] = before
