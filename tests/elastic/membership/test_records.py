@@ -35,8 +35,12 @@ SEAT = Seat("a", "a", "127.0.0.1", 1)
 def test_records_are_read_from_etcd_as_they_were_written() -> None:
     one = replace(MEMBER, ready_after=2, state_of=1, unreachable=("b", "c"), shard_ports=(4, 5))
     assert member_from_json(member_to_json(one), age=3) == one
-    seats = (SEAT, replace(SEAT, id="b"), replace(SEAT, id="c", shard_ports=(4, 5)))
-    generation = Generation(3, 2**47, seats, "joined", "line", 2, "c", 1)
+    assert b"shard_hosts" not in member_to_json(one)
+    far = replace(one, shard_hosts=("127.0.0.1", "127.0.0.2"))
+    assert member_from_json(member_to_json(far), age=3) == far
+    seats = [SEAT, replace(SEAT, id="b"), replace(SEAT, id="c", shard_ports=(4, 5))]
+    seats.append(replace(SEAT, id="d", shard_ports=(4, 5), shard_hosts=("127.0.0.1", "127.0.0.2")))
+    generation = Generation(3, 2**47, tuple(seats), "joined", "line", 2, "c", 1)
     assert generation_from_json(generation_to_json(generation)) == generation
 
 

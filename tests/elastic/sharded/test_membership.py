@@ -10,10 +10,11 @@ import pytest
 from tests.elastic.etcd.fake_client import FakeStore
 from tests.elastic.membership.coordinators import PATIENCE_SECONDS, Clock, names
 from tidewater.contract import keys
+from tidewater.elastic.addresses import Address
 from tidewater.elastic.membership import records
 from tidewater.elastic.membership.coordinator import Coordinator
 from tidewater.elastic.membership.hooks import Hooks
-from tidewater.elastic.membership.rules import Generation, Limits, Member, View
+from tidewater.elastic.membership.rules import Generation, Limits, Member, View, further
 from tidewater.elastic.observe.log import Log
 from tidewater.elastic.sharded.membership import Secondary, of_process
 
@@ -100,3 +101,13 @@ def test_the_counterparts_of_a_process_are_those_of_its_number() -> None:
     assert [each.address.port for each in of_process(stored, 0).members] == [10, 20]
     assert [each.address.port for each in of_process(stored, 2).members] == [12, 22]
     assert of_process(stored, 2).uuid == 9
+
+
+def test_the_counterparts_of_a_process_on_another_machine_are_at_its_host() -> None:
+    places = [Address(f"10.0.0.{each // 2}", 10 + each, "a") for each in range(4)]
+    far = Member("a", "a", *places[0][:2], "s", 0, **further(places))
+    near = Member("b", "b", "10.0.0.9", 20, "s", 0, **further([Address("10.0.0.9", 20 + each) for each in range(4)]))
+    assert near.shard_hosts == ()
+    stored = records.generation_from_json(records.generation_to_json(Generation(3, 9, (far, near), "joined")))
+    found = [[each.address[:2] for each in of_process(stored, index).members] for index in (1, 3)]
+    assert found == [[("10.0.0.0", 11), ("10.0.0.9", 21)], [("10.0.0.1", 13), ("10.0.0.9", 23)]]

@@ -66,7 +66,13 @@ class Group:
         self._siblings = siblings
         if siblings:
             reason = "another process of this pod has given the group up"
-            siblings.listen(lambda uuid: self.interrupt(reason, of=uuid))
+
+            def given_up(uuid: int) -> None:
+                self.interrupt(reason, of=uuid)
+
+            siblings.listen(given_up)
+            if peers:
+                peers.given_up = given_up
 
     @property
     def waited_seconds(self) -> float:

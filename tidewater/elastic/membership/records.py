@@ -19,7 +19,7 @@ from tidewater.elastic.etcd.client import Entry, Event
 from tidewater.elastic.membership.rules import Broken, Generation, Member, Saved, Seat, View
 
 _MEMBERS, _VOTES, _DECIDING = "members/", "votes/", "deciding/"
-_SEAT = ("id", "worker", "host", "peer_port")
+_SEAT, _FURTHER = ("id", "worker", "host", "peer_port"), ("shard_ports", "shard_hosts")
 _VOTED = ("ready_after", "state_of", "unreachable", "fruitful")
 
 
@@ -27,6 +27,8 @@ def member_to_json(member: Member) -> bytes:
     """Return the record under ``keys.member``."""
     content = asdict(member)
     del content["age"]
+    if not member.shard_hosts:
+        del content["shard_hosts"]
     return codec.encode(content, version=keys.MEMBER_VERSION)
 
 
@@ -63,12 +65,15 @@ def generation_from_json(data: bytes) -> Generation:
 
 
 def _row(member: Seat) -> list[Any]:
-    """Return what others need to reach a member; ports of further processes only if it has any."""
-    return [*(getattr(member, name) for name in _SEAT), *([member.shard_ports] if member.shard_ports else [])]
+    """Return what others need to reach a member; ports and hosts of further processes only if it has any."""
+    further = [member.shard_ports, member.shard_hosts] if member.shard_hosts else [member.shard_ports]
+    return [*(getattr(member, name) for name in _SEAT), *(each for each in further if each)]
 
 
-def _seat(name: str, worker: str, host: str, port: int, shard_ports: Iterable[int] = ()) -> Seat:
-    return Seat(name, worker, host, port, shard_ports=tuple(shard_ports))
+def _seat(  # as ``_row`` gives them
+    name: str, worker: str, host: str, port: int, ports: Iterable[int] = (), hosts: Iterable[str] = ()
+) -> Seat:
+    return Seat(name, worker, host, port, shard_ports=tuple(ports), shard_hosts=tuple(hosts))
 
 
 def saved_to_json(saved: Saved) -> bytes:
@@ -204,5 +209,5 @@ def _content(data: bytes, what: str, version: int, *, older: Collection[int] = (
 
 def _member(content: dict[str, Any], what: str) -> Member:
     # JSON has no tuples.
-    tuples = {name: tuple(content.get(name, ())) for name in ("unreachable", "shard_ports")}
+    tuples = {name: tuple(content.get(name, ())) for name in ("unreachable", *_FURTHER)}
     return codec.build(Member, {**content, **tuples}, what)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from tidewater.elastic.addresses import Address
 from tidewater.elastic.membership.reach import Group
@@ -25,11 +26,21 @@ class Seat:
     """TCP port of its peer server, for pings, state, and the rendezvous of generations in which it has rank 0."""
     shard_ports: tuple[int, ...] = field(default=(), kw_only=True)
     """Those of the peer servers of its further processes, if several divide a model."""
+    shard_hosts: tuple[str, ...] = field(default=(), kw_only=True)
+    """Their hosts, if not all of them are on the host of the first process."""
 
     @property
     def address(self) -> Address:
         """Address of its peer server."""
         return Address(self.host, self.peer_port, self.id)
+
+
+def further(places: Sequence[Address]) -> dict[str, Any]:
+    """Return the fields of a seat for its further processes; ``places`` has the peer servers of all its processes."""
+    hosts = tuple(each.host for each in places[1:])
+    return {"shard_ports": tuple(each.port for each in places[1:])} | (
+        {"shard_hosts": hosts} if set(hosts) - {places[0].host} else {}
+    )
 
 
 @dataclass(frozen=True)

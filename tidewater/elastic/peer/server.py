@@ -29,7 +29,7 @@ import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from tidewater.elastic.addresses import Address, listen
@@ -100,6 +100,8 @@ class PeerServer:
         """What it answers when a peer asks what must be equal."""
         self.waits: Callable[[], bool] = lambda: True
         """What it answers when a peer asks whether this process waits for the others."""
+        self.given_up: Callable[[int], None] = lambda uuid: None
+        """Called with the number of a generation that another process of this worker has given up; see ``give_up``."""
         self._listener = listen(_BACKLOG)
         self._listener.setblocking(False)
         self.port = int(self._listener.getsockname()[1])
@@ -249,6 +251,8 @@ class PeerServer:
                     connection.sendall(self.traits.to_json() + b"\n")
                 elif "waits" in request:
                     connection.sendall(_YES if self.waits() else _NO)
+                elif "give_up" in request:
+                    self.given_up(int(str(request["give_up"])))
                 elif "meet" in request:
                     keyvalue.serve(connection, self.board.at(int(str(request["meet"]))))
                 elif "state" in request:
@@ -327,6 +331,17 @@ def ask_waits(me: Identity, address: Address, *, seconds: float = 2.0) -> bool |
             return handshake.exactly(connection, len(_YES), time.monotonic() + seconds) == _YES
     except OSError:
         return None
+
+
+def give_up(me: Identity, addresses: Sequence[Address], uuid: int) -> None:
+    """Let these processes know, without a wait for them, that another one of their worker gives the generation up."""
+
+    def send(address: Address) -> None:
+        with contextlib.suppress(OSError), _request(me, address, {"give_up": uuid}, _STALL_SECONDS):
+            pass
+
+    for each in addresses:
+        threading.Thread(target=send, args=[each], name="give-up", daemon=True).start()
 
 
 def look(me: Identity, address: Address, *, seconds: float = _CONNECT_SECONDS) -> Sign:

@@ -29,7 +29,7 @@ from importlib.resources.abc import Traversable
 from typing import TYPE_CHECKING, Any
 
 from tidewater.contract import exit_codes, keys
-from tidewater.elastic.addresses import route_to
+from tidewater.elastic.addresses import Address
 from tidewater.elastic.config import Config
 from tidewater.elastic.errors import ConfigError, GroupBroken, Refused, StoreError
 from tidewater.elastic.etcd.client import EtcdStore
@@ -202,7 +202,7 @@ class _Assembly:
         self._config, self._log, self._metrics = config, log, metrics
         self._away = Lasting(log, "etcd_unreachable")
         self._started = time.monotonic()
-        self._host = config.host or route_to(config.etcd[0])
+        self._host = config.address
         self._store = EtcdStore(config.etcd, access=config.etcd_access)
         self._checkpoints = Checkpoints(places(config.checkpoints), keep=config.keep_checkpoints, log=log)
         self._member_id = f"{config.worker}-{_token(config)}"
@@ -259,7 +259,7 @@ class _Assembly:
         from tidewater.elastic.group.group import open_group
         from tidewater.elastic.group.siblings import Siblings
         from tidewater.elastic.membership.coordinator import Coordinator
-        from tidewater.elastic.membership.rules import Limits, Member
+        from tidewater.elastic.membership.rules import Limits, Member, further
         from tidewater.elastic.membership.traits import Traits, code_digest
         from tidewater.elastic.peer.heartbeat import Heartbeat
         from tidewater.elastic.peer.server import PeerServer, ask_waits
@@ -273,14 +273,15 @@ class _Assembly:
         self._traits = Traits.of(training.model, self._identity.secret, **content.alike, code=code)
         server = PeerServer(self._identity, self._traits)
         server.start()
+        replica = content.replica
+        mine = Address(self._host, server.port, self._member_id)
+        places = [Address(*each) for each in replica.each(mine)] if replica else [mine]
         # Where one process of a worker gives a generation up, the others must not wait in its sums.
-        siblings = Siblings(_token(config), config.index, config.shard) if content.replica else None
+        siblings = Siblings.of_parts(_token(config), self._identity, config.index, places) if replica else None
         self._group = open_group(self._host, content.device, config.group_timeout_seconds, server, siblings)
         form_alone(self._group)
         signature = self._traits.digest()
-        replica = content.replica
-        port, *others = [int(each) for (each,) in replica.gathered([server.port])] if replica else [server.port]
-        me = Member(self._member_id, config.worker, self._host, port, signature, 0, shard_ports=tuple(others))
+        me = Member(self._member_id, config.worker, *places[0][:2], signature, 0, **further(places))
         limits = Limits(config.least_members, config.most_members, config.peer_timeout_seconds)
         self._coordinator = (content.coordinator or Coordinator)(
             self._store, config.job, me, limits=limits, lease_seconds=config.lease_seconds, log=self._log
@@ -374,9 +375,9 @@ class _Assembly:
 
 def _token(config: Config) -> str:
     """Return what tells this process from the one before it: the same in all processes that divide a model."""
-    if config.meeting is None:
+    if not config.meeting:
         return secrets.token_hex(4)
-    return hashlib.sha256(str(config.meeting).encode()).hexdigest()[:8]
+    return hashlib.sha256(config.meeting.encode()).hexdigest()[:8]
 
 
 def _evidence(content: Content) -> Evidence:

@@ -29,5 +29,12 @@ def of_process(generation: Generation, index: int) -> Generation:
     """Return a generation in which the addresses of the members are those of their processes with that index."""
     if not index:
         return generation
-    members = (replace(member, peer_port=member.shard_ports[index - 1]) for member in generation.members)
+    members = (
+        replace(
+            member,
+            host=member.shard_hosts[index - 1] if member.shard_hosts else member.host,
+            peer_port=member.shard_ports[index - 1],
+        )
+        for member in generation.members
+    )
     return replace(generation, members=tuple(members))

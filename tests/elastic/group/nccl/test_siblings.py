@@ -10,11 +10,15 @@ import torch
 
 from tests.elastic.group.nccl.double import Double
 from tests.elastic.group.nccl.pair import Pair, pair
+from tests.elastic.workers import SECRET
 from tests.processes import eventually
 from tidewater.contract import env
+from tidewater.elastic.addresses import Address
 from tidewater.elastic.errors import GroupBroken
 from tidewater.elastic.group.group import Group
 from tidewater.elastic.group.siblings import Siblings
+from tidewater.elastic.peer.handshake import Identity
+from tidewater.elastic.peer.server import PeerServer
 
 
 @pytest.fixture
@@ -78,3 +82,26 @@ def test_the_launchers_variables_say_who_the_siblings_are() -> None:
     assert found
     assert Siblings.of({env.LOCAL_RANK: "0", env.LOCAL_SIZE: "2"}) is None  # a process of that number is there
     found.close()
+
+
+def test_a_process_on_another_machine_learns_of_it_through_its_peer_server(name: str) -> None:
+    me, heard = Identity(SECRET, "a"), list[int]()
+    server = PeerServer(me)
+    server.start()
+    server.given_up = heard.append
+    places = [Address("10.0.0.1", 1, "a"), Address("10.0.0.1", 2, "a"), Address("127.0.0.1", server.port, "a")]
+    one = Siblings.of_parts(name, me, 0, places)
+    one.give_up(2**60 + 1)
+    assert eventually(lambda: heard) == [2**60 + 1]
+    one.close()
+
+
+def test_a_group_is_given_up_when_its_peer_server_hears_of_it(name: str) -> None:
+    server = PeerServer(Identity(SECRET, "a"))
+    siblings = Siblings(name, 0, 1)
+    group = Group(Double(torch.device("cpu"), 20.0), server, siblings)
+    server.given_up(group.uuid + 1)
+    assert failure(group) == ""
+    server.given_up(group.uuid)
+    assert failure(group) == "another process of this pod has given the group up"
+    group.close()
