@@ -181,3 +181,70 @@ def test_a_number_of_processes_that_the_shards_do_not_divide_is_refused() -> Non
 def test_a_process_of_a_divided_model_without_its_launcher_is_refused() -> None:
     with pytest.raises(ConfigError, match="they are the launcher's; unset them"):
         Config.parse(["--shard", "2"], {**ENVIRON, env.LOCAL_RANK: "0", env.LOCAL_SIZE: "2"})
+
+
+NODES = ("--shard-nodes", "2", "--replica", "w-0")
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (("--shard-nodes", "0"), "--shard-nodes is 0, the least is 1"),
+        (("--shard-node", "-1"), "--shard-node is -1, the least is 0"),
+        ((*NODES, "--shard", "3"), "--shard-nodes is 2, which doesn't divide --shard, 3"),
+        ((*NODES, "--shard-node", "2"), "--shard-node is 2, and --shard-nodes is 2: the last machine has number 1"),
+        (("--shard-node", "1"), "--shard-node is 1, and --shard-nodes is 1: the last machine has number 0"),
+        (
+            (*NODES, "--shard", "4", "--processes", "4"),
+            "--shard is 4 over 2 machines, which makes 2 processes on each, and --processes is 4: leave it out",
+        ),
+        (("--replica", "w-0"), "--replica is 'w-0', and --shard-nodes is 1: it is the name that several machines"),
+        (
+            ("--shard-nodes", "2"),
+            "--shard-nodes is 2, and --replica is missing: give all machines of a worker",
+        ),
+    ],
+)
+def test_machines_that_do_not_fit_the_processes_of_a_worker_are_refused(flags: tuple[str, ...], words: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Config.parse(flags, ENVIRON)
+    assert words in str(caught.value)
+
+
+def test_a_worker_over_several_machines_is_not_rehearsed() -> None:
+    with pytest.raises(ConfigError, match="--shard-nodes is 2 in a rehearsal, which is made on one machine"):
+        Config.parse(NODES, {**ENVIRON, rehearsal.FOLDER: "/here"})
+
+
+def test_by_default_the_processes_of_all_machines_divide_a_model() -> None:
+    assert Config.parse(NODES, ENVIRON).shard == 2
+    assert Config.parse([*NODES, "--processes", "4"], ENVIRON).shard == 8
+    local = {env.LOCAL_RANK: "3", env.LOCAL_SIZE: "4", env.LOCAL_MEETING: "tcp://here"}
+    assert Config.parse([*NODES, "--processes", "auto"], {**ENVIRON, **local}).shard == 8
+    given = {env.SHARD_NODES: "2", env.SHARD_NODE: "1", env.REPLICA: "w-0", env.SHARD: "6"}
+    found = Config.parse([], {**ENVIRON, **given})
+    assert (found.shard, found.shard_nodes, found.shard_node, found.replica) == (6, 2, 1, "w-0")
+
+
+def test_the_processes_of_several_machines_are_one_member_with_names_of_their_machines() -> None:
+    found = []
+    for node in range(2):
+        for rank in range(2):
+            local = {env.LOCAL_SIZE: "2", env.LOCAL_RANK: str(rank), env.LOCAL_MEETING: "tcp://here"}
+            given = [*NODES, "--shard", "4", "--shard-node", str(node), "--worker", f"w-{node}", "--metrics-port", "80"]
+            found.append(launcher.share(Config.parse(given, {**ENVIRON, **local})))
+    assert [(each.worker, each.index, each.process, each.metrics_port) for each in found] == [
+        ("w-0", 0, "w-0", 80),
+        ("w-0", 1, "w-0.1", 81),
+        ("w-0", 2, "w-1", 80),
+        ("w-0", 3, "w-1.1", 81),
+    ]
+    assert {(each.least_members, each.most_members, each.members) for each in found} == {(2, 5, 1)}
+
+
+def test_a_machine_has_its_part_of_a_workers_processes_and_no_other_ones() -> None:
+    assert [launcher.plan(each, {}, 4, 2).processes for each in ("1", "2", "auto")] == [2, 2, 2]
+    assert launcher.plan("1", {}, 2, 2).processes == 1
+    gpus = {"CUDA_VISIBLE_DEVICES": "0,1,2,3"}
+    with pytest.raises(ConfigError, match="--processes is auto, which is 4 here, and with --shard-nodes 2 a machine"):
+        launcher.plan("auto", gpus, 4, 2)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tidewater.elastic.errors import ShortOfMemory
-from tidewater.elastic.launch.limit import known, noting
+from tidewater.elastic.launch.limit import known, least, note, noting
 from tidewater.elastic.observe.log import Log, parse
 
 
@@ -30,3 +30,13 @@ def test_the_smallest_number_is_known(tmp_path: Path) -> None:
 def test_the_error_goes_on_without_a_file_too() -> None:
     with pytest.raises(ShortOfMemory), noting(None, Log("a", stream=io.StringIO())):
         raise ShortOfMemory("too little memory", 1)
+
+
+def test_the_least_number_of_several_machines_is_noted_and_one_that_is_smaller_stays(tmp_path: Path) -> None:
+    limit = tmp_path / "limit"
+    assert [least(each) for each in ([], [0, 0], [0, 8, 4])] == [0, 0, 4]
+    found = []
+    for samples in (8, 2, 4):
+        note(limit, samples)
+        found.append(known(limit))
+    assert found == [8, 2, 2]

@@ -2,6 +2,7 @@
 
 launcher   starts the processes, restarts lost ones, leaves out those with a failed GPU, and forwards signals
 rules      what to do when a process has ended
+nodes      launchers on several machines, with the processes of one worker
 gpus       the GPUs, without torch
 device     the GPU of this process
 lifeline   child processes that end with their parent

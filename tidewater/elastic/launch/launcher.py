@@ -5,8 +5,10 @@
 Each process is a member of the job by itself. A failure of one does not affect the others: only the lost process is
 started again. If its GPU fails again and again, it is left out, and the others go on. With ``--shard P``, each P
 processes are one member, which divide a model among them: the loss of one is that of all P, which are started again
-(see ``units``). The processes run the launcher's own command line. TIDEWATER_LOCAL_RANK tells them that they are not
-the launcher. Each sees one GPU (as `cuda:0`), and all write to the same output.
+(see ``units``). With ``--shard-nodes K`` these are on K machines, with a launcher each (see ``nodes``).
+
+The processes run the launcher's own command line. TIDEWATER_LOCAL_RANK tells them that they are not the launcher. Each
+sees one GPU (as `cuda:0`), and all write to the same output.
 
 On SIGTERM, SIGHUP or the first Ctrl-C all processes leave at the next step boundary; a second Ctrl-C kills them. They
 are also killed when the launcher ends in any way. The launcher does not import torch, so it uses no GPU memory and
@@ -16,7 +18,6 @@ nothing blocks its signals. As process 1 of a container it reaps orphaned proces
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import tempfile
 import time
@@ -28,6 +29,8 @@ from tidewater.contract import env, exit_codes, leaving
 from tidewater.elastic.config import Config
 from tidewater.elastic.errors import ConfigError
 from tidewater.elastic.launch.gpus import Visible, visible_gpus
+from tidewater.elastic.launch.lifeline import reap_strangers
+from tidewater.elastic.launch.nodes import machine
 from tidewater.elastic.launch.program import own_command
 from tidewater.elastic.launch.rules import Then, decide, outcome, too_few_left
 from tidewater.elastic.launch.signals import signals
@@ -39,7 +42,6 @@ STOP_SECONDS = float(leaving.GRACE_SECONDS)
 """Time between the launcher's own SIGTERM and SIGKILL. If another process sent SIGTERM, that process decides."""
 
 _LAST_PORT = 65535
-_INIT = 1
 _ONE = "1"
 """The default of ``--processes``."""
 
@@ -57,8 +59,10 @@ def share(config: Config) -> Config:
             f"--metrics-port is {config.metrics_port}, which makes {port} for process {config.local_rank}; "
             f"the last port is {_LAST_PORT}"
         )
-    unit, units = config.local_rank // config.shard, config.local_size // config.shard
-    name = config.worker if config.shard > 1 and units == 1 else f"{config.worker}/{unit}"
+    if config.shard_nodes > 1:
+        return replace(config, worker=config.replica, machine=config.worker, metrics_port=port)
+    alone = config.shard > 1 and config.members == 1
+    name = config.worker if alone else f"{config.worker}/{config.local_rank // config.shard}"
     return replace(config, worker=name, metrics_port=port)
 
 
@@ -70,11 +74,13 @@ class Plan:
     gpus: Visible
 
 
-def plan(processes: str, environ: Mapping[str, str], shard: int = 1) -> Plan:
+def plan(processes: str, environ: Mapping[str, str], shard: int = 1, nodes: int = 1) -> Plan:
     """Return the plan for `--processes`: a number, or `auto` for one per GPU (one process if there is no GPU).
 
-    With `--shard P` they are at least P. Raise ConfigError if P doesn't divide their number.
+    With `--shard P` they are at least P, or the part of these that is on one of several machines (``nodes``). Raise
+    ConfigError if P doesn't divide their number, or if they are more than that part.
     """
+    shard //= nodes
     if processes == "auto":
         found = visible_gpus(environ)
         planned = Plan(max(shard, len(found.gpus)), found)
@@ -86,6 +92,11 @@ def plan(processes: str, environ: Mapping[str, str], shard: int = 1) -> Plan:
             f"--shard is {shard}, which doesn't divide the {planned.processes} processes of this worker (--processes "
             f"{processes}): give --processes a multiple of it"
         )
+    if nodes > 1 and planned.processes != shard:
+        raise ConfigError(
+            f"--processes is {processes}, which is {planned.processes} here, and with --shard-nodes {nodes} a machine "
+            f"has the {shard} processes of one worker: leave it out"
+        )
     return planned
 
 
@@ -95,7 +106,9 @@ def launch(config: Config, planned: Plan) -> int:
     Call it in the main thread. It restores the signal handlers before it returns.
     """
     log = Log(config.worker, debug=config.debug)
-    log.event("launched", processes=planned.processes, gpus=len(planned.gpus.gpus), said_by=planned.gpus.source)
+    about = {"machine": config.shard_node, "machines": config.shard_nodes} if config.shard_nodes > 1 else {}
+    gpus, source = len(planned.gpus.gpus), planned.gpus.source
+    log.event("launched", processes=planned.processes, gpus=gpus, said_by=source, **about)
     size = {env.LOCAL_SIZE: str(planned.processes)}
     children = [
         Child(rank, {env.LOCAL_RANK: str(rank), **size, **planned.gpus.only(rank)}, planned.gpus.of(rank))
@@ -114,6 +127,8 @@ def launch(config: Config, planned: Plan) -> int:
     with contextlib.ExitStack() as stack:
         divide = config.shard > 1
         place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tidewater-"))) if divide else None
+        if config.shard_nodes > 1:
+            return machine.run(config, Unit(children, place), own_command(), log)
         units = [Unit(children[at : at + config.shard], place) for at in range(0, len(children), config.shard)]
         return _Launcher(own_command(), units, log, stand_in).run()
 
@@ -147,7 +162,7 @@ class _Launcher:
                 for number in numbers:
                     self._obey(number)
                 self._look_at_each()
-                _reap_strangers({each.process.pid for unit in self.units for each in unit.children if each.process})
+                reap_strangers({each.process.pid for unit in self.units for each in unit.children if each.process})
                 if self.kill_at is not None and time.monotonic() >= self.kill_at:
                     self.kill_at = None
                     self._send(signal.SIGKILL)
@@ -234,15 +249,3 @@ class _Launcher:
     def _send(self, how: signal.Signals) -> None:
         for unit in self.units:
             unit.send(how)
-
-
-def _reap_strangers(ours: set[int]) -> None:
-    """Reap orphans: process 1 inherits those of its container, and they stay zombies until it waits for them."""
-    while os.getpid() == _INIT:
-        try:
-            ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-        except ChildProcessError:
-            return
-        if ended is None or ended.si_pid in ours:  # one of our own processes has just ended: `poll` must see it first
-            return
-        os.waitpid(ended.si_pid, 0)

@@ -1,6 +1,7 @@
 """Child processes that end when their parent ends, even after SIGKILL or a crash.
 
 subprocess.Popen(command, preexec_fn=bound_to(os.getpid()))
+reap_strangers({process.pid})       # in process 1 of a container
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import signal
 from collections.abc import Callable
 
 _PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
+_INIT = 1
 
 
 def bound_to(parent: int) -> Callable[[], None]:
@@ -26,3 +28,15 @@ def bound_to(parent: int) -> Callable[[], None]:
             os._exit(1)
 
     return bind
+
+
+def reap_strangers(ours: set[int]) -> None:
+    """Reap orphans: process 1 inherits those of its container, and they stay zombies until it waits for them."""
+    while os.getpid() == _INIT:
+        try:
+            ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return
+        if ended is None or ended.si_pid in ours:  # one of our own processes has just ended: `poll` must see it first
+            return
+        os.waitpid(ended.si_pid, 0)

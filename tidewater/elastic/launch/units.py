@@ -28,6 +28,20 @@ MOMENT_SECONDS = 5.0
 end with the code that says why."""
 
 
+def says_more(known: int | None, code: int) -> bool:
+    """Return whether this exit code of a process is that of all, where ``known`` was so far."""
+    planned = (exit_codes.FINISHED, exit_codes.LEFT)
+    return known is None or known == exit_codes.FAILED != code or (known in planned and code not in planned)
+
+
+def killed_at(code: int, now: float) -> float | None:
+    """Return when to kill those that are left after a process has ended with the code of all; None: never."""
+    # When the job has finished, another process may still have work of the script's own, such as an export.
+    limits = {exit_codes.FINISHED: None, exit_codes.LEFT: LAST_SECONDS, exit_codes.FAILED: MOMENT_SECONDS}
+    seconds = limits.get(code, 0.0)
+    return None if seconds is None else now + seconds
+
+
 @dataclass
 class Child:
     """One process, across its restarts."""
@@ -70,17 +84,17 @@ class Unit:
     @property
     def learned(self) -> bool:
         """Whether a process has noted since the start that fewer samples fit in its memory."""
-        return limit.known(self._limit) != self.fit
+        return limit.known(self.limit) != self.fit
 
-    def start(self, command: Sequence[str], now: float) -> None:
-        """Start its processes."""
-        self.fit = limit.known(self._limit)
+    def start(self, command: Sequence[str], now: float, meeting: str = "") -> None:
+        """Start its processes. ``meeting`` is where they meet those of other machines."""
+        self.fit = limit.known(self.limit)
         self.due, self.started, self.code, self.kill_at, self.killed = None, now, None, None, False
         self.starts += 1
         for child in self.children:
             child.process = subprocess.Popen(
                 command,
-                env={**env.FIXED_HASHES, **os.environ, **child.environment, **self._meeting()},
+                env={**env.FIXED_HASHES, **os.environ, **child.environment, **self._meeting(meeting)},
                 # In its own process group: a terminal's Ctrl-C goes only to the launcher, which forwards it once.
                 process_group=0,
                 preexec_fn=bound_to(os.getpid()),
@@ -110,24 +124,20 @@ class Unit:
                 child.process.send_signal(number)
 
     def _ended(self, child: Child, code: int, now: float) -> None:
-        planned = (exit_codes.FINISHED, exit_codes.LEFT)
-        says_more = self.code == exit_codes.FAILED != code or (self.code in planned and code not in planned)
-        if self.killed or not (self.code is None or says_more):
+        if self.killed or not says_more(self.code, code):
             return
         self.code, self.first = code, child.rank
-        # When the job has finished, another process may still have work of the script's own, such as an export.
-        limits = {exit_codes.FINISHED: None, exit_codes.LEFT: LAST_SECONDS, exit_codes.FAILED: MOMENT_SECONDS}
-        seconds = limits.get(code, 0.0)
-        self.kill_at = None if seconds is None else now + seconds
+        self.kill_at = killed_at(code, now)
 
-    def _meeting(self) -> dict[str, str]:
-        """Return the variables with the file at which its processes meet, a new one for those of this start only, and
-        with that of ``limit``."""
+    def _meeting(self, place: str) -> dict[str, str]:
+        """Return the variables with the place at which its processes meet, a new one for those of this start only, and
+        with the file of ``limit``."""
         if self.folder is None:
             return {}
-        meeting = self.folder / f"{self.children[0].rank}-{self.starts}"
-        return {env.LOCAL_MEETING: str(meeting), env.LOCAL_LIMIT: str(self._limit)}
+        meeting = place or str(self.folder / f"{self.children[0].rank}-{self.starts}")
+        return {env.LOCAL_MEETING: meeting, env.LOCAL_LIMIT: str(self.limit)}
 
     @property
-    def _limit(self) -> Path | None:
+    def limit(self) -> Path | None:
+        """The file of ``limit`` of its processes."""
         return self.folder / f"{self.children[0].rank}-limit" if self.folder else None

@@ -44,8 +44,8 @@ def configured(argv: Sequence[str] | None, flags: AddFlags) -> Config:
         program.fix_hash_seed()
     config = Config.parse(sys.argv[1:] if argv is None else argv, os.environ, flags)
     if config.local_rank is None:
-        planned = launcher.plan(config.processes, os.environ, config.shard)
-        if planned.processes > 1:
+        planned = launcher.plan(config.processes, os.environ, config.shard, config.shard_nodes)
+        if planned.processes > 1 or config.shard_nodes > 1:
             raise Launched(launcher.launch(config, planned))
     return launcher.share(config)
 
