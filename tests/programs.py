@@ -31,14 +31,21 @@ ENVIRON = {**names.FIXED_HASHES, "PYTHONFAULTHANDLER": "1"}
 
 
 class Forked(Worker):
-    """A program that is forked; `words` is its command line without the interpreter."""
+    """A program that is forked; `words` is its command line without the interpreter, `netns` its network namespace."""
 
     def __init__(
-        self, farm: Farm, name: str, words: Sequence[str], log: Path, environ: Mapping[str, str] | None = None
+        self,
+        farm: Farm,
+        name: str,
+        words: Sequence[str],
+        log: Path,
+        environ: Mapping[str, str] | None = None,
+        netns: str = "",
     ) -> None:
         super().__init__(name, log)
         self._farm, self._request = farm, str(log)
-        farm.fork({"id": self._request, "log": str(log), "words": list(words), "environ": dict(environ or {})})
+        request = {"id": self._request, "log": str(log), "words": list(words), "environ": dict(environ or {})}
+        farm.fork({**request, "netns": netns})
 
     def poll(self) -> int | None:
         return self._farm.code(self._request)

@@ -39,12 +39,12 @@ def load() -> Run:
 
 
 def _run(request: Request) -> int:
+    if request.get("netns"):
+        _enter_network(request["netns"])
     return _train(request) if "options" in request else programs.run(request)
 
 
 def _train(request: Request) -> int:
-    if request["netns"]:
-        _enter_network(request["netns"])
     from tests.elastic.schedules.script import Options, main
 
     options = dict(request["options"])

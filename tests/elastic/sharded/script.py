@@ -78,7 +78,7 @@ def training(config: tidewater.Config) -> tidewater.Training:
             model(batch[:, :-1])
             return torch.zeros(()), 0.0
         short, most = map(int, config.user.fits.split(":"))
-        if reached >= short and len(batch) > most and config.process == "b.1":
+        if reached >= short and len(batch) > most and config.process == config.user.short:
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
         logits = model(batch[:, :-1])
         return nn.functional.cross_entropy(logits.flatten(0, 1), wanted, reduction="sum"), float(wanted.numel())
@@ -122,7 +122,8 @@ def flags(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--ledger", default=".")
     group.add_argument("--constant-at", type=int, default=-1)
     group.add_argument("--loop", default="run")
-    group.add_argument("--fits", default="0:100", help="step from which the process b.1 has too little memory, samples")
+    group.add_argument("--fits", default="0:100", help="step from which a process has too little memory, and samples")
+    group.add_argument("--short", default="b.1", help="that process")
     group.add_argument("--hold-at", type=int, default=0, help="step after which the job waits for the file go")
     group.add_argument("--validates", action="store_true")
     group.add_argument("--drift-at", type=int, default=0)
