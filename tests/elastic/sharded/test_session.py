@@ -229,6 +229,14 @@ def test_a_process_that_ends_its_loop_alone_does_not_wait_without_limit(monkeypa
         Session(Replica(0, 2, alone, meet)).end()
 
 
+def test_a_process_that_loses_the_place_where_they_meet_at_the_end_starts_again() -> None:
+    def meet(place: str, seconds: float) -> None:
+        raise GroupBroken("the launcher of this worker's first machine is lost")
+
+    with pytest.raises(GroupBroken, match="is lost"):
+        Session(Replica(0, 2, lambda _: None, meet)).end()
+
+
 def test_all_processes_meet_again_when_the_first_one_can_not_finish_the_job() -> None:
     def do(replica: Replica) -> tuple[bool, float, list[str]]:
         session, broken = Session(replica), False

@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from tidewater.elastic.addresses import Address, bare
-from tidewater.elastic.errors import GroupBroken
+from tidewater.elastic.errors import GroupBroken, Stranger
 from tidewater.elastic.peer.handshake import Identity, connect, exactly
 
 _SIZE = struct.Struct("!I")
@@ -32,7 +32,7 @@ _MOST_KEYS = 1 << 16
 _MOST_MEETINGS = 8
 _LONGEST_WAIT_SECONDS = 1.0
 _IDLE_SECONDS = 60.0
-_CONNECT_SECONDS = 10.0
+_CONNECT_SECONDS, _PAUSE_SECONDS = 2.0, 0.1
 _SCHEME = "tcp://"
 _ANSWER_SECONDS = 30.0
 _OPERATIONS = ("set", "get", "wait", "compare_set", "add", "check", "delete_key")
@@ -229,14 +229,19 @@ def lasting(place: Place) -> RemoteKeys:
     """Return the keys that a launcher serves for as long as this process lives. Raise GroupBroken if it is lost."""
 
     def connected() -> socket.socket:
-        connection = connect(Identity(place.secret), place.address, seconds=_CONNECT_SECONDS)
-        connection.sendall(json.dumps({"meet": place.number}).encode() + b"\n")
-        return connection
+        until = time.monotonic() + _ANSWER_SECONDS
+        while True:
+            try:
+                connection = connect(Identity(place.secret), place.address, seconds=_CONNECT_SECONDS)
+                connection.sendall(json.dumps({"meet": place.number}).encode() + b"\n")
+                return connection
+            except OSError as error:
+                is_gone = isinstance(error, ConnectionRefusedError | Stranger)
+                if is_gone or time.monotonic() > until:
+                    raise GroupBroken(f"the launcher of this worker's first machine is lost: {error}") from error
+                time.sleep(_PAUSE_SECONDS)
 
-    try:
-        return RemoteKeys(connected(), lambda: None, connected)
-    except OSError as error:
-        raise GroupBroken(f"the launcher of this worker's first machine does not answer: {error}") from error
+    return RemoteKeys(connected(), lambda: None, connected)
 
 
 def _send(connection: socket.socket, message: Sequence[Any]) -> None:

@@ -136,6 +136,8 @@ class ShardedSession(Session):
         """Wait for the others, which may be in passes that need this process, for as long as a leave may take."""
         try:
             self._replica.meet("the end of the script's loop", leaving.LAST_SECONDS)
+        except GroupBroken:  # where they meet is lost, with another machine
+            raise
         except TrainerError as error:
             raise ConfigError(f"{error}. After run.leave(), go on with the loop until it ends by itself") from error
 

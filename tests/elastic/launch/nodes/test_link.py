@@ -140,11 +140,29 @@ def test_the_processes_of_a_start_have_keys_of_their_own(gate: Gate, monkeypatch
     assert a._connection is not connection
 
 
-def test_keys_of_a_launcher_that_is_lost_are_an_error(gate: Gate) -> None:
-    place = Place(address(gate), 7, SECRET)
-    gate.close()
-    with pytest.raises(GroupBroken, match="the launcher of this worker's first machine does not answer"):
+@pytest.mark.parametrize("name", ["first", "the launcher before"])
+def test_keys_of_a_launcher_that_is_lost_are_an_error(name: str, gate: Gate) -> None:
+    place = Place(address(gate, name), 7, SECRET)
+    if name == "first":
+        gate.close()
+    with pytest.raises(GroupBroken, match="the launcher of this worker's first machine is lost"):
         keyvalue.lasting(place)
+
+
+def test_keys_of_a_launcher_that_does_not_answer_for_a_moment_are_there(
+    gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures, connect = [TimeoutError("timed out"), OSError(113, "No route to host")], keyvalue.connect
+
+    def fail(*given: Any, **more: Any) -> socket.socket:
+        if failures:
+            raise failures.pop()
+        return connect(*given, **more)
+
+    monkeypatch.setattr(keyvalue, "connect", fail)
+    keys = keyvalue.lasting(Place(address(gate), 7, SECRET))
+    keys.set("here", "a")
+    assert failures == []
 
 
 @pytest.mark.parametrize("host", ["10.0.0.7", "fd00::7"])

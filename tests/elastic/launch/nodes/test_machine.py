@@ -159,6 +159,7 @@ def test_a_further_machine_starts_its_processes_at_the_first_ones_keys_and_limit
     started(one)
     assert Place.of((one.here / "started").read_text()) == gate.place._replace(number=77)
     assert limit.known(one.unit.limit) == 4
+    assert not one.machine.lookup.wanted  # type: ignore[attr-defined]
 
 
 def test_a_further_machine_reports_the_end_of_its_processes_and_ends_with_the_code_that_it_gets(
@@ -182,6 +183,7 @@ def test_the_first_machine_starts_all_and_ends_all(launched: Callable[[int], Lau
     place = Place.of((one.here / "started").read_text())
     assert place
     assert place.number == order.meeting
+    assert not one.machine.lookup.wanted  # type: ignore[attr-defined]  # etcd may be away while processes run
     one.far.send(Ended(exit_codes.USAGE, 1))
     one.far.send(Idle(0))
     one.until(lambda: one.machine.code is not None)
