@@ -152,7 +152,7 @@ def test_keys_of_a_launcher_that_is_lost_are_an_error(name: str, gate: Gate) -> 
 def test_keys_of_a_launcher_that_does_not_answer_for_a_moment_are_there(
     gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    failures, connect = [TimeoutError("timed out"), OSError(113, "No route to host")], keyvalue.connect
+    failures, connect = [TimeoutError("timed out"), OSError(113, "No route to host")], handshake.connect
 
     def fail(*given: Any, **more: Any) -> socket.socket:
         if failures:
