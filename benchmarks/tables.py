@@ -19,6 +19,7 @@ from benchmarks.controller import plan as controller_plan
 from benchmarks.controller import results as controller_results
 from benchmarks.elastic import faults, results
 from benchmarks.elastic.systems import SYSTEMS
+from benchmarks.elastic.workers import names
 from benchmarks.elasticdl import systems as elasticdl_systems
 from benchmarks.harness.records import RESULTS, ROOT, Record, Row, origin, ratios, read, rows
 from benchmarks.membership import results as membership_results
@@ -90,7 +91,7 @@ def failures(records: Sequence[Record]) -> str:
 
 def failures_large(records: Sequence[Record]) -> str | None:
     """Return the same for the large model; None if it has not been measured."""
-    large = results.named("", large=True)
+    large = results.named("", names.LARGE)
     own = [
         replace(each, measure=each.measure.removeprefix(large)) for each in records if each.measure.startswith(large)
     ]
@@ -133,7 +134,7 @@ def headline(records: Sequence[Record]) -> str | None:
 
 def others(records: Sequence[Record]) -> str:
     """Return what is not about failures: steps, checkpoints, the transfer."""
-    about_failures = {results.named(measure, large=large) for measure in LABELS for large in (False, True)}
+    about_failures = {results.named(measure, model) for measure in LABELS for model in (names.SMALL, names.LARGE)}
     chosen = [record for record in records if record.measure not in about_failures]
     return f"{_listed(rows(chosen))}\n\n{origin(chosen)}" if chosen else "Not measured yet."
 

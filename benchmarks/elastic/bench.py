@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.elastic import faults, goodput, loops, paced, plan, results
+from benchmarks.elastic import divided, faults, goodput, loops, paced, plan, results
 from benchmarks.elastic.faults import Capped, Cycle, Fault
 from benchmarks.elastic.jobs import Job
 from benchmarks.elastic.systems import CODE, ROOT, SYSTEMS, Site, System
@@ -34,8 +34,8 @@ from tidewater.elastic.launch.lifeline import bound_to
 NODES = 3
 NEVER = 10**9
 CHECKPOINT_STEPS = 100
-LARGE_STEADY_STEPS = 5
-STATE_MEGABYTES = 512
+LARGE_STEADY_STEPS, DIVIDED_STEADY_STEPS = 5, 3
+STATE_MEGABYTES, MEBIBYTE = 512, 1 << 20
 TRANSFER_SECONDS = 300.0
 TRANSFERS = 10
 IDLE_SECONDS = 2.0
@@ -62,10 +62,14 @@ class Bench:
             checkpoint_every=CHECKPOINT_STEPS,
         )
         large = {"model": names.LARGE, "steady_steps": LARGE_STEADY_STEPS}
+        parts = {"nodes": results.WORKERS[names.DIVIDED], "steady_steps": DIVIDED_STEADY_STEPS}
         self._campaigns = {
-            # The large model's jobs of all systems together need more memory than a small machine has.
-            False: Campaign(self._open, say=say, keep=True),
-            True: Campaign(lambda system: self._open(system, **large), say=say, keep=False),
+            # The large models' jobs of all systems together need more memory than a small machine has.
+            names.SMALL: Campaign(self._open, say=say, keep=True),
+            names.LARGE: Campaign(lambda system: self._open(system, **large), say=say, keep=False),
+            names.DIVIDED: Campaign(
+                lambda system: self._open(divided.OF_FAULTS[system.name], **parts), say=say, keep=False
+            ),
         }
 
     def make(self, turn: Turn) -> Iterator[Found]:
@@ -76,15 +80,17 @@ class Bench:
         """
         measure, systems = turn.series.label, [SYSTEMS[name] for name in turn.series.systems]
         if measure in plan.FAULTS:
-            large = measure.endswith("-large")
-            values = self._campaigns[large].run(systems[0], plan.FAULTS[measure], turn.number)
+            model = plan.model_of(measure)
+            values = self._campaigns[model].run(systems[0], plan.FAULTS[measure], turn.number)
             for name, value in values.items():
-                yield Found(results.named(name, large=large), systems[0].name, (value,), faults.unit(name))
+                yield Found(results.named(name, model), systems[0].name, (value,), faults.unit(name))
             return
         self.end_campaigns()
         made: dict[str, Callable[[], Iterator[Found]]] = {
             "step": lambda: self._step(systems[0]),
             **{name: partial(self._loops, name) for name in loops.LOOPS},
+            "divided": self._divided,
+            "divided-memory": self._divided_memory,
             "checkpoint": lambda: self._checkpoint(systems),
             "transfer": self._transfer,
             "goodput": lambda: self._goodput(systems[0], turn.number),
@@ -157,6 +163,41 @@ class Bench:
         for system, turns in zip(both, spent, strict=True):
             yield Found(seconds, system.name, (1000 * statistics.median(itertools.chain(*turns)),), "ms")
         yield Found(ratio, compared.own.name, (loops.ratio(*spent),), "ratio")
+
+    def _divided(self) -> Iterator[Found]:
+        """Compare a worker that divides its model with plain PyTorch, in one start of both."""
+        with self._parked(divided.PAIR) as jobs:
+            own, plain = divided.take_turns(jobs, self._say)
+        yield from self._pair(results.DIVIDED_CPU, own.cpu_seconds, plain.cpu_seconds)
+        yield from self._pair(results.DIVIDED, own.seconds, plain.seconds)
+
+    def _divided_memory(self) -> Iterator[Found]:
+        """Do the same for the memory of a process."""
+        with self._parked(divided.PAIR_WITHOUT_HEAP) as jobs:
+            own, plain = ([divided.memory(job)] for job in jobs)
+        yield from self._pair(results.DIVIDED_MEMORY, own, plain, unit="MiB", scale=1 / MEBIBYTE)
+
+    @contextlib.contextmanager
+    def _parked(self, pair: Sequence[System]) -> Iterator[list[Job]]:
+        """Provide a job of each system, with one worker that divides its model, at its gate."""
+        with self._opened(pair, checkpoint_every=NEVER, nodes=1, steady_steps=DIVIDED_STEADY_STEPS) as jobs:
+            for job in jobs:
+                job.start()
+                job.steady(world=1)
+                job.park()
+            yield jobs
+
+    def _pair(
+        self,
+        measures: tuple[str, str],
+        own: Sequence[float],
+        plain: Sequence[float],
+        unit: str = "ms",
+        scale: float = 1000.0,
+    ) -> Iterator[Found]:
+        for system, values in zip(divided.PAIR, (own, plain), strict=True):
+            yield Found(measures[0], system.name, (scale * statistics.median(values),), unit)
+        yield Found(measures[1], divided.OWN.name, (divided.ratio(own, plain),), "ratio")
 
     def _checkpoint(self, systems: Sequence[System]) -> Iterator[Found]:
         """Measure one checkpoint per turn, in its middle, and compare with the steps before and after it."""

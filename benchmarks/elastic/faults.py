@@ -18,9 +18,7 @@ from dataclasses import dataclass
 from benchmarks.elastic.jobs import Job
 from benchmarks.elastic.timeline import Line, first_step, longest_gap, step_seconds, steps_lost
 
-JOIN = "join 2 to 3"
-STEP = "a step of three workers"
-"""Without a fault: what a pause contains at least, since it ends with a committed step."""
+_NUMBERS = {2: "two", 3: "three"}
 UNDISTURBED_SECONDS = 1.0
 LEAVE_SECONDS = 20.0
 AFTERWARDS_SECONDS = 60.0
@@ -46,6 +44,20 @@ KILL = Fault("SIGKILL", signal.SIGKILL, 180.0, True)
 STOP = Fault("SIGSTOP", signal.SIGSTOP, 120.0, True)
 TERM = Fault("SIGTERM", signal.SIGTERM, 180.0, False)
 FAULTS = {"kill": KILL, "stop": STOP, "term": TERM}
+
+
+def join_of(workers: int) -> str:
+    """Return the beginning of the measures of a join, after which there are so many workers."""
+    return f"join {workers - 1} to {workers}"
+
+
+def step_of(workers: int) -> str:
+    """Return the measure of a step without a fault: what a pause contains, since it ends with a committed step."""
+    return f"a step of {_NUMBERS[workers]} workers"
+
+
+JOIN, STEP = join_of(3), step_of(3)
+"""Of the jobs whose model is not divided."""
 
 
 def unit(measure: str) -> str:
@@ -95,7 +107,7 @@ class Cycle:
         gap = longest_gap(job.lines, nodes=survivors, begin=at, end=resumed.at + UNDISTURBED_SECONDS)
         seconds = resumed.at - at if fault.frozen_or_gone else gap
         return {
-            STEP: step,
+            step_of(job.site.nodes): step,
             fault.headline: seconds,
             f"{fault.name}: steps lost": float(steps_lost(job.lines, resumed)),
         }
@@ -110,9 +122,11 @@ class Cycle:
         )
         job.steady(world=world, after=begin)
         return {
-            f"{JOIN}: pause": longest_gap(job.lines, nodes=survivors, begin=begin, end=joined.at + UNDISTURBED_SECONDS),
-            f"{JOIN}: steps lost": float(steps_lost(job.lines, joined)),
-            f"{JOIN}: from the process's start": joined.at - begin,
+            f"{join_of(world)}: pause": longest_gap(
+                job.lines, nodes=survivors, begin=begin, end=joined.at + UNDISTURBED_SECONDS
+            ),
+            f"{join_of(world)}: steps lost": float(steps_lost(job.lines, joined)),
+            f"{join_of(world)}: from the process's start": joined.at - begin,
         }
 
     def _resumed(self, survivors: set[int], world: int, at: float) -> Line:

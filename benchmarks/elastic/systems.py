@@ -149,6 +149,14 @@ def _torchrun(options: str) -> Callable[[Site, int, int], list[str]]:
     return node
 
 
+def torchrun_of_one(site: Site, script: str, processes: int) -> list[str]:
+    """Return the command of a node with so many processes, and a rendezvous of its own."""
+    return [
+        *(str(site.python), "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"),
+        site.script(script),
+    ]
+
+
 def _torchrun_environment(site: Site, port: int, number: int) -> dict[str, str]:
     # Otherwise, after the loss of rank 0's node, torch 2.15's other agents look for its store for half an hour, the
     # time-out of init_process_group.

@@ -9,6 +9,7 @@ import pytest
 from benchmarks import tables
 from benchmarks.controller import results as controllers
 from benchmarks.elastic import faults, results
+from benchmarks.elastic.workers import names
 from benchmarks.elasticdl import systems
 from benchmarks.harness.records import Found, Records, Row
 from benchmarks.membership import results as membership
@@ -41,8 +42,8 @@ def test_the_large_model_has_a_table_of_its_own_with_the_systems_that_were_measu
     found = records(tmp_path)
     found.add(Found(KILL, "torchft", (5.0,), "s"))
     assert tables.failures_large(found.all) is None
-    found.add(Found(results.named(KILL, large=True), "tidewater", (0.6, 0.7), "s"))
-    found.add(Found(results.named("SIGKILL: steps lost", large=True), "tidewater", (0, 0), "steps"))
+    found.add(Found(results.named(KILL, names.LARGE), "tidewater", (0.6, 0.7), "s"))
+    found.add(Found(results.named("SIGKILL: steps lost", names.LARGE), "tidewater", (0, 0), "steps"))
     text = tables.failures_large(found.all)
     assert text
     lines = text.splitlines()

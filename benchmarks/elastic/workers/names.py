@@ -7,9 +7,12 @@ from __future__ import annotations
 
 GLOBAL_BATCH = 96
 """Samples per step of all workers together; a multiple of 1, 2 and 3 workers."""
-SMALL, LARGE = "small", "large"
+SMALL, LARGE, DIVIDED = "small", "large", "divided"
 LARGE_WIDTH, LARGE_LAYERS = 1856, 8
 """27.6 million parameters in square layers of 13.8 MB each: DistributedDataParallel fills a bucket up to 25 MB."""
+DIVIDED_BATCH, MICRO_BATCH, SHARDS = 16, 4, 2
+"""Of a model that the processes of each worker divide: texts in a step of all workers together, and in one pass of a
+process; and the number of these processes."""
 
 HOST = "127.0.0.1"
 """Where everything runs."""

@@ -28,7 +28,8 @@ class Recorder:
     can exist on one machine while one of them runs.
     """
 
-    def __init__(self, file: Path, gate: Path, plain: PlainSteps | None = None) -> None:
+    def __init__(self, file: Path, gate: Path, plain: PlainSteps | None = None, *, writes: bool = True) -> None:
+        self._writes = writes
         # Unbuffered, so that a killed worker has recorded all its committed steps.
         self._file = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         with gate.open("rb") as opened:
@@ -36,17 +37,22 @@ class Recorder:
         self._plain = plain
 
     @classmethod
-    def from_environment(cls, node: str = "") -> Recorder:
-        """Return the recorder of worker `node` (BENCH_NODE by default), and bind this process to its parent."""
+    def from_environment(cls, node: str = "", *, writes: bool = True) -> Recorder:
+        """Return the recorder of worker `node` (BENCH_NODE by default), and bind this process to its parent.
+
+        One process of a worker `writes`, and the others wait in their collectives while it waits at the gate.
+        """
         bound_to(os.getppid())()
         torch.set_num_threads(1)
         torch.manual_seed(task.SEED)
         out, node = Path(os.environ[names.OUT]), node or os.environ[names.NODE]
         plain = PlainSteps.from_environment(int(node))
-        return cls(out / f"{node}-{os.getpid()}.steps", Path(os.environ[names.GATE]), plain)
+        return cls(out / f"{node}-{os.getpid()}.steps", Path(os.environ[names.GATE]), plain, writes=writes)
 
     def committed(self, step: int, *, world: int, loss: float, samples: int) -> None:
         """Record a step that only a return to a checkpoint can undo."""
+        if not self._writes:
+            return
         at = time.monotonic_ns()
         os.write(self._file, f"{step} {world} {at} {loss:.6f} {samples}\n".encode())
         while step >= struct.unpack(names.GATE_FORMAT, self._gate[: names.GATE_BYTES])[0]:
