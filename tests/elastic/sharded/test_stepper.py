@@ -115,6 +115,28 @@ def test_what_the_model_returns_is_not_kept_through_the_backward_pass(group: Gro
     assert living == [0]
 
 
+def test_the_gradients_are_added_where_they_are_summed_so_that_there_is_one_copy_of_them(group: Group) -> None:
+    def places(model: nn.Module) -> list[int | None]:
+        found: list[Any] = [parameter.grad for parameter in model.parameters()]
+        return [None if each is None else each.to_local().data_ptr() for each in found]
+
+    def loss(model: nn.Module, batch: torch.Tensor) -> torch.Tensor:
+        before.append(places(model))
+        total: torch.Tensor = model(batch).sum()
+        return total
+
+    before: list[list[int | None]] = []
+    model = nn.Linear(2, 3)
+    made = stepper(group, loss, model)
+    with made.rehearsal():
+        for _ in range(2):
+            made.gradients(prepared(0.5))
+            assert before.pop() == places(model) != [None, None]
+            assert gradients(made) == [6.0, 3.0]
+    made.gradients(prepared(0.5))
+    assert before == [[None, None]]  # alone, the process keeps them where they are
+
+
 def test_a_loss_that_does_not_call_the_model_is_refused(group: Group) -> None:
     made = stepper(group, lambda model, batch: torch.tensor(1.0))
     with pytest.raises(ConfigError, match="has not called the model, which is divided among processes"):

@@ -24,7 +24,8 @@ The sums are not divided by the number of ranks, because ranks weight their loss
 Gradients of 16 bits are summed in copies of 32 bits, unless ``sum_dtype`` says otherwise, and those of 32 bits with
 ``sum_dtype`` in copies of 16. At most two copies exist at a time. One of 32 bits has 50 MiB, or more if a single
 parameter is larger. With other gradients, the memory is that of the gradients, and is kept for the next step.
-Several micro-batches add their gradients in that memory, so they need no more of it than one.
+Several micro-batches add their gradients in that memory, so they need no more of it than one. So does a single pass of
+a model that ``fully_shard`` divides: otherwise its gradients would be there twice until the next step.
 
 Alone in its group, a rank on the CPU keeps the gradients of a single pass where they are. In a ``rehearsal`` it
 sums them nevertheless, to find out whether it can, and whether there is enough memory for a group of several.
@@ -101,8 +102,12 @@ class Reducer:
                 register: Any = parameter.register_post_accumulate_grad_hook  # torch has no type for it
                 register(self._hook(bucket))
 
-    def reset(self, passes: int = 1) -> None:
-        """Forget all gradients, and the last step if it has failed. ``passes`` is how many the next step has."""
+    def reset(self, passes: int = 1, *, adds: bool = False) -> None:
+        """Forget all gradients, and the last step if it has failed. ``passes`` is how many the next step has.
+
+        ``adds`` says whether a pass makes gradients of its own also if it is the only one, and adds them to those that
+        are there: then these are in the memory that is summed.
+        """
         self._watching, self._begun, self._finished, self._local = False, [], [], []
         self._keeps = self._can_keep and self._group.size == passes == 1 and not self._rehearses
         self._kept = None
@@ -110,7 +115,7 @@ class Reducer:
         for parameter in self._all:
             parameter.grad = None
         self._buckets[-1].expect([*self._load(), self._counted])
-        if passes > 1:
+        if passes > 1 or (adds and not self._keeps):
             for bucket in self._buckets:
                 bucket.accumulate()
 
