@@ -115,26 +115,19 @@ def test_what_the_model_returns_is_not_kept_through_the_backward_pass(group: Gro
     assert living == [0]
 
 
-def test_the_gradients_are_added_where_they_are_summed_so_that_there_is_one_copy_of_them(group: Group) -> None:
-    def places(model: nn.Module) -> list[int | None]:
-        found: list[Any] = [parameter.grad for parameter in model.parameters()]
-        return [None if each is None else each.to_local().data_ptr() for each in found]
-
-    def loss(model: nn.Module, batch: torch.Tensor) -> torch.Tensor:
-        before.append(places(model))
-        total: torch.Tensor = model(batch).sum()
-        return total
-
-    before: list[list[int | None]] = []
+def test_the_gradients_that_fully_shard_makes_are_released_when_they_are_in_the_memory_that_is_summed(
+    group: Group,
+) -> None:
     model = nn.Linear(2, 3)
-    made = stepper(group, loss, model)
+    made = stepper(group, lambda model, batch: model(batch).sum(), model)
+    parts: list[Any] = []
+    for parameter in model.parameters():
+        register: Any = parameter.register_post_accumulate_grad_hook
+        register(lambda parameter: parts.append(weakref.ref(parameter.grad.to_local())))
     with made.rehearsal():
-        for _ in range(2):
-            made.gradients(prepared(0.5))
-            assert before.pop() == places(model) != [None, None]
-            assert gradients(made) == [6.0, 3.0]
-    made.gradients(prepared(0.5))
-    assert before == [[None, None]]  # alone, the process keeps them where they are
+        made.gradients(prepared(0.5))
+    assert gradients(made) == [6.0, 3.0]
+    assert [each() for each in parts] == [None, None]
 
 
 def test_a_loss_that_does_not_call_the_model_is_refused(group: Group) -> None:

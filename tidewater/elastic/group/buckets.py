@@ -168,6 +168,10 @@ class Bucket:
         for parameter, gradient in zip(self.parameters, self._memory.given, strict=True):
             parameter.grad = gradient
 
+    def release(self) -> None:
+        """Release the memory of the last step, if this is not summed now."""
+        self._memory = None
+
     def take(self) -> list[torch.Tensor | None]:
         """Remove the gradients from the parameters and return them."""
         gradients = [parameter.grad for parameter in self.parameters]

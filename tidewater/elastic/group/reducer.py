@@ -24,11 +24,10 @@ The sums are not divided by the number of ranks, because ranks weight their loss
 Gradients of 16 bits are summed in copies of 32 bits, unless ``sum_dtype`` says otherwise, and those of 32 bits with
 ``sum_dtype`` in copies of 16. At most two copies exist at a time. One of 32 bits has 50 MiB, or more if a single
 parameter is larger. With other gradients, the memory is that of the gradients, and is kept for the next step.
-Several micro-batches add their gradients in that memory, so they need no more of it than one. So does a single pass of
-a model that ``fully_shard`` divides: otherwise its gradients would be there twice until the next step.
+Several micro-batches add their gradients in that memory, so they need no more of it than one.
 
-Alone in its group, a rank on the CPU keeps the gradients of a single pass where they are. In a ``rehearsal`` it
-sums them nevertheless, to find out whether it can, and whether there is enough memory for a group of several.
+Alone in its group, a rank on the CPU keeps the gradients where they are, and releases that memory. In a ``rehearsal``
+it sums them nevertheless, to find out whether it can, and whether there is enough memory for a group of several.
 """
 
 from __future__ import annotations
@@ -45,6 +44,7 @@ from tidewater.elastic.group import buckets
 from tidewater.elastic.group.ballot import SEAL, numbers, seal
 from tidewater.elastic.group.buckets import Bucket, Memory, Named
 from tidewater.elastic.group.group import Group
+from tidewater.elastic.sharding import is_divided
 
 _MOST_IDLE = 100
 _COPIES = 2
@@ -94,7 +94,9 @@ class Reducer:
         self._finished: list[tuple[Bucket, Memory]] = []
         self._local: list[Sequence[torch.Tensor | None]] = []
         """This rank's gradients, on the CPU only. Freed one by one during the backward pass, their memory would go back
-        to the kernel, which zeroes it for the next pass; that takes as long as the sum."""
+        to the kernel, which zeroes it for the next pass; that takes as long as the sum. Not those of a divided model:
+        a process has such a model because memory is short."""
+        self._retains = group.device.type == "cpu" and not is_divided(self._all)
         self._usual = (-1, torch.empty(0))
         """A generation, and the usual numbers sent with its gradients: every parameter has one, and none is late."""
         for bucket in self._early:
@@ -102,21 +104,19 @@ class Reducer:
                 register: Any = parameter.register_post_accumulate_grad_hook  # torch has no type for it
                 register(self._hook(bucket))
 
-    def reset(self, passes: int = 1, *, adds: bool = False) -> None:
-        """Forget all gradients, and the last step if it has failed. ``passes`` is how many the next step has.
-
-        ``adds`` says whether a pass makes gradients of its own also if it is the only one, and adds them to those that
-        are there: then these are in the memory that is summed.
-        """
+    def reset(self, passes: int = 1) -> None:
+        """Forget all gradients, and the last step if it has failed. ``passes`` is how many the next step has."""
         self._watching, self._begun, self._finished, self._local = False, [], [], []
-        self._keeps = self._can_keep and self._group.size == passes == 1 and not self._rehearses
+        self._keeps = self._can_keep and self._group.size == 1 and not self._rehearses
         self._kept = None
         # Not with optimizer.zero_grad, which is slower and skips parameters that the optimizer doesn't have.
         for parameter in self._all:
             parameter.grad = None
         self._buckets[-1].expect([*self._load(), self._counted])
-        if passes > 1 or (adds and not self._keeps):
-            for bucket in self._buckets:
+        for bucket in self._buckets:
+            if self._keeps:
+                bucket.release()
+            elif passes > 1:
                 bucket.accumulate()
 
     @contextlib.contextmanager
@@ -219,7 +219,7 @@ class Reducer:
 
     def _start(self, bucket: Bucket, tail: Callable[[], list[torch.Tensor]] = list) -> None:
         gradients = bucket.take()
-        if self._group.device.type == "cpu":
+        if self._retains:
             self._local.append(gradients)
         self._limit_copies()
         memory, values = bucket.fill(gradients, tail())

@@ -175,7 +175,7 @@ class Stepper:
                 device = self._group.device
                 with self._buffers.agreed():
                     self._check.copy_(drift.digits(drift.checksum(self._state.tensors(), device), device))
-            self._reducer.reset(1 if self._local else len(prepared.micro), adds=self._divides)
+            self._reducer.reset(1 if self._local else len(prepared.micro))
 
     @contextlib.contextmanager
     def attempt(self) -> Iterator[None]:

@@ -1,4 +1,4 @@
-"""Alone in its group, a rank keeps the gradients of a single pass where they are: those of plain autograd."""
+"""Alone in its group, a rank keeps the gradients where they are: those of plain autograd."""
 
 from __future__ import annotations
 
@@ -78,9 +78,12 @@ def test_they_are_not_copied_but_in_a_rehearsal_which_has_the_memory_and_the_sum
     assert storages(steps.model) <= places(memories)
     assert None not in steps.step(batch())
     assert not storages(steps.model) & places(memories)
-    steps.step(batch(), batch())
+    assert None not in steps.step(batch(), batch())
+    assert not storages(steps.model) & places(memories)
     assert len(memories) == 2
-    assert storages(steps.model) <= places(memories)
+    with steps.rehearsal():
+        steps.step(batch())
+    assert len(memories) == 4  # those of the first rehearsal were not kept while it was alone
 
 
 def test_an_interrupted_step_is_not_applied(group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
