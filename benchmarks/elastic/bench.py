@@ -34,7 +34,9 @@ from tidewater.elastic.launch.lifeline import bound_to
 NODES = 3
 NEVER = 10**9
 CHECKPOINT_STEPS = 100
-LARGE_STEADY_STEPS, DIVIDED_STEADY_STEPS = 5, 3
+LARGE_STEADY_STEPS = 5
+DIVIDED: dict[str, Any] = {"steady_steps": 3, "gate_steps": 3}
+"""Steps of the divided model take about a second."""
 STATE_MEGABYTES, MEBIBYTE = 512, 1 << 20
 TRANSFER_SECONDS = 300.0
 TRANSFERS = 10
@@ -62,7 +64,7 @@ class Bench:
             checkpoint_every=CHECKPOINT_STEPS,
         )
         large = {"model": names.LARGE, "steady_steps": LARGE_STEADY_STEPS}
-        parts = {"nodes": results.WORKERS[names.DIVIDED], "steady_steps": DIVIDED_STEADY_STEPS}
+        parts = {"nodes": results.WORKERS[names.DIVIDED], **DIVIDED}
         self._campaigns = {
             # The large models' jobs of all systems together need more memory than a small machine has.
             names.SMALL: Campaign(self._open, say=say, keep=True),
@@ -180,7 +182,7 @@ class Bench:
     @contextlib.contextmanager
     def _parked(self, pair: Sequence[System]) -> Iterator[list[Job]]:
         """Provide a job of each system, with one worker that divides its model, at its gate."""
-        with self._opened(pair, checkpoint_every=NEVER, nodes=1, steady_steps=DIVIDED_STEADY_STEPS) as jobs:
+        with self._opened(pair, checkpoint_every=NEVER, nodes=1, **DIVIDED) as jobs:
             for job in jobs:
                 job.start()
                 job.steady(world=1)

@@ -31,9 +31,7 @@ T = TypeVar("T")
 POLL_SECONDS = 0.05
 START_SECONDS = 180.0
 SERVICE_SECONDS = 30.0
-PARK_SECONDS = 90.0
-PARK_MARGIN_STEPS = 12
-"""Distance of the gate from the fastest worker, so that all see the gate before they reach it."""
+PARK_SECONDS = 180.0
 
 
 class Job:
@@ -171,7 +169,7 @@ class Job:
 
     def park(self) -> int:
         """Stop training at a step in the near future, and wait until all workers are there. Return the step."""
-        return self.run_to(max((line.step for line in self.lines), default=0) + PARK_MARGIN_STEPS)
+        return self.run_to(max((line.step for line in self.lines), default=0) + self.site.gate_steps)
 
     def run_to(self, step: int) -> int:
         """Let training continue to `step`, and wait until all workers have made it. Return the step."""

@@ -47,6 +47,8 @@ class Site:
     model: str = names.SMALL
     steady_steps: int = 20
     """Consecutive steps of all workers after which training counts as steady."""
+    gate_steps: int = 12
+    """Distance of the gate from the fastest worker, so that all see the gate before they reach it."""
     plain_port: int | None = None
     """Port for plain training in the workers' processes, in turns with theirs."""
     attempt: int = 1

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from benchmarks.elastic import divided, faults, plan, results
-from benchmarks.elastic.bench import DIVIDED_STEADY_STEPS, NEVER
+from benchmarks.elastic.bench import DIVIDED, NEVER
 from benchmarks.elastic.jobs import Job
 from benchmarks.elastic.systems import ROOT, Site, System
 from scripts import toolchain
@@ -52,7 +52,7 @@ def test_both_make_steps_in_parts_and_stop_at_their_gates(system: System, tmp_pa
         folder=tmp_path,
         nodes=1,
         checkpoint_every=NEVER,
-        steady_steps=DIVIDED_STEADY_STEPS,
+        **DIVIDED,
     )
     with Job(system, site) as job:
         job.start()

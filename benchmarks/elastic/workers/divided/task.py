@@ -80,7 +80,8 @@ def loss_of(network: nn.Module, texts: Tensor) -> Tensor:
 def passes(network: nn.Module, texts: Tensor) -> Any:
     """Make the passes of a process for its share of a step, MICRO_BATCH texts at a time. Return the mean loss."""
     total = torch.zeros(())
-    for part in texts.split(names.MICRO_BATCH):
+    parts: tuple[Tensor, ...] = torch.split(texts, names.MICRO_BATCH)
+    for part in parts:
         loss = loss_of(network, part) * (len(part) / len(texts))
         torch.autograd.backward(loss)
         total += loss.detach()

@@ -73,9 +73,13 @@ def main() -> None:
     )
     group = ManagedProcessGroup(manager)
     group.register("dp_replicate")
+
+    def average(gradients: torch.Tensor) -> None:
+        dist.all_reduce(gradients, group=group, op=dist.ReduceOp.AVG)
+
     for layer in network.modules():
         if isinstance(layer, FSDPModule):
-            layer.set_all_reduce_hook(lambda output: dist.all_reduce(output, group=group, op=dist.ReduceOp.AVG))
+            layer.set_all_reduce_hook(average)
     optimizer, workers = Optimizer(manager, task.optimizer_of(network)), replicas
     while True:
         # As in the other script with torchft, a share of the global batch, by the number of workers in the step before.
