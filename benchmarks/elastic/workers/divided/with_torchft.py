@@ -45,12 +45,15 @@ def main() -> None:
     )
     indices: Iterator[int] = itertools.chain.from_iterable(itertools.repeat(sampler))
 
+    # torchft asks for the state in another thread, while the model has whole parameters in its passes.
+    parts = dict(network.named_parameters())
+
     def load_state_dict(state: dict[str, Any]) -> None:
         with torch.no_grad():
-            for name, parameter in network.named_parameters():
+            for name, parameter in parts.items():
                 of(parameter).copy_(state["model"][name])
         stored = state["optim"]
-        for parameter, moments in zip(network.parameters(), stored["state"].values(), strict=False):
+        for parameter, moments in zip(parts.values(), stored["state"].values(), strict=False):
             for name, value in moments.items():
                 moments[name] = divided(value, parameter) if value.dim() else value
         optimizer.load_state_dict(stored)
@@ -58,7 +61,7 @@ def main() -> None:
     def state_dict() -> dict[str, Any]:
         optim = optimizer.state_dict()
         moments = {key: {name: of(each) for name, each in values.items()} for key, values in optim["state"].items()}
-        model = {name: of(parameter.detach()) for name, parameter in network.named_parameters()}
+        model = {name: of(parameter.detach()) for name, parameter in parts.items()}
         return {"model": model, "optim": {**optim, "state": moments}}
 
     manager = Manager(
