@@ -8,6 +8,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import torch
 from torch import nn
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
-from torch.utils.data import Dataset
+from torch.utils.data import Dataset, IterableDataset
 
 import tidewater
 
@@ -32,6 +33,25 @@ class Sentences(Dataset[torch.Tensor]):
 
     def __getitem__(self, index: int) -> torch.Tensor:
         return (torch.arange(LENGTH + 1) * (index % 7 + 1) + index) % WORDS
+
+
+class Stream(IterableDataset[torch.Tensor]):
+    """The same, which can only be read from a place on."""
+
+    def __init__(self) -> None:
+        self.place = 0
+
+    def __iter__(self) -> Iterator[torch.Tensor]:
+        samples = Sentences()
+        while self.place < SAMPLES:
+            self.place += 1
+            yield samples[self.place - 1]
+
+    def state_dict(self) -> dict[str, int]:
+        return {"place": self.place}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.place = state["place"]
 
 
 class Language(nn.Module):
@@ -109,7 +129,7 @@ def training(config: tidewater.Config) -> tidewater.Training:
         model=model,
         # With a larger eps the rounding of gradients that are nearly 0 makes no step of its own.
         optimizer=torch.optim.AdamW(model.parameters(), lr=config.user.lr, eps=1e-3),
-        dataset=Sentences(),
+        dataset=Stream() if config.user.stream else Sentences(),
         loss=loss,
         before_step=clip,
         on_step=on_step,
@@ -126,6 +146,7 @@ def flags(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--short", default="b.1", help="that process")
     group.add_argument("--hold-at", type=int, default=0, help="step after which the job waits for the file go")
     group.add_argument("--validates", action="store_true")
+    group.add_argument("--stream", action="store_true")
     group.add_argument("--drift-at", type=int, default=0)
     group.add_argument("--width", type=int, default=33)
     group.add_argument("--layers", type=int, default=2)

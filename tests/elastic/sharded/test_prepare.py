@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 from torch.distributed.fsdp import FSDPModule, fully_shard
-from torch.utils.data import IterableDataset, TensorDataset
+from torch.utils.data import TensorDataset
 
 from tests.elastic.alone import default_group_alone
 from tidewater.elastic.errors import ConfigError
@@ -19,11 +19,6 @@ from tidewater.elastic.sharded.prepare import divided
 from tidewater.elastic.training import Training
 
 CPU = torch.device("cpu")
-
-
-class Stream(IterableDataset[int]):
-    def __iter__(self) -> Iterator[int]:
-        return iter(())
 
 
 class Averaging(torch.optim.SGD):
@@ -42,7 +37,7 @@ def default_group() -> Iterator[None]:
 
 
 def config(**more: Any) -> Any:
-    return SimpleNamespace(**{"shard": 2, "index": 0, "data_workers": 0, "rehearsal": None, **more})
+    return SimpleNamespace(**{"shard": 2, "index": 0, "rehearsal": None, **more})
 
 
 def training(model: nn.Module | None = None, **more: Any) -> Training:
@@ -60,8 +55,6 @@ def training(model: nn.Module | None = None, **more: Any) -> Training:
 @pytest.mark.parametrize(
     ("given", "more", "device", "words"),
     [
-        ({}, {"dataset": Stream()}, CPU, "the training's dataset, Stream, is a stream"),
-        ({"data_workers": 2}, {}, CPU, "--data-workers is 2"),
         ({"rehearsal": "/somewhere"}, {}, CPU, "the script is rehearsed"),
         ({}, {"model": nn.Linear(2, 2).bfloat16()}, CPU, "the model has parameters of less than 32 bits"),
         ({}, {}, torch.device("cuda", 0), "this worker has a GPU"),
@@ -95,25 +88,24 @@ def test_gradients_are_sums_over_the_processes() -> None:
 
 def test_with_one_process_that_has_the_whole_model_nothing_is_refused() -> None:
     made = training(validation=TensorDataset(torch.zeros(1)))
-    assert divided(config(shard=1, data_workers=2), made, torch.device("cuda", 0)) is None
+    assert divided(config(shard=1), made, torch.device("cuda", 0)) is None
 
 
 @pytest.mark.parametrize(
-    ("workers", "device", "optimizer", "words"),
+    ("device", "optimizer", "words"),
     [
-        (0, "cuda", torch.optim.SGD, "this worker has a GPU"),
-        (2, "cpu", torch.optim.SGD, "--data-workers is 2"),
-        (0, "cpu", Averaging, "the training's optimizer evaluates other values than it trains"),
+        ("cuda", torch.optim.SGD, "this worker has a GPU"),
+        ("cpu", Averaging, "the training's optimizer evaluates other values than it trains"),
     ],
 )
 def test_what_does_not_suit_a_model_that_one_process_divides_is_refused(
-    workers: int, device: str, optimizer: type[torch.optim.SGD], words: str
+    device: str, optimizer: type[torch.optim.SGD], words: str
 ) -> None:
     model = nn.Linear(3, 2)
     fully_shard(model)
     made = training(model, optimizer=optimizer(model.parameters(), lr=0.1))
     with pytest.raises(ConfigError, match=f"fully_shard divides the model, and {words}"):
-        divided(config(shard=1, data_workers=workers), made, torch.device(device))
+        divided(config(shard=1), made, torch.device(device))
 
 
 def test_a_torch_that_can_not_sum_its_gradients_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

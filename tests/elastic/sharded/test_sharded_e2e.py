@@ -18,7 +18,7 @@ from tests.farm import Farm
 from tests.programs import Forked
 from tidewater.contract import exit_codes
 from tidewater.elastic.checkpoint import format as dcp
-from tidewater.elastic.data.sampler import Cursor, plan
+from tidewater.elastic.data.sampler import Cursor, Step, plan
 
 pytestmark = pytest.mark.e2e
 
@@ -91,11 +91,24 @@ class Job:
         return [json.loads(line) for file in self.ledger.glob("*.jsonl") for line in file.read_text().splitlines()]
 
 
-def verdict(lines: list[list[Any]], shards: Callable[[int], int]) -> list[str]:
+def shuffled(cursor: Cursor) -> Step:
+    """Return the step of a dataset with an index at this place."""
+    return plan(cursor, total=SAMPLES, batch_size=BATCH, seed=0)
+
+
+def streamed(cursor: Cursor) -> Step:
+    """Return the step of a stream."""
+    first, last = cursor.offset, min(cursor.offset + BATCH, SAMPLES)
+    return Step(tuple(range(first, last)), Cursor(cursor.epoch, last) if last < SAMPLES else Cursor(cursor.epoch + 1))
+
+
+def verdict(
+    lines: list[list[Any]], shards: Callable[[int], int], planned: Callable[[Cursor], Step] = shuffled
+) -> list[str]:
     """Return what is wrong with the samples of the final steps. ``shards`` returns P in a generation."""
     problems, cursor = [], Cursor()
     for number in range(1, STEPS + 1):
-        step, cursor = (made := plan(cursor, total=SAMPLES, batch_size=BATCH, seed=0)), made.after
+        step, cursor = (made := planned(cursor)), made.after
         mine = [line for line in lines if line[0] == number and line[3] >= 0]
         found = [(line[1], line[2], line[6]) for line in mine]
         if len(set(found)) != 1:
@@ -295,6 +308,33 @@ def test_a_model_of_another_precision_or_that_is_recomputed_or_compiled_goes_on_
     seen = sorted({line[1] for line in job.lines()})
     assert verdict(job.lines(), lambda generation: 1 if generation == seen[-1] else 2) == []
     assert job.learned(tolerance) == []
+
+
+def test_processes_that_prepare_data_do_so_for_a_divided_model(job: Job) -> None:
+    a, b = job.together("--data-workers", "1")
+    a.wait_for(lambda a: len(a.steps()) > 6)
+    b.signal(signal.SIGKILL)
+    assert finished(a) == [1, 1]
+    assert verdict(job.lines(), lambda _: 2) == []
+    assert job.learned() == []
+
+
+def test_a_stream_is_read_by_all_processes_and_each_sample_used_once(
+    job: Job, etcd: str, farm: Farm, tmp_path: Path
+) -> None:
+    (folder := tmp_path / "whole-stream").mkdir()
+    job.whole = undisturbed(etcd, farm, folder, "--stream")
+    a, b = job.together("--stream")
+    a.wait_for(lambda a: len(a.steps()) > 6)
+    b.signal(signal.SIGKILL)
+    a.wait_for_world(1)
+    a.signal(signal.SIGTERM)
+    assert a.wait() == exit_codes.LEFT, a.account()
+    last = job.start("last", 3, "--stream")
+    assert finished(last) == [1, 1, 1]
+    seen = sorted({line[1] for line in job.lines()})
+    assert verdict(job.lines(), lambda generation: 3 if generation == seen[-1] else 2, streamed) == []
+    assert job.learned() == []
 
 
 def test_a_process_with_another_state_than_its_counterparts_gets_theirs(job: Job) -> None:

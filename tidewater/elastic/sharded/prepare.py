@@ -9,7 +9,6 @@ import torch
 from torch import nn
 
 from tidewater.elastic.config import Config
-from tidewater.elastic.data.stream import is_stream
 from tidewater.elastic.errors import ConfigError
 from tidewater.elastic.group.replica import Replica
 from tidewater.elastic.method.optimizers import several
@@ -53,7 +52,6 @@ def _refuse(config: Config, training: Training, device: torch.device) -> None:
     given = f"--shard is {config.shard}, and" if config.shard > 1 else "fully_shard divides the model, and"
     problems = {
         "this worker has a GPU": device.type != "cpu",
-        f"--data-workers is {config.data_workers}": config.data_workers > 0,
         "the training's optimizer evaluates other values than it trains": any(
             hasattr(each, "train") and hasattr(each, "eval") for each in several(training.optimizer)
         ),
@@ -68,7 +66,6 @@ def _refuse(config: Config, training: Training, device: torch.device) -> None:
 def _problems_of_several(config: Config, training: Training) -> dict[str, bool]:
     """Return what isn't supported with several processes, and whether it is there."""
     return {
-        f"the training's dataset, {type(training.dataset).__name__}, is a stream": is_stream(training.dataset),
         "the script is rehearsed": config.rehearsal is not None,
         "the model has parameters of less than 32 bits (use MixedPrecisionPolicy)": any(
             each.element_size() < _WIDE for each in training.model.parameters()
