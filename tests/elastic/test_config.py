@@ -144,7 +144,6 @@ def test_an_inner_step_has_the_learning_rate_of_one_workers_batch() -> None:
     [
         (("--sync-every", "4"), "--sync-every is given with --shard 2, which doesn't support it yet: leave it out"),
         (("--amp", "fp16"), "--amp fp16 is given with --shard 2, which doesn't support it yet: use --amp bf16"),
-        (("--sum-dtype", "bf16"), "--sum-dtype bf16 is given with --shard 2, which doesn't support it yet"),
         (("--bad-samples", "skip"), "--bad-samples skip is given with --shard 2, which doesn't support it yet"),
         (("--shard", "0"), "--shard is 0, the least is 1"),
     ],

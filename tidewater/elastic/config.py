@@ -322,7 +322,6 @@ class Config:
         refused = {
             "--sync-every": (self.sync_every is not None, "leave it out"),
             "--amp fp16": (self.amp == "fp16", "use --amp bf16, or MixedPrecisionPolicy of fully_shard"),
-            f"--sum-dtype {self.sum_dtype}": (self.sum_dtype != "fp32", "leave it out"),
             "--bad-samples skip": (self.bad_samples == "skip", "use --bad-samples stop"),
         }
         given = f"is given with --shard {self.shard}, which doesn't support it yet"

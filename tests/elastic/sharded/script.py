@@ -73,6 +73,32 @@ class Language(nn.Module):
         return found.clone()
 
 
+class Averaging(torch.optim.AdamW):
+    """Evaluates the average of the last values, as ScheduleFree does."""
+
+    trains = True
+
+    def step(self, *given: Any) -> None:
+        super().step(*given)
+        for parameter, state in self.state.items():
+            state.setdefault("average", parameter.detach().clone()).lerp_(parameter.detach(), 0.1)
+
+    def train(self) -> None:
+        self._be(trains=True)
+
+    def eval(self) -> None:
+        self._be(trains=False)
+
+    def _be(self, *, trains: bool) -> None:
+        if trains == self.trains:
+            return
+        self.trains = trains
+        for parameter, state in self.state.items():
+            now = parameter.detach().clone()
+            parameter.data.copy_(state["average"])
+            state["average"].copy_(now)
+
+
 def clip(model: nn.Module) -> None:
     nn.utils.clip_grad_norm_(model.parameters(), 1.0)
 
@@ -90,6 +116,7 @@ def training(config: tidewater.Config) -> tidewater.Training:
     if config.user.style == "compiled":
         for layer in model.layers:
             layer.compile(backend="aot_eager")
+    optimizer = Averaging if config.user.style == "averaging" else torch.optim.AdamW
     ledger = Path(config.user.ledger) / f"{config.process}-{os.getpid()}.jsonl"
 
     def loss(model: nn.Module, batch: torch.Tensor) -> tuple[torch.Tensor, float]:
@@ -128,7 +155,7 @@ def training(config: tidewater.Config) -> tidewater.Training:
     return tidewater.Training(
         model=model,
         # With a larger eps the rounding of gradients that are nearly 0 makes no step of its own.
-        optimizer=torch.optim.AdamW(model.parameters(), lr=config.user.lr, eps=1e-3),
+        optimizer=optimizer(model.parameters(), lr=config.user.lr, eps=1e-3),
         dataset=Stream() if config.user.stream else Sentences(),
         loss=loss,
         before_step=clip,
@@ -151,7 +178,7 @@ def flags(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--width", type=int, default=33)
     group.add_argument("--layers", type=int, default=2)
     group.add_argument("--lr", type=float, default=3e-3)
-    group.add_argument("--style", choices=["plain", "mixed", "recomputed", "compiled"], default="plain")
+    group.add_argument("--style", choices=["plain", "mixed", "recomputed", "compiled", "averaging"], default="plain")
 
 
 def own_loop() -> int:

@@ -292,12 +292,18 @@ def test_a_job_that_loses_all_workers_continues_from_its_last_checkpoint(job: Jo
 
 
 @pytest.mark.parametrize(
-    ("style", "tolerance"), [("mixed", MIXED_TOLERANCE), ("recomputed", TOLERANCE), ("compiled", TOLERANCE)]
+    ("flags", "tolerance"),
+    [
+        (("--style", "mixed"), MIXED_TOLERANCE),
+        (("--style", "recomputed"), TOLERANCE),
+        (("--style", "compiled"), TOLERANCE),
+        (("--sum-dtype", "bf16"), MIXED_TOLERANCE),
+    ],
 )
 def test_a_model_of_another_precision_or_that_is_recomputed_or_compiled_goes_on_and_is_continued_as_it_is(
-    style: str, tolerance: float, job: Job
+    flags: tuple[str, ...], tolerance: float, job: Job
 ) -> None:
-    a, b = job.together("--style", style)
+    a, b = job.together(*flags)
     a.wait_for(lambda a: len(a.steps()) > 6)
     b.signal(signal.SIGKILL)
     a.wait_for_world(1)
@@ -308,6 +314,24 @@ def test_a_model_of_another_precision_or_that_is_recomputed_or_compiled_goes_on_
     seen = sorted({line[1] for line in job.lines()})
     assert verdict(job.lines(), lambda generation: 1 if generation == seen[-1] else 2) == []
     assert job.learned(tolerance) == []
+
+
+def test_an_optimizer_that_evaluates_other_values_than_it_trains_goes_on_with_both(
+    job: Job, etcd: str, farm: Farm, tmp_path: Path
+) -> None:
+    (folder := tmp_path / "whole-averages").mkdir()
+    job.whole = undisturbed(etcd, farm, folder, "--style", "averaging")
+    a, b = job.together("--style", "averaging", "--validates", "--evaluate-every", "1")
+    a.wait_for(lambda a: len(a.steps()) > 6)
+    b.signal(signal.SIGKILL)
+    a.wait_for_world(1)
+    a.signal(signal.SIGTERM)
+    assert a.wait() == exit_codes.LEFT, a.account()
+    last = job.start("last", 3, "--style", "averaging", "--validates", "--evaluate-every", "1")
+    assert finished(last) == [1, 1, 1]
+    assert job.learned() == []
+    for line in (*a.events("evaluated"), *last.events("evaluated")):
+        assert float(line["accuracy"]) == pytest.approx(job.whole.scores[int(line["epoch"])], abs=SCORE_TOLERANCE)
 
 
 def test_processes_that_prepare_data_do_so_for_a_divided_model(job: Job) -> None:

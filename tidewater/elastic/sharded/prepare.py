@@ -11,7 +11,6 @@ from torch import nn
 from tidewater.elastic.config import Config
 from tidewater.elastic.errors import ConfigError
 from tidewater.elastic.group.replica import Replica
-from tidewater.elastic.method.optimizers import several
 from tidewater.elastic.sharding import is_divided, layers
 from tidewater.elastic.training import Training
 
@@ -50,24 +49,12 @@ def _sum_gradients(model: nn.Module) -> None:
 
 def _refuse(config: Config, training: Training, device: torch.device) -> None:
     given = f"--shard is {config.shard}, and" if config.shard > 1 else "fully_shard divides the model, and"
+    several, narrow = config.shard > 1, (each.element_size() < _WIDE for each in training.model.parameters())
     problems = {
         "this worker has a GPU": device.type != "cpu",
-        "the training's optimizer evaluates other values than it trains": any(
-            hasattr(each, "train") and hasattr(each, "eval") for each in several(training.optimizer)
-        ),
+        "the script is rehearsed": several and config.rehearsal is not None,
+        "the model has parameters of less than 32 bits (use MixedPrecisionPolicy)": several and any(narrow),
     }
-    if config.shard > 1:
-        problems |= _problems_of_several(config, training)
     for problem, is_there in problems.items():
         if is_there:
             raise ConfigError(f"{given} {problem}, which isn't supported together yet")
-
-
-def _problems_of_several(config: Config, training: Training) -> dict[str, bool]:
-    """Return what isn't supported with several processes, and whether it is there."""
-    return {
-        "the script is rehearsed": config.rehearsal is not None,
-        "the model has parameters of less than 32 bits (use MixedPrecisionPolicy)": any(
-            each.element_size() < _WIDE for each in training.model.parameters()
-        ),
-    }
