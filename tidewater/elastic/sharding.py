@@ -78,6 +78,16 @@ def whole(value: Any) -> Any:
     return found.cpu() if value.device_mesh.get_local_rank() == 0 else found.new_empty(0)
 
 
+def copied(value: Any) -> Any:
+    """Return a copy of a value; of a divided tensor ``whole``."""
+    return whole(value) if is_sharded(value) else copy.deepcopy(value)
+
+
+def fill(parameter: nn.Parameter, value: torch.Tensor) -> None:
+    """Copy a whole tensor into a parameter; into a divided one, this process's part of it."""
+    local(parameter).copy_(part_of(value, parameter) if is_sharded(parameter) else value)
+
+
 def formed(values: Any, form: Callable[[Any], Any]) -> Any:
     """Return what an optimizer keeps of a parameter, with its tensors in another form. Numbers, such as steps, stay."""
     if not isinstance(values, dict):

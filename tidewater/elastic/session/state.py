@@ -14,7 +14,6 @@ It contains no random state: everything random in training is a function of the 
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import json
 import math
@@ -36,7 +35,7 @@ from tidewater.elastic.machine_errors import is_of_the_machine
 from tidewater.elastic.method import outer as outer_optimizer
 from tidewater.elastic.method.modules import Attributes, evaluating
 from tidewater.elastic.method.optimizers import Optimizers
-from tidewater.elastic.sharding import is_divided, is_sharded, local, part_of, placed, shaped, unshaped, whole
+from tidewater.elastic.sharding import copied, fill, is_divided, local, part_of, placed, shaped, unshaped, whole
 from tidewater.elastic.training import AnyTraining, Report, Training
 from tidewater.elastic.tree import leaves, split
 
@@ -224,13 +223,10 @@ class State:
         """
         tree = self.tree(whole)
         if self.optimizers.averaging:
-            names = (plain(name) for name, _ in self.model.named_parameters())
+            names = [plain(name) for name, _ in self.model.named_parameters()]
             tree["training_parameters"] = {name: tree["model"][name] for name in names}
             with self.optimizers.evaluating():
-                values = self.model.state_dict().items()
-                tree["model"] = {
-                    plain(name): whole(each) if is_sharded(each) else copy.deepcopy(each) for name, each in values
-                }
+                tree["model"] = {plain(name): copied(each) for name, each in self.model.state_dict().items()}
         return tree
 
     def load(self, tree: dict[str, Any]) -> None:
@@ -251,8 +247,7 @@ class State:
         if moments and "training_parameters" in tree:
             with torch.no_grad():
                 for name, parameter in self.model.named_parameters():
-                    value = tree["training_parameters"][plain(name)]
-                    local(parameter).copy_(part_of(value, parameter) if is_sharded(parameter) else value)
+                    fill(parameter, tree["training_parameters"][plain(name)])
         return moments
 
     def _check(self, tree: dict[str, Any]) -> None:
