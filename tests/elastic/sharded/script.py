@@ -78,10 +78,11 @@ class Averaging(torch.optim.AdamW):
 
     trains = True
 
-    def step(self, *given: Any) -> None:
-        super().step(*given)
+    def step(self, closure: Any = None) -> Any:
+        result = super().step(closure)
         for parameter, state in self.state.items():
             state.setdefault("average", parameter.detach().clone()).lerp_(parameter.detach(), 0.1)
+        return result
 
     def train(self) -> None:
         self._be(trains=True)
