@@ -136,6 +136,14 @@ ACCEPTED: Mapping[str, Mapping[str, object]] = {
     "a-label-of-torchx": {f"{WORKER}/indexLabel": "torchx.pytorch.org/replica-id"},
     "a-label-without-a-prefix": {f"{WORKER}/indexLabel": "Replica_ID.2"},
     "a-restart-of-the-whole-job": {"spec/restartScope": "Job", "spec/successPolicy": "AllPods"},
+    "replicas-of-several-pods": {"spec/launcher": "tidewater", "spec/workersPerReplica": 4},
+    "as-many-pods-as-there-may-be": {"spec/launcher": "tidewater", "spec/workersPerReplica": 1666},
+    "replicas-in-one-zone": {
+        "spec/launcher": "tidewater",
+        "spec/workersPerReplica": 2,
+        "spec/topologyKey": "topology.kubernetes.io/zone",
+        "spec/topologyRequired": True,
+    },
     "metadata-of-pods": {f"{WORKER}/template/metadata": {"creationTimestamp": None, "labels": {"a": "b"}}},
     "fields-of-a-pod-that-are-not-declared": {f"{POD}/shareProcessNamespace": True, f"{POD}/dnsPolicy": "Default"},
 }

@@ -287,6 +287,63 @@ MISTAKES = (
     Mistake(
         "queue-with-a-space", {"spec/schedulingPolicy": {"queue": "a b"}}, "spec.schedulingPolicy.queue", "should match"
     ),
+    Mistake(
+        "replicas-of-several-pods-without-their-launcher",
+        {"spec/workersPerReplica": 2, "spec/launcher": "torchrun"},
+        "spec.workersPerReplica",
+        "workersPerReplica (2) must be 1, or launcher must be tidewater",
+    ),
+    Mistake(
+        "replicas-of-several-pods-without-a-launcher",
+        {"spec/workersPerReplica": 2},
+        "spec.workersPerReplica",
+        "workersPerReplica (2) must be 1, or launcher must be tidewater",
+    ),
+    *(
+        Mistake(
+            f"replicas-of-several-pods-that-are-{naming.lower()}",
+            {
+                "spec/workersPerReplica": 2,
+                "spec/launcher": "tidewater",
+                "spec/minReplicas": 1,
+                "spec/maxReplicas": 1,
+                f"{WORKER}/replicas": 1,
+                f"{WORKER}/podNames": naming,
+            },
+            "spec.workersPerReplica",
+            "workersPerReplica (2) must be 1, or replicaSpecs.Worker.podNames must be Indexed",
+        )
+        for naming in ("Successive", "Single")
+    ),
+    Mistake(
+        "replicas-of-more-pods-than-there-may-be",
+        {"spec/workersPerReplica": 1667, "spec/launcher": "tidewater"},
+        "spec.workersPerReplica",
+        "maxReplicas (3) times workersPerReplica (1667) must be at most 5000 pods.",
+    ),
+    Mistake(
+        "replicas-of-no-pods", {"spec/workersPerReplica": 0}, "spec.workersPerReplica", "greater than or equal to 1"
+    ),
+    Mistake(
+        "topology-of-replicas-of-one-pod",
+        {"spec/topologyKey": "topology.kubernetes.io/zone"},
+        "spec.topologyKey",
+        "topologyKey keeps the pods of a replica together. Set workersPerReplica",
+        read=False,
+    ),
+    Mistake(
+        "topology-that-is-no-label",
+        {"spec/workersPerReplica": 2, "spec/launcher": "tidewater", "spec/topologyKey": "a zone"},
+        "spec.topologyKey",
+        "should match",
+    ),
+    Mistake(
+        "required-topology-without-a-key",
+        {"spec/workersPerReplica": 2, "spec/launcher": "tidewater", "spec/topologyRequired": True},
+        "spec.topologyRequired",
+        "Set topologyKey, or remove it.",
+        read=False,
+    ),
     Mistake("unknown-launcher", {"spec/launcher": "mpi"}, "spec.launcher", "Unsupported value"),
     Mistake(
         "unknown-restart-policy",

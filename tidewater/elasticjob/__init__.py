@@ -6,6 +6,7 @@
 
 names         API group, kind, labels and annotations, conditions and their reasons, names of pods
 model         what a job is: frozen dataclasses, with the text that `kubectl explain` shows
+scheduling    the part of the model that says how a job shares a cluster
 status        the part of the model that the controller writes
 choices       the values of fields that have a few
 about         what the model says of a field: text, bounds, pattern

@@ -21,7 +21,7 @@ from tidewater.elasticjob import names, pod_template
 from tidewater.elasticjob.about import About, fields_of
 from tidewater.elasticjob.choices import PodNames
 from tidewater.elasticjob.errors import InvalidJob
-from tidewater.elasticjob.model import ElasticJob, JobSpec, Launcher, Status
+from tidewater.elasticjob.model import MOST_REPLICAS, ElasticJob, JobSpec, Launcher, Status
 
 __all__ = ["InvalidJob", "job_of", "status_object"]
 
@@ -78,10 +78,22 @@ def _check(spec: JobSpec, annotations: Mapping[str, str]) -> None:
             )
     if spec.bounds(names.WORKER)[0] < 1:
         raise InvalidJob(f"spec.replicaSpecs[{names.WORKER}].replicas", "must be at least 1")
+    _check_replicas(spec)
     annotated = annotations.get(names.ANNOTATION_LAUNCHER, Launcher.TORCHELASTIC)
     launcher = spec.launcher or _member(Launcher, annotated, f"metadata.annotations[{names.ANNOTATION_LAUNCHER}]")
     one_trains = launcher in (Launcher.TORCHRUN, Launcher.TIDEWATER)
     pod_template.check(spec.worker.template, f"spec.replicaSpecs[{names.WORKER}].template", one_trains=one_trains)
+
+
+def _check_replicas(spec: JobSpec) -> None:
+    """Raise InvalidJob for replicas of several pods that there can't be."""
+    each, where = spec.workers_per_replica, "spec.workersPerReplica"
+    if each > 1 and spec.launcher is not Launcher.TIDEWATER:
+        raise InvalidJob(where, f"{each} must be 1, or spec.launcher must be {Launcher.TIDEWATER}")
+    if each > 1 and spec.worker.pod_names is not PodNames.INDEXED:
+        raise InvalidJob(where, f"{each} must be 1, or podNames of {names.WORKER} must be {PodNames.INDEXED}")
+    if (pods := spec.bounds(names.WORKER)[1] * each) > MOST_REPLICAS:
+        raise InvalidJob(where, f"{pods} pods are the maximum, and at most {MOST_REPLICAS} are possible")
 
 
 def _read(model: typing.Any, value: object, path: str) -> typing.Any:

@@ -23,6 +23,7 @@ from tidewater.elasticjob.choices import (
     SuccessPolicy,
 )
 from tidewater.elasticjob.names import DNS_LABEL
+from tidewater.elasticjob.scheduling import MOST_REPLICAS, SchedulingPolicy
 from tidewater.elasticjob.status import MOST_TYPES, Condition, ReplicaStatus, Status
 
 __all__ = [
@@ -47,10 +48,6 @@ __all__ = [
     "Status",
     "SuccessPolicy",
 ]
-
-MOST_REPLICAS = 5000
-"""Pods of one type: as many as Kubernetes supports nodes in a cluster, see
-https://kubernetes.io/docs/setup/best-practices/cluster-large/"""
 
 LONGEST_TYPE = 40
 LONGEST_SECONDS = 2**31 - 1
@@ -140,65 +137,6 @@ class ReplicaSpec:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SchedulingPolicy:
-    """How the job shares a cluster with others."""
-
-    min_available: Annotated[
-        int | None,
-        About(
-            "Number of workers for which there must be room before a job of a queue starts. Defaults to"
-            " spec.minReplicas; a larger value than replicaSpecs.Worker.replicas counts as that number.",
-            minimum=0,
-            maximum=MOST_REPLICAS,
-        ),
-    ] = None
-    queue: Annotated[
-        str | None,
-        About(
-            "Name of the queue in which the job waits until all of its minimum can start, every replica type"
-            " included. A job without a queue starts at once.",
-            pattern=DNS_LABEL,
-            max_length=names.LONGEST_NAME,
-        ),
-    ] = None
-    core_priority_class_name: Annotated[
-        str | None,
-        About(
-            "Priority class of the workers below spec.minReplicas and of all pods of other types. Defaults to the"
-            " template's.",
-            min_length=1,
-            max_length=253,
-        ),
-    ] = None
-    surge_priority_class_name: Annotated[
-        str | None,
-        About(
-            "Priority class of the workers above spec.minReplicas, which pods of a higher priority may displace while"
-            " the job goes on. Defaults to the template's.",
-            min_length=1,
-            max_length=253,
-        ),
-    ] = None
-    priority: Annotated[
-        int,
-        About(
-            "Order within the queue: a higher number first, then the older job.",
-            minimum=-1_000_000_000,
-            maximum=1_000_000_000,
-        ),
-    ] = 0
-    queue_timeout_seconds: Annotated[
-        int,
-        About(
-            "How long a job of a queue may hold pods while its minimum cannot start. After that it gives its room back"
-            " and the next job of the queue is tried.",
-            minimum=1,
-            maximum=7 * 86400,
-        ),
-    ] = 300
-
-
-@dataclass(frozen=True, kw_only=True)
 class JobSpec:
     """What is wanted of a job."""
 
@@ -233,6 +171,33 @@ class JobSpec:
         int | None,
         About("Most workers. Defaults to replicaSpecs.Worker.replicas.", minimum=1, maximum=MOST_REPLICAS),
     ] = None
+    workers_per_replica: Annotated[
+        int,
+        About(
+            "Pods of type Worker that are one replica: each has a part of one copy of the model, and they start and end"
+            " together. Pod i belongs to replica i / workersPerReplica. With more than 1, all numbers of workers in"
+            " the spec and in the status count replicas. Only with launcher tidewater. After a change all pods are"
+            " replaced.",
+            minimum=1,
+            maximum=MOST_REPLICAS,
+        ),
+    ] = 1
+    topology_key: Annotated[
+        str | None,
+        About(
+            "With workersPerReplica: label of nodes, such as topology.kubernetes.io/zone. The pods of a replica come on"
+            " nodes with the same value of it. After a change all pods are replaced.",
+            pattern=names.LABEL_KEY,
+            max_length=names.LONGEST_LABEL_KEY,
+        ),
+    ] = None
+    topology_required: Annotated[
+        bool,
+        About(
+            "With topologyKey: whether a pod waits when there is no room where the others of its replica are. Otherwise"
+            " it comes elsewhere."
+        ),
+    ] = False
     launcher: Annotated[
         Launcher | None,
         About(
@@ -339,8 +304,8 @@ class JobSpec:
             maximum=86400,
         ),
     ] = 60
-    scheduling_policy: Annotated[SchedulingPolicy, About("How the job shares a cluster with others.")] = (
-        SchedulingPolicy()
+    scheduling_policy: Annotated[SchedulingPolicy, About("How the job shares a cluster with others.")] = field(
+        default_factory=SchedulingPolicy
     )
 
     @property
@@ -355,6 +320,10 @@ class JobSpec:
         low = replica.replicas if limits.min_replicas is None else limits.min_replicas
         high = replica.replicas if limits.max_replicas is None else limits.max_replicas
         return low, high
+
+    def pods_each(self, type: str) -> int:
+        """Return how many pods one replica of a type is; the job's numbers count replicas."""
+        return self.workers_per_replica if type == names.WORKER else 1
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -51,6 +51,9 @@ LABEL_TIER = "tidewater.dev/tier"
 CORE = "core"
 SURGE = "surge"
 
+LABEL_REPLICA = "tidewater.dev/replica"
+"""Of a worker of a job with workersPerReplica: the number of its replica."""
+
 ANNOTATION_LAUNCHER = "tidewater.dev/launcher"
 """Of a job: its launcher, for manifests that keep to the old schema. `spec.launcher` overrides it."""
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from tidewater.contract import labels
 from tidewater.elasticjob import names
 from tidewater.elasticjob.choices import Launcher, PodNames
-from tidewater.elasticjob.model import LONGEST_TYPE, JobSpec, ReplicaSpec
+from tidewater.elasticjob.model import LONGEST_TYPE, MOST_REPLICAS, JobSpec, ReplicaSpec
 
 
 @dataclass(frozen=True)
@@ -181,6 +181,37 @@ _SINGLE_WORKER = Rule(
     ".maxReplicas",
     ("self.maxReplicas",),
 )
+_SEVERAL = "self.workersPerReplica > 1"
+_SEVERAL_HAVE_A_LAUNCHER = Rule(
+    f"!({_SEVERAL}) || (has(self.launcher) && self.launcher == '{Launcher.TIDEWATER}')",
+    f"workersPerReplica (%d) must be 1, or launcher must be {Launcher.TIDEWATER}: no other one divides a model among"
+    " pods.",
+    ".workersPerReplica",
+    ("self.workersPerReplica",),
+)
+_SEVERAL_ARE_INDEXED = Rule(
+    _with_worker(f"!({_SEVERAL}) || {_WORKER}.podNames == '{PodNames.INDEXED}'"),
+    f"workersPerReplica (%d) must be 1, or replicaSpecs.{names.WORKER}.podNames must be {PodNames.INDEXED}: a pod's"
+    " number says which replica it belongs to.",
+    ".workersPerReplica",
+    ("self.workersPerReplica",),
+)
+_SEVERAL_ARE_NOT_TOO_MANY = Rule(
+    _with_worker(f"{_MAX} * self.workersPerReplica <= {MOST_REPLICAS}"),
+    f"maxReplicas (%d) times workersPerReplica (%d) must be at most {MOST_REPLICAS} pods.",
+    ".workersPerReplica",
+    (_MAX, "self.workersPerReplica"),
+)
+_TOPOLOGY_OF_SEVERAL = Rule(
+    f"!has(self.topologyKey) || {_SEVERAL}",
+    "topologyKey keeps the pods of a replica together. Set workersPerReplica, or remove it.",
+    ".topologyKey",
+)
+_TOPOLOGY_HAS_A_KEY = Rule(
+    "!self.topologyRequired || has(self.topologyKey)",
+    "topologyRequired says how strictly topologyKey is kept. Set topologyKey, or remove it.",
+    ".topologyRequired",
+)
 
 _SINGLE_IS_ONE = Rule(
     f"self.podNames != '{PodNames.SINGLE}' || self.replicas <= 1",
@@ -244,6 +275,11 @@ _RULES: dict[type, tuple[Rule, ...]] = {
         _SIZES_WITHIN_BOUNDS,
         _SIZES_OR_STEPS,
         _SINGLE_WORKER,
+        _SEVERAL_HAVE_A_LAUNCHER,
+        _SEVERAL_ARE_INDEXED,
+        _SEVERAL_ARE_NOT_TOO_MANY,
+        _TOPOLOGY_OF_SEVERAL,
+        _TOPOLOGY_HAS_A_KEY,
     ),
     ReplicaSpec: (
         _OTHERS_NOT_BELOW_MIN,
