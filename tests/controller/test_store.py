@@ -12,7 +12,7 @@ from tidewater.controller import objects
 from tidewater.controller.cluster.client import Ref
 from tidewater.controller.cluster.mirror import Key
 from tidewater.controller.decide.actions import CreatePod
-from tidewater.controller.decide.observed import JobView, NodeView
+from tidewater.controller.decide.observed import Admission, JobView, NodeView
 from tidewater.controller.options import Options
 from tidewater.controller.pod_index import PATIENCE_SECONDS
 from tidewater.controller.progress.silence import Silence
@@ -256,6 +256,25 @@ async def test_jobs_that_may_give_room_back_learn_of_core_pods_that_wait() -> No
     await desk.settle()
     desk.store.note(desk.view("successive"))
     assert desk.view("greedy").waiting_cores == 1
+
+
+async def test_core_pods_of_replicas_of_several_pods_wait_one_by_one() -> None:
+    desk = Desk()
+    desk.apply("greedy", autoscale=True)
+    desk.apply("pairs", launcher="tidewater", workersPerReplica=2)
+    await desk.settle()
+    waits = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    conditions = [{**waits, "lastTransitionTime": "2026-01-01T00:00:00Z"}]
+    for index in range(3):  # the minimum is one replica: pods 0 and 1
+        desk.start("pairs", index)
+        desk.set_status(f"pairs-worker-{index}", phase="Pending", conditions=conditions)
+    await desk.settle()
+    desk.store.note(desk.view("pairs"))
+    assert desk.view("greedy").waiting_cores == 2
+    desk.apply("queued", launcher="tidewater", workersPerReplica=3, schedulingPolicy={"queue": "q"})
+    await desk.settle()
+    desk.store.note(replace(desk.view("queued"), admission=Admission.ROOM))
+    assert desk.view("greedy").waiting_cores == 2 + 3
 
 
 def test_what_the_mirror_keeps_of_a_job_is_what_the_decision_needs() -> None:

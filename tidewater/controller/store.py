@@ -233,7 +233,7 @@ class Store:
         """Note for how many core pods this job waits for room, for the jobs that would give room back."""
         waits = sum(_core_waits(pod, view.job) for pod in view.pods)
         if view.admission is Admission.ROOM:  # it gets no pods that could wait until all of them have room
-            waits = sum(need(view.job, type) for type in view.job.spec.replica_specs)
+            waits = sum(need(view.job, type) * view.job.spec.pods_each(type) for type in view.job.spec.replica_specs)
         self._set_waiting(view.job.uid, waits)
 
     def _set_waiting(self, uid: str, waits: int) -> None:
@@ -396,4 +396,5 @@ def _core_waits(pod: PodView, job: ElasticJob) -> bool:
     if job.spec.replica_specs[pod.type].pod_names is PodNames.SUCCESSIVE:
         return pod.core
     found = job.status.replica_statuses.get(pod.type)
-    return pod.index < core_bound(job.bounds(pod.type)[0], indexes.numbers(found.failed_indexes) if found else ())
+    low, failed = job.bounds(pod.type)[0], indexes.numbers(found.failed_indexes) if found else ()
+    return pod.index // job.spec.pods_each(pod.type) < core_bound(low, failed)

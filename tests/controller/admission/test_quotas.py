@@ -182,3 +182,22 @@ def test_a_job_that_is_gone_leaves_its_share_to_others() -> None:
     assert desk.due == [Key("vision", "j")]
     assert desk.workers("vision") == 4
     assert desk.quotas.share(Key("speech", "j")) is None
+
+
+def test_a_replica_of_several_pods_counts_as_many_workers_and_shares_are_whole_replicas() -> None:
+    pairs: dict[str, Any] = {"launcher": "tidewater", "workersPerReplica": 2}
+    desk = Desk({"vision": Quota(5, 5)}, job("vision", 1, 4, **pairs))
+    assert desk.quotas.share(Key("vision", "j")) == Share(
+        2, "may have 2 of 4 replicas: too few are left of the 5 of team vision, and other teams lend no more"
+    )
+    desk.put(running("vision", 1, 4, 2, **pairs))
+    desk.has("vision", *(pod(index) for index in range(4)))
+    assert desk.workers("vision") == 2
+    asking_two = job("vision", 1, 2, replicaSpecs=jobs.workers(2, template=asking(gpu="2")), **pairs)
+    one_each = Desk({"vision": Quota(4, 4)}, asking_two, size={"nvidia.com/gpu": "1"})
+    assert one_each.workers("vision") == 1
+
+
+def test_a_replica_that_no_quota_of_its_team_has_room_for_is_named_with_its_size() -> None:
+    desk = Desk({"vision": Quota(3, 3)}, job("vision", 1, 1, launcher="tidewater", workersPerReplica=4))
+    assert desk.quotas.share(Key("vision", "j")) == Share(0, "needs 4 workers, and team vision may have 3")

@@ -20,9 +20,10 @@ from datetime import UTC, datetime
 from tidewater.contract import labels
 from tidewater.contract.controller_program import Quota
 from tidewater.controller.cluster.mirror import Key
-from tidewater.controller.decide.observed import PodView
+from tidewater.controller.decide.observed import ENDED, PodView
 from tidewater.controller.decide.queue import begun, contends, need
 from tidewater.controller.decide.replica_groups import limits
+from tidewater.controller.decide.replicas import noun
 from tidewater.controller.decide.sizes import allowed
 from tidewater.controller.room.requests import Amounts, amounts, requested
 from tidewater.controller.sharing.claims import Claim, Size
@@ -34,7 +35,6 @@ SETTLE_SECONDS = 0.1
 """How long to wait for further changes before the jobs are looked at again."""
 
 _FIRST = datetime.min.replace(tzinfo=UTC)
-_ENDED = ("Succeeded", "Failed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class _Job:
 
     Attributes:
         claim: without the pods that it has.
-        worker: what one of its workers counts.
+        worker: what one of its pods of type Worker counts.
         others: what its pods of other types count together.
         granted: what it counts with the size that it was last allowed; 0 if it has not started.
     """
@@ -56,7 +56,7 @@ class _Job:
 
     def having(self, pods: Collection[PodView]) -> Claim:
         """Return the claim with these pods."""
-        there = [pod.type.lower() == names.WORKER.lower() for pod in pods if pod.phase not in _ENDED]
+        there = [pod.type.lower() == names.WORKER.lower() for pod in pods if pod.phase not in ENDED]
         held = sum(there) * self.worker + (0 if all(there) else self.others)
         return replace(self.claim, held=max(held, self.granted))
 
@@ -145,18 +145,21 @@ def _job(job: ElasticJob, unit: Amounts) -> _Job:
     workers = job.status.replica_statuses.get(names.WORKER)
     done = 0 if workers is None else workers.succeeded
 
+    each = job.spec.pods_each(names.WORKER)
+
     def size(count: int) -> Size:
-        return Size(count, others + max(0, count - done) * worker)
+        return Size(count, others + max(0, count - done) * each * worker)
 
     started = contends(job) and (job.status.start_time is not None or begun(job))
     rank = (-job.spec.scheduling_policy.priority, job.created or _FIRST, job.name)
     sizes = tuple(map(size, _sizes(job, started=started))) if contends(job) else ()
     granted = size(job.status.desired).units if started and job.status.desired else 0
-    return _Job(job.uid, Claim((job.namespace, job.name), sizes, rank, started), worker, others, granted)
+    claim = Claim((job.namespace, job.name), sizes, rank, started, noun=noun(each))
+    return _Job(job.uid, claim, worker, others, granted)
 
 
 def _sizes(job: ElasticJob, *, started: bool) -> list[int]:
-    """Return the numbers of workers with which the job may run."""
+    """Return the numbers of workers, or of replicas of several pods, with which the job may run."""
     low, high, wanted = limits(job, names.WORKER)
     found = allowed(job.spec, low, high if job.spec.autoscale else wanted)
     least = low if started else need(job, names.WORKER)

@@ -5,13 +5,13 @@
 
 observed     what is observed of a job, its pods and the nodes
 actions      what may be done about it
+replicas     replicas of several pods, each as one
 decision     the whole decision: the rules below, in their order
 exits        what the end of a pod means: done, replaced, counted, or for good
 sizes        the number of pods aimed for: bounds, allowed sizes, autoscaling
 shrink       which pods leave when there are too many
 displacement which pods leave because their node will go
 pods         which pods of one replica type are created and deleted
-restart      when all pods of a job are made anew because of one
 finish       when a job has succeeded or failed, and what is left to do then
 conditions   states, conditions and their sentences
 queue        in which order the jobs of a queue start

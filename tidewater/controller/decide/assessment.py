@@ -1,6 +1,21 @@
 """A job's situation: its pods sorted, the failures counted, the size aimed for, and its standing in the queue.
 
+    situation = assessed(view, now)
+    situation = replace(situation, restart=following(situation))
+
 Everything in it follows from the view and the time; the rest of the decision reads it.
+
+With `restartScope: Job` a whole job restarts when one of its pods is replaced. A restart begins when a pod has failed
+and is retried, or was disrupted: evicted, preempted, deleted by another client, or on a node that ends. All pods of the
+job are then deleted, those that have exited with 0 included, and made anew when none of them is left, but not before
+the back-off of those that failed.
+
+The number of restarts is in the status, and every pod has the number that was there when it was made. A restart begins
+with a higher number in the status, and pods with a lower one can only end. So a controller that is stopped in between
+goes on with the same restart, what such pods do from then on is not counted, and they begin no other restart.
+
+The number also grows when the job gives all of its pods up, to be suspended or to wait in its queue. Otherwise those
+that still end when it goes on would be taken for pods that another client has deleted.
 """
 
 from __future__ import annotations
@@ -10,21 +25,25 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from tidewater.controller.decide.displacement import lasting, mover, vacated
-from tidewater.controller.decide.exits import Tally, Verdict, failing, tally
+from tidewater.controller.decide.exits import Tally, Verdict, due, failing, tally
 from tidewater.controller.decide.observed import Admission, JobView, PodView, over_quota
-from tidewater.controller.decide.pods import Goal, Site, barred
+from tidewater.controller.decide.pods import Goal, Site, barred, missing
 from tidewater.controller.decide.queue import Standing, need, stand
 from tidewater.controller.decide.replica_groups import Crew, crews
+from tidewater.controller.decide.replicas import unended
 from tidewater.controller.decide.shrink import shrunk
 from tidewater.controller.decide.sizes import Aim, aim_of, settled
 from tidewater.elasticjob import names
 from tidewater.elasticjob.choices import RestartScope
 from tidewater.elasticjob.model import ElasticJob
 
+RESTARTS = "a pod of the job failed or was disrupted, and restartScope is Job"
+"""Why the pods leave in a restart, as the events about them say."""
+
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """Where a job is in its restarts; see `tidewater.controller.decide.restart`.
+    """Where a job is in its restarts.
 
     Attributes:
         number: how many there have been, the present one included.
@@ -162,6 +181,24 @@ def assessed(view: JobView, now: datetime) -> Assessment:
     )
 
 
+def following(situation: Assessment) -> Restart:
+    """Return where a job that goes on is in its restarts, after what is observed now."""
+    before, job = situation.restart, situation.job
+    admission = situation.standing.admission
+    if job.spec.restart_scope is not RestartScope.JOB or before.under_way or situation.outdated or admission is None:
+        return before
+    if job.spec.suspend or situation.waits:
+        stays = any(not pod.terminating for pod in situation.view.pods)
+        return Restart(before.number + 1, under_way=True) if stays else before
+    replaced = [crew for crew in situation.kept.values() if _replaces(crew, situation.goal(crew))]
+    if not replaced:
+        return before
+    ended = (each for crew in replaced for each in crew.ended)
+    now, earlier = situation.now, job.status.restarts
+    time = max((due(pod, how, earlier, now) for pod, how in ended), default=now)
+    return Restart(before.number + 1, under_way=True, time=time if time > now else None)
+
+
 def _mover(view: JobView, worker: Crew, aim: Aim) -> PodView | None:
     """Return the worker that leaves a cordoned node, of a job that has what it aims for and may look for room."""
     if view.job.spec.suspend or view.admission is not Admission.FREE or _is_outdated(view):
@@ -203,7 +240,10 @@ def _is_outdated(view: JobView) -> bool:
 
 def _queued(job: ElasticJob, crew: Crew, size: int, standing: Standing) -> Crew:
     """Return the pods of a type, shrunk to `size`, that the queue lets the job keep."""
-    out = crew.live if standing.admission is Admission.WAIT else barred(crew, _goal(job, crew, size, standing))
+    out = barred(crew, _goal(job, crew, size, standing))
+    if standing.admission is Admission.WAIT:
+        # Of a replica with a disrupted pod the others may still run.
+        out = [*crew.live, *(pod for pod, how in crew.ended if how is Verdict.REPLACE and unended(pod))]
     return crew.without({pod.uid for pod in out})
 
 
@@ -217,3 +257,9 @@ def _goal(job: ElasticJob, crew: Crew, size: int, standing: Standing) -> Goal:
 
 def _size(crew: Crew, aim: Aim) -> int:
     return aim.size if crew.type == names.WORKER else crew.wanted
+
+
+def _replaces(crew: Crew, goal: Goal) -> bool:
+    """Return whether a pod of the type has ended or is ending, and another one is to be made."""
+    lost = {pod.uid for pod, _ in crew.ended}
+    return bool(lost or crew.ending) and missing(crew.without(lost), goal) > 0

@@ -22,6 +22,7 @@ from tidewater.controller.decide.exits import failing, in_one_line
 from tidewater.controller.decide.observed import STARTING, Admission, JobView, PodView
 from tidewater.controller.decide.queue import demand
 from tidewater.controller.decide.replica_groups import Crew
+from tidewater.controller.decide.replicas import noun
 from tidewater.elasticjob import names
 from tidewater.elasticjob.choices import State
 from tidewater.elasticjob.model import ElasticJob
@@ -245,7 +246,7 @@ def _short(crew: Crew, situation: Assessment) -> str:
     starting = size - active - done - sum(numbers.values())
     if starting > 0:
         causes.append(f"{starting} starting")
-    pods = "workers" if crew.type == names.WORKER else f"pods of type {crew.type}"
+    pods = noun(crew.each) if crew.type == names.WORKER else crew.noun
     return f" {active} of {size} {pods} run: {', '.join(causes)}."
 
 
@@ -255,7 +256,8 @@ def _unready(situation: Assessment, crews: Mapping[str, Crew]) -> str:
     late = len(worker.active) + len(worker.done) - worker.serving
     if not late or situation.job.status.settled_replicas == wanted:
         return ""
-    return f" {late} of {situation.size(worker)} workers run and {'are' if late > 1 else 'is'} not ready yet."
+    what = f"{noun(worker.each)} run and {'are' if late > 1 else 'is'}"
+    return f" {late} of {situation.size(worker)} {what} not ready yet."
 
 
 def _starts(pod: PodView) -> str:

@@ -27,7 +27,7 @@ from tidewater.controller.decide.actions import (
     Emit,
     TaintNode,
 )
-from tidewater.controller.decide.assessment import Assessment, assessed
+from tidewater.controller.decide.assessment import RESTARTS, Assessment, assessed, following
 from tidewater.controller.decide.conditions import (
     REASONS,
     conditions_of,
@@ -47,7 +47,7 @@ from tidewater.controller.decide.observed import JobView, is_finished, lost, par
 from tidewater.controller.decide.pods import abandon, delete_all, fill, inherited, remaining, superfluous
 from tidewater.controller.decide.queue import Standing
 from tidewater.controller.decide.replica_groups import Crew, crews
-from tidewater.controller.decide.restart import REASON, following
+from tidewater.controller.decide.replicas import noun, stragglers
 from tidewater.controller.decide.sizes import settled
 from tidewater.elasticjob import indexes, names
 from tidewater.elasticjob.choices import Launcher, PodNames, RestartScope, State, SuccessPolicy
@@ -97,13 +97,14 @@ def _plan(situation: Assessment) -> Plan:
     lost = tuple(delete for crew in sorted_ for delete in abandon(crew, nodes))
     lost += delete_all(situation.strays, "it belongs to no replica type of the job")
     lost += departures(sorted_, nodes)
+    lost += stragglers((pod for crew in sorted_ for pod in crew.failed), situation.tally.counted)
     staying = (pod for crew in sorted_ for pod in crew.staying())
     if situation.job.spec.suspend:
         return Plan(lost + delete_all(staying, "the job is suspended"))
     if situation.outdated:
         return Plan(lost + delete_all(staying, "a template of the job has changed"), again=(deadline(situation),))
     if situation.restart.under_way:
-        return Plan(lost + delete_all(staying, REASON), again=(situation.restart.time, deadline(situation)))
+        return Plan(lost + delete_all(staying, RESTARTS), again=(situation.restart.time, deadline(situation)))
     if situation.waits:
         kept = {pod.uid for crew in situation.kept.values() for pod in crew.staying()}
         rest = (pod for pod in staying if pod.uid not in kept)
@@ -156,7 +157,7 @@ def _ongoing(situation: Assessment, plan: Plan) -> Decision:
     service = serviceless and (plan.creates or any(crew.live for crew in left.values()))
     first: tuple[Action, ...] = (CreateService(),) if service else ()
     kept = {pod.uid for crew in left.values() for pod in crew.replaced}
-    deletes = tuple(delete for delete in plan.deletes if delete.uid not in kept)
+    deletes = tuple({delete.uid: delete for delete in plan.deletes if delete.uid not in kept}.values())
     deletes += tuple(delete for crew in left.values() for delete in superfluous(crew))
     events = (*_events(situation, state), *_warnings(situation, left, status))
     actions = (*first, *_forced(deletes, view), *plan.creates, *_taints(situation), *events)
@@ -302,7 +303,8 @@ def _status(situation: Assessment, standing: Standing, counts: Mapping[str, Repl
 
 
 def _count(crew: Crew, creates: Iterable[CreatePod] = ()) -> ReplicaStatus:
-    created = [create.index for create in creates if create.type == crew.type]
+    created = {create.index // crew.each for create in creates if create.type == crew.type}
+    created -= {pod.index for pod in crew.live}  # of a replica that lacks a pod
     successive = crew.naming is PodNames.SUCCESSIVE
     ended = crew.done or crew.permanent
     return ReplicaStatus(
@@ -321,10 +323,12 @@ def _count(crew: Crew, creates: Iterable[CreatePod] = ()) -> ReplicaStatus:
 
 def _last(crew: Crew, gone: Collection[str], old: ReplicaStatus | None = None) -> ReplicaStatus:
     """Return the counts of a finished job, which keeps those of ended pods after the pods are gone."""
-    new, left = _count(crew), _count(crew.without(gone))
+    new = _count(crew)
     before = old or new
     ended = replace(new, succeeded=max(before.succeeded, new.succeeded), failed=max(before.failed, new.failed))
-    return replace(ended, active=left.active, pending=left.pending)
+    left = [pod for pod in crew.unended() if pod.uid not in gone]
+    active = {pod.index // crew.each for pod in left if pod.phase == "Running"}
+    return replace(ended, active=len(active), pending=len({pod.index // crew.each for pod in left} - active))
 
 
 def _events(situation: Assessment, state: State) -> tuple[Emit, ...]:
@@ -333,7 +337,8 @@ def _events(situation: Assessment, state: State) -> tuple[Emit, ...]:
     size = situation.aim.size
     if old.desired and old.desired != size:
         why = quota(situation.view) if size < old.desired else ""
-        events.append(Emit("Normal", Reason.RESIZED, f"Resized from {old.desired} to {size} workers.{why}"))
+        what = noun(job.spec.workers_per_replica)
+        events.append(Emit("Normal", Reason.RESIZED, f"Resized from {old.desired} to {size} {what}.{why}"))
     if situation.standing.turns_missed > old.turns_missed:
         timeout = job.spec.scheduling_policy.queue_timeout_seconds
         events.append(Emit("Normal", Reason.QUEUED, f"Found no room in {timeout} s. It is the next job's turn."))

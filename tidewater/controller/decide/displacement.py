@@ -38,11 +38,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from tidewater.controller.decide.actions import DeletePod
-from tidewater.controller.decide.observed import NodeView, PodView
+from tidewater.controller.decide.exits import Verdict
+from tidewater.controller.decide.observed import ENDED, NodeView, PodView, expects_node
 from tidewater.controller.decide.queue import ROOMLESS
 from tidewater.controller.decide.replica_groups import Crew
+from tidewater.controller.decide.replicas import deletions
 from tidewater.controller.decide.shrink import departure, endpoint_host
-from tidewater.elasticjob.names import NODE_STARTING, Reason
+from tidewater.elasticjob.names import Reason
 from tidewater.elasticjob.status import Status
 
 QUOTA = "exceeded quota"
@@ -60,7 +62,9 @@ LASTING = timedelta(seconds=10)
 
 def vacated(crew: Crew, nodes: Mapping[str, NodeView]) -> Crew:
     """Return the pods of a type as if those on nodes that end had left."""
-    return crew.departed({pod.uid for pod in crew.live if (node := _node(pod, nodes)) is not None and node.ends})
+    # Of a replica that has failed and is counted, the other pods leave without that.
+    disrupted = (pod for pod, how in crew.ended if how is Verdict.REPLACE and not pod.signals)
+    return crew.departed({pod.uid for pod in (*crew.live, *disrupted) if _ending(pod, nodes)})
 
 
 def mover(worker: Crew, size: int, nodes: Mapping[str, NodeView], endpoint: str) -> PodView | None:
@@ -75,7 +79,7 @@ def mover(worker: Crew, size: int, nodes: Mapping[str, NodeView], endpoint: str)
     if worker.ending or not len(worker.active) == worker.size == size > worker.low:
         return None
     host = endpoint_host(endpoint)
-    there = (pod for pod in worker.active if (node := _node(pod, nodes)) is not None and node.cordoned)
+    there = (pod for pod in worker.active if _cordoned(pod, nodes))
     return min((pod for pod in there if pod.name != host), key=departure(worker, nodes, endpoint), default=None)
 
 
@@ -111,7 +115,7 @@ def shortage(crew: Crew, refusal: str, now: datetime) -> Shortage:
     After a pod that gave way to a refused one, no other one does before that has helped and a pod was created.
     """
     core = crew.cores()
-    waiting = (pod for pod in crew.unplaced if core(pod) and not pod.patient and not _expects_node(pod))
+    waiting = (pod for pod in crew.unplaced if core(pod) and not pod.patient and not expects_node(pod))
     times = [since + _waits(pod) for pod in waiting if (since := pod.unschedulable_since) is not None]
     helped = crew.yielded_at is None or crew.size > crew.yielded_at
     refused = QUOTA in refusal and helped and crew.lacking > 0
@@ -143,17 +147,10 @@ def giving_way(crew: Crew, size: int, short: Shortage, nodes: Mapping[str, NodeV
 
 
 def departures(crews: Iterable[Crew], nodes: Mapping[str, NodeView]) -> tuple[DeletePod, ...]:
-    """Return the deletion of the pods that leave because of their node and are not being deleted yet."""
-    return tuple(
-        DeletePod(pod.name, pod.uid, _reason(pod, nodes))
-        for crew in crews
-        for pod in crew.ending
-        if not pod.terminating
-    )
-
-
-def _expects_node(pod: PodView) -> bool:
-    return pod.nominated or pod.unschedulable_reason == NODE_STARTING
+    """Return the deletion of the pods that leave because of their node, or with another one of their replica, and are
+    not being deleted yet.
+    """
+    return tuple(delete for crew in crews for pod in crew.ending for delete in _departure(pod, nodes))
 
 
 def _waits(pod: PodView) -> timedelta:
@@ -163,10 +160,28 @@ def _waits(pod: PodView) -> timedelta:
 
 def _node(pod: PodView, nodes: Mapping[str, NodeView]) -> NodeView | None:
     """Return the node that the pod may have to leave."""
-    return None if pod.node is None or pod.tolerant else nodes.get(pod.node)
+    stays = pod.node is None or pod.tolerant or pod.phase in ENDED
+    return None if stays else nodes.get(pod.node or "")
 
 
-def _reason(pod: PodView, nodes: Mapping[str, NodeView]) -> str:
-    node = _node(pod, nodes)
-    how = "is being shut down" if node is not None and node.ends else "is cordoned"
+def _ending(pod: PodView, nodes: Mapping[str, NodeView]) -> list[PodView]:
+    """Return the pods of a replica that have not ended and are on nodes that end."""
+    return [each for each in pod.parts if (node := _node(each, nodes)) is not None and node.ends]
+
+
+def _cordoned(pod: PodView, nodes: Mapping[str, NodeView]) -> list[PodView]:
+    """Return the pods of a replica that have not ended and are on cordoned nodes."""
+    return [each for each in pod.parts if (node := _node(each, nodes)) is not None and node.cordoned]
+
+
+def _departure(pod: PodView, nodes: Mapping[str, NodeView]) -> tuple[DeletePod, ...]:
+    """Return the deletion of a replica that is ending."""
+    if pod.terminating:
+        return deletions(pod, "it is being deleted")
+    ending = _ending(pod, nodes)
+    cause = next(iter(ending or _cordoned(pod, nodes)), pod)
+    return deletions(pod, _reason(cause, "is being shut down" if ending else "is cordoned"), cause)
+
+
+def _reason(pod: PodView, how: str) -> str:
     return f"its node {pod.node} {how}, and it is replaced on another one"

@@ -132,10 +132,13 @@ def tally(
     exhausted, signalled = dict(status.out_of_memory), dict(status.signals)
     new: list[PodView] = []
     for pod, meaning in judged:
-        known = status.counted.get(pod.uid)
+        seen = [each.uid for each in pod.parts if each.uid in status.counted]
+        known = max((status.counted[uid] for uid in seen), default=None)
         failures = pod.restarts + (meaning is Verdict.RETRY)
         if known is None and not failures and not pod.signals and meaning is not Verdict.PERMANENT:
             continue
+        if known is None or failures > known:
+            seen = [each.uid for each in pod.parts]  # none of them counts again: they end because this one has
         if pod.terminating:
             failures = known or 0
         elif pod.restarted_after == 0 and meaning is Verdict.LIVE:
@@ -144,7 +147,7 @@ def tally(
             new.append(pod)
             events.append(_event(pod, meaning))
             _count_rows(exhausted, signalled, pod)
-        counted[pod.uid] = max(failures, known or 0)
+        counted |= dict.fromkeys(seen, max(failures, known or 0))
         restarts += max(0, failures - (known or 0))
     failed = restarts > status.restarts
     time = now if failed else status.last_failure_time

@@ -27,7 +27,7 @@ from datetime import datetime, timedelta
 from tidewater.controller.decide.actions import DeletePod
 from tidewater.controller.decide.assessment import Assessment
 from tidewater.controller.decide.exits import MOST_OUT_OF_MEMORY
-from tidewater.controller.decide.observed import PodView
+from tidewater.controller.decide.observed import ENDED, PodView
 from tidewater.controller.decide.pods import delete_all
 from tidewater.controller.decide.replica_groups import Crew
 from tidewater.elasticjob import names
@@ -128,12 +128,12 @@ def cleaning(job: ElasticJob, crews: Iterable[Crew], ended: Ended, now: datetime
     rest: list[PodView] = []
     running: list[PodView] = []
     for crew in crews:
-        held = [*crew.staying(), *(pod for pod in crew.replaced if not pod.terminating)]
-        live = {pod.uid for pod in crew.live}
-        for pod in held:
-            if pod.lingers or (pod.uid in live and pod.phase != "Pending"):
+        held = [*crew.staying(), *crew.ending, *crew.replaced]
+        for pod in (each for every in held for each in every.parts if not each.terminating):
+            live = pod.phase not in ENDED
+            if pod.lingers or (live and pod.phase != "Pending"):
                 running.append(pod)
-            elif policy is CleanPodPolicy.ALL or pod.uid in live:
+            elif policy is CleanPodPolicy.ALL or live:
                 rest.append(pod)
     if policy is CleanPodPolicy.NONE and not ended.failed:
         running = []
@@ -194,7 +194,7 @@ def _too_few(situation: Assessment, crew: Crew) -> Outcome | None:
     if crew.low == size == 1:
         failed = None if pod.gone else pod
         return Outcome(False, Reason.PERMANENT_FAILURE, f"pod {pod.name} failed for good", failed)
-    why = f"{lost} of {size} pods of type {crew.type} failed for good, among them {crew.permanent[-1].name}: at most"
+    why = f"{lost} of {size} {crew.noun} failed for good, among them {crew.permanent[-1].name}: at most"
     return Outcome(
         False,
         Reason.TOO_FEW_WORKERS if worker else Reason.PERMANENT_FAILURE,

@@ -21,6 +21,10 @@ STARTING = ("ContainerCreating", "PodInitializing")
 """What the kubelet says of a container while it mounts volumes, pulls the image, or runs init containers."""
 
 
+ENDED = ("Succeeded", "Failed")
+"""Phases of a pod that has ended."""
+
+
 class Admission(Enum):
     """What the queue allows a job. A job without a queue is always FREE."""
 
@@ -101,6 +105,15 @@ class PodView:
     """Whether it waits for room rather than displace others: its priority class has `preemptionPolicy: Never`."""
     tolerant: bool = False
     """Whether it tolerates what keeps pods away from a node that will go: its successor might be placed there again."""
+    members: tuple[PodView, ...] = ()
+    """Of a replica of several pods, which `tidewater.controller.decide.replicas` makes: those that there are."""
+    absent: tuple[int, ...] = ()
+    """Of such a replica: the indices of the pods that it lacks and is to get."""
+
+    @property
+    def parts(self) -> tuple[PodView, ...]:
+        """Return the pods of a replica: the pod itself if it is a whole one."""
+        return self.members or (self,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,11 +195,18 @@ def is_finished(status: Status) -> bool:
 
 
 def doomed(pod: PodView, nodes: Mapping[str, NodeView]) -> bool:
-    """Return whether the pod's node will go or is gone, or nothing is heard of the pod."""
+    """Return whether the node of a pod will go or is gone, or nothing is heard of the pod; of a replica, of any pod."""
+    if pod.members:
+        return any(doomed(each, nodes) for each in pod.members)
     if pod.phase == "Unknown":
         return True
     node = None if pod.node is None else nodes.get(pod.node)
     return node is not None and node.doomed
+
+
+def expects_node(pod: PodView) -> bool:
+    """Return whether a pod without room has a node on its way."""
+    return pod.nominated or pod.unschedulable_reason == names.NODE_STARTING
 
 
 def lost(pod: PodView, nodes: Mapping[str, NodeView]) -> bool:

@@ -24,6 +24,7 @@ from tidewater.controller.decide.displacement import giving_way, shortage
 from tidewater.controller.decide.exits import Verdict, due
 from tidewater.controller.decide.observed import NodeView, PodView, lost
 from tidewater.controller.decide.replica_groups import Crew, core_bound
+from tidewater.controller.decide.replicas import deletions, indices, leaves_at_once
 from tidewater.controller.decide.shrink import leaving
 from tidewater.elasticjob import indexes, names
 from tidewater.elasticjob.choices import PodNames
@@ -92,14 +93,15 @@ def fill(crew: Crew, goal: Goal, site: Site, now: datetime) -> Change:
         return Change()
     excess = crew.size - goal.size
     gone = leaving(crew, excess, site.nodes, site.endpoint) if excess > 0 else []
-    deletes = delete_all(gone, f"the job is resized to {goal.size} pods of type {crew.type}")
+    deletes = delete_all(gone, f"the job is resized to {goal.size} {crew.noun}")
     left = crew.without({pod.uid for pod in gone})
     out = barred(left, goal)
     deletes += delete_all(out, "it waits for room that another job of the queue needs first")
     left = left.without({pod.uid for pod in out})
     due_at = {pod.uid: due(pod, meaning, site.earlier, site.last_failure) for pod, meaning in left.ended}
     replaced = {uid for uid, time in due_at.items() if time <= now}
-    deletes += tuple(DeletePod(pod.name, pod.uid, REPLACED[how]) for pod, how in left.ended if pod.uid in replaced)
+    for pod, how in left.ended:
+        deletes += deletions(pod, REPLACED[how]) if pod.uid in replaced else ()
     short = shortage(left, site.refusal if site.lasting else "", now)
     deletes += delete_all(giving_way(left, goal.size, short, site.nodes, site.endpoint), GIVES_WAY)
     times = [time for time in (*due_at.values(), short.again) if time is not None and time > now]
@@ -123,19 +125,24 @@ def _created(crew: Crew, left: Crew, goal: Goal, site: Site) -> tuple[CreatePod,
 
 
 def _creates(crew: Crew, left: Crew, goal: Goal, site: Site) -> tuple[CreatePod, ...]:
-    """Return the creations: of the lowest indices that are free when only `left` and what still ends remains."""
+    """Return the creations: of the lowest indices that are free when only `left` and what still ends remains.
+
+    Of a replica of several pods all are created together, or those that it lacks.
+    """
+    bound = core_bound(crew.low, (pod.index for pod in left.permanent))
+    lacking = [CreatePod(crew.type, index, pod.index < bound) for pod in left.live for index in pod.absent]
     stays = {pod.uid for pod in left.staying()}
     lingering = (pod for pod in crew.staying() if pod.lingers and pod.uid not in stays)
-    ending = {pod.index for pod in (*crew.ending, *lingering) if not lost(pod, site.nodes)}
+    ending = {pod.index for pod in (*crew.ending, *lingering) if not leaves_at_once(pod, site.nodes)}
     number = missing(left, goal) - sum(index < goal.size for index in ending)
     if number <= 0:
-        return ()
+        return tuple(lacking)
     taken = ending | {pod.index for pod in left.staying()}
     # A pod that runs ends only after a while.
-    taken.update(pod.index for pod in crew.live if pod.node is not None)
-    free = [index for index in range(goal.size) if index not in taken][:number]
-    bound = core_bound(crew.low, (pod.index for pod in left.permanent))
-    return tuple(CreatePod(crew.type, index, index < bound) for index in free)
+    taken.update(pod.index for pod in crew.live if any(each.node is not None for each in pod.parts))
+    free = [number for number in range(goal.size) if number not in taken][:number]
+    made = [CreatePod(crew.type, index, number < bound) for number in free for index in indices(number, crew.each)]
+    return (*lacking, *made)
 
 
 def _successors(left: Crew, goal: Goal) -> tuple[CreatePod, ...]:
@@ -209,8 +216,9 @@ def barred(crew: Crew, goal: Goal) -> list[PodView]:
 
 
 def delete_all(pods: Iterable[PodView], reason: str) -> tuple[DeletePod, ...]:
-    """Return the deletion of all of these pods."""
-    return tuple(DeletePod(pod.name, pod.uid, reason) for pod in pods)
+    """Return the deletion of all of these pods, for a reason that concerns each of them."""
+    parts = (each for pod in pods for each in pod.parts if not each.terminating)
+    return tuple(DeletePod(each.name, each.uid, reason) for each in parts)
 
 
 def abandon(crew: Crew, nodes: Mapping[str, NodeView]) -> tuple[DeletePod, ...]:
@@ -220,4 +228,6 @@ def abandon(crew: Crew, nodes: Mapping[str, NodeView]) -> tuple[DeletePod, ...]:
     still runs on a silent node can do no harm: the rendezvous has removed it, and its kubelet ends it on its return.
     """
     reason = "its node is lost and can't confirm that the pod has ended"
-    return tuple(DeletePod(pod.name, pod.uid, reason, grace=0) for pod in crew.ending if lost(pod, nodes))
+    every = (each for pod in (*crew.ending, *crew.staying()) for each in pod.parts)
+    parts = (each for each in every if each.terminating and lost(each, nodes))
+    return tuple(DeletePod(each.name, each.uid, reason, grace=0) for each in parts)

@@ -296,7 +296,7 @@ def next_end(jobs: Iterable[ElasticJob], now: datetime) -> datetime:
 
 
 def need(job: ElasticJob, type: str) -> int:
-    """Return how many pods of the type must have room before the job starts."""
+    """Return how many pods of the type must have room before the job starts; with workersPerReplica, replicas."""
     low, _, wanted = limits(job, type)
     available = job.spec.scheduling_policy.min_available if type == names.WORKER else None
     return min(wanted, max(low, available or 0))
@@ -310,8 +310,10 @@ def demand(job: ElasticJob) -> Demand | None:
         classes = [policy.core_priority_class_name]
         if least > limits(job, type)[0]:
             classes.append(policy.surge_priority_class_name)
-        left = least - (0 if status is None else status.succeeded)
-        parts.append(part(type, max(0, left), replica.template, classes))
+        left = max(0, least - (0 if status is None else status.succeeded))
+        parts.append(part(type, left * job.spec.pods_each(type), replica.template, classes))
+    if job.spec.topology_required:
+        return None  # where a pod fits depends on where the others of its replica are
     found = [each for each in parts if each is not None]
     return tuple(each for each in found if each.count) if len(found) == len(parts) else None
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 
 from tidewater.controller.decide.exits import Verdict, signals, verdict
 from tidewater.controller.decide.observed import JobView, PodView, is_finished
+from tidewater.controller.decide.replicas import indices, noun, together, unended
 from tidewater.elasticjob import indexes, names
 from tidewater.elasticjob.choices import PodNames
 from tidewater.elasticjob.model import ElasticJob
@@ -25,7 +27,10 @@ _UNKNOWN = datetime.min.replace(tzinfo=UTC)
 class Crew:
     """The pods of one replica type. Each pod is in exactly one of the lists, except that `live` contains `active`.
 
+    With workersPerReplica a "pod" is here a replica of several pods: see `replicas`.
+
     Attributes:
+        each: number of pods that one of these is.
         low: fewest pods with which the job can run.
         high: most pods.
         wanted: pods that the spec asks for, within the bounds.
@@ -45,6 +50,7 @@ class Crew:
     """
 
     type: str
+    each: int = 1
     low: int
     high: int
     wanted: int
@@ -63,6 +69,11 @@ class Crew:
     replaced_indexes: str = ""
 
     @property
+    def noun(self) -> str:
+        """Return what the numbers count."""
+        return noun(self.each) if self.each > 1 else f"pods of type {self.type}"
+
+    @property
     def size(self) -> int:
         """Return the number of pods that hold an index and keep it: all but those that are being deleted."""
         return len(self.live) + len(self.done) + len(self.ended) + len(self.permanent)
@@ -75,7 +86,8 @@ class Crew:
     @property
     def lacking(self) -> int:
         """Return the number of core pods that are to be created."""
-        return max(0, self.low - sum(map(self.cores(), self.counting())))
+        core = self.cores()
+        return max(0, self.low - sum(core(pod) and not pod.absent for pod in self.counting()))
 
     @property
     def placed(self) -> int:
@@ -94,11 +106,22 @@ class Crew:
         yield from self.counting()
         yield from self.permanent
 
+    @property
+    def failed(self) -> Iterator[PodView]:
+        """Yield those that have failed, to be replaced or for good."""
+        yield from (pod for pod, _ in self.ended)
+        yield from self.permanent
+
     def counting(self) -> Iterator[PodView]:
         """Yield those of them that the job can count on for its minimum: all but those that failed for good."""
         yield from self.live
         yield from self.done
         yield from (pod for pod, _ in self.ended)
+
+    def unended(self) -> Iterator[PodView]:
+        """Yield the single pods, also of replicas of several, that wait, run or may run and are not being deleted."""
+        for pod in (*self.staying(), *self.ending):
+            yield from unended(pod)
 
     def cores(self) -> Callable[[PodView], bool]:
         """Return the function that says whether a pod that stays belongs to the job's minimum.
@@ -127,10 +150,11 @@ class Crew:
         )
 
     def departed(self, gone: Collection[str]) -> Crew:
-        """Return the same pods with the live ones among these uids counted as ending."""
+        """Return the same pods with these uids counted as ending; they are live ones, or to be replaced."""
         if not gone:
             return self
-        return replace(self.without(gone), ending=[*self.ending, *(pod for pod in self.live if pod.uid in gone)])
+        going = (pod for pod in (*self.live, *(pod for pod, _ in self.ended)) if pod.uid in gone)
+        return replace(self.without(gone), ending=[*self.ending, *going])
 
     def judged(self) -> Iterator[tuple[PodView, Verdict]]:
         """Yield all pods that exist with what their state means."""
@@ -154,13 +178,13 @@ def crews(view: JobView) -> tuple[dict[str, Crew], list[PodView]]:
     job = view.job
     sorted_ = {type: _crew(view, type) for type in job.spec.replica_specs}
     known = {type: {} if _is_of_another_template(view) else _recorded(job.status, type) for type in sorted_}
-    strays = []
+    strays, placed = list[PodView](), {type: list[PodView]() for type in sorted_}
     for pod in view.pods:
-        crew = sorted_.get(pod.type)
-        if crew is None or pod.index < 0:
-            strays.append(pod)
-        else:
-            _put(crew, pod, job, known[pod.type])
+        (strays if pod.type not in sorted_ or pod.index < 0 else placed[pod.type]).append(pod)
+    for type, crew in sorted_.items():
+        judge = partial(verdict, replica=job.spec.replica_specs[type])
+        for pod in together(placed[type], crew.each, judge, job.status.counted, view.nodes):
+            _put(crew, pod, job, known[type])
     for type, ends in known.items():
         _remember(sorted_[type], job, ends)
     return {type: _numbered(crew, view) for type, crew in sorted_.items()}, strays
@@ -188,7 +212,7 @@ def _remember(crew: Crew, job: ElasticJob, ends: Mapping[int, Verdict]) -> None:
     for index in sorted(ends.keys() - held):
         done = ends[index] is Verdict.DONE
         pod = PodView(
-            name=job.pod_name(crew.type, index),
+            name=job.pod_name(crew.type, indices(index, crew.each)[0]),
             uid=f"{crew.type}/{index}",
             type=crew.type,
             index=index,
@@ -226,6 +250,7 @@ def _crew(view: JobView, type: str) -> Crew:
     status = job.status.replica_statuses.get(type, _NOTHING)
     return Crew(
         type=type,
+        each=job.spec.pods_each(type),
         low=low,
         high=high,
         wanted=wanted,

@@ -11,6 +11,8 @@ Without autoscale this depends on the spec alone. With it, the job also
 - gives room back, as many workers as core pods of other jobs wait for room, down to its minimum; after
   `snoozeSeconds` it gives more if they still wait, and otherwise returns to its size.
 
+With workersPerReplica all of this counts replicas; the room of one is that of as many pods.
+
 The quotas of teams may allow less than the spec asks for. Then the job has what they allow, and does none of this.
 
 A changed number in the spec, or a resumption, takes effect at once; growth starts again `snoozeSeconds` after the job
@@ -119,7 +121,7 @@ def _autoscaled(view: JobView, worker: Crew, base: int, now: datetime) -> Aim:
     if snoozed and not edited:
         return Aim(current, settled, status.snoozed_until, status.snoozed_until)
     if view.waiting_cores and not snoozed:
-        given = floor(spec, worker, running - view.waiting_cores)
+        given = floor(spec, worker, running - -(-view.waiting_cores // worker.each))
         if given < running:
             return Aim(given, settled, later, later)
         if current < base and not edited:

@@ -28,6 +28,7 @@ class Claim:
         rank: the first job of a team has the lowest.
         started: whether it has been allowed its minimum before, and has not given it back since.
         held: what it has: pods until they are gone, and what it was last allowed if it has started.
+        noun: what its sizes are numbers of: workers, or replicas of several pods.
     """
 
     key: Key
@@ -35,6 +36,7 @@ class Claim:
     rank: tuple[int, datetime, str]
     started: bool = False
     held: int = 0
+    noun: str = "workers"
 
     @property
     def team(self) -> str:

@@ -97,7 +97,7 @@ class _Words:
         if size is None:
             return self._waiting(claim)
         most, wanted = claim.sizes[size].workers, claim.sizes[-1].workers
-        return f"may have {most} of {wanted} workers: {self._reason(claim)}"
+        return f"may have {most} of {wanted} {claim.noun}: {self._reason(claim)}"
 
     def _waiting(self, claim: Claim) -> str:
         quota = self._quotas[claim.team]

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import fields, replace
 from datetime import datetime
+from functools import partial
 
 from tidewater.contract.exit_codes import DEVICE_FAILED
 from tidewater.controller.decide.actions import (
+    Action,
     CreatePod,
     CreateService,
     Decision,
@@ -21,6 +23,7 @@ from tidewater.controller.decide.exits import MOST_DEVICE_FAILURES, Verdict, ver
 from tidewater.controller.decide.observed import Admission, JobView, PodView, is_finished, lost, over_quota, parted
 from tidewater.controller.decide.pods import GIVES_WAY, MOST_REPLACED
 from tidewater.controller.decide.replica_groups import core_bound
+from tidewater.controller.decide.replicas import together
 from tidewater.controller.decide.shrink import SOUND, UNPLACED, standing
 from tidewater.elasticjob import indexes, names
 from tidewater.elasticjob.choices import CleanPodPolicy, PodNames, RestartScope, State
@@ -43,16 +46,68 @@ def check(view: JobView, decision: Decision, now: datetime) -> None:
         _check_finished(view, decision, gone)
         return
     gone |= {pod.uid for pod in _replaced(view, decision)}
-    left = [pod for pod in view.pods if not pod.terminating and pod.uid not in gone]
     assert decision.again is None or decision.again > now.replace(microsecond=0), "would decide again at once for ever"
-    _check_numbers(view, decision, left)
+    _check_numbers(view, decision, _left(view, gone))
     _check_creations(view, decision, gone)
+    _check_devices(view, decision)
+    _check_no_pod_stays(view, _left(view, gone))
+    if view.job.spec.workers_per_replica > 1:
+        _check_together(view, decision, gone)
+        view, decision, gone = as_one(view, decision)
+    left = _left(view, gone)
     _check_core(view, decision, gone, left)
     _check_giving_way(view, decision, left)
     _check_nodes(view, decision, left)
     _check_ends(view, decision, left)
-    _check_devices(view, decision)
     _check_state(decision, left)
+
+
+def _left(view: JobView, gone: set[str]) -> list[PodView]:
+    return [pod for pod in view.pods if not pod.terminating and pod.uid not in gone]
+
+
+def as_one(view: JobView, decision: Decision) -> tuple[JobView, Decision, set[str]]:
+    """Return the same with each replica of several pods as one pod, and the uids of those that leave."""
+    each, replica = view.job.spec.workers_per_replica, view.job.spec.worker
+    workers = [pod for pod in view.pods if pod.type == names.WORKER and pod.index >= 0]
+    pods = together(workers, each, partial(verdict, replica=replica), view.job.status.counted, view.nodes)
+    deletes = {action.uid: action for action in decision.actions if isinstance(action, DeletePod)}
+    actions: list[Action] = [action for action in decision.actions if not isinstance(action, DeletePod | CreatePod)]
+    gone = set()
+    for pod in (*pods, *(pod for pod in view.pods if pod not in workers)):
+        going = [part for part in pod.parts if not part.terminating]
+        if going and all(part.uid in deletes for part in going):
+            gone.add(pod.uid)
+            actions.append(replace(deletes[going[0].uid], name=pod.name, uid=pod.uid))
+    made = {
+        (action.type, action.index // view.job.spec.pods_each(action.type)): action
+        for action in decision.actions
+        if isinstance(action, CreatePod)
+    }
+    there = {pod.index for pod in pods if not pod.terminating and pod.uid not in gone}
+    new = {key: action for key, action in made.items() if key[0] != names.WORKER or key[1] not in there}
+    actions += [replace(action, index=number) for (_, number), action in new.items()]
+    others = tuple(pod for pod in view.pods if pod not in workers)
+    return replace(view, pods=(*pods, *others)), replace(decision, actions=tuple(actions)), gone
+
+
+def _check_together(view: JobView, decision: Decision, gone: set[str]) -> None:
+    """The pods of a replica leave together and are made together, but for those that end by themselves."""
+    each = view.job.spec.workers_per_replica
+    workers = [pod for pod in view.pods if pod.type == names.WORKER and pod.index >= 0]
+    created = {each.index for each in decision.actions if isinstance(each, CreatePod) and each.type == names.WORKER}
+    for number in {pod.index // each for pod in workers} | {index // each for index in created}:
+        mine = [pod for pod in workers if pod.index // each == number]
+        stay = [pod for pod in mine if not pod.terminating and pod.uid not in gone]
+        done = any(verdict(pod, view.job.spec.worker) is Verdict.DONE for pod in mine if not pod.terminating)
+        leave = [pod for pod in mine if pod.terminating or pod.uid in gone]
+        assert done or not leave or all(pod.phase in ENDED for pod in stay), (
+            f"{stay} are only parts of replica {number}"
+        )
+        made = {index for index in created if index // each == number}
+        if made:
+            assert made | {pod.index for pod in stay} == {*range(number * each, number * each + each)}
+            assert not any(pod.phase in ENDED for pod in stay), f"completes a replica with {stay}"
 
 
 def check_again(view: JobView, decision: Decision, again: Decision) -> None:
@@ -70,7 +125,15 @@ def check_again(view: JobView, decision: Decision, again: Decision) -> None:
     if is_finished(decision.status):  # its time to live may be 0
         kinds -= {DeleteJob}
     assert not kinds, f"{decision.actions} and then {again.actions}"
-    assert anew or not difference(decision.status, again.status), difference(decision.status, again.status)
+    before = decision.status
+    if is_finished(before) and view.job.spec.workers_per_replica > 1:
+        # What a replica was depends on all of its pods, and some are gone; what is left of them counts the same.
+        assert difference(before, again.status).keys() <= {"replica_statuses", "last_reconcile_time"}
+        for key, found in again.status.replica_statuses.items():
+            old = before.replica_statuses[key]
+            assert (old.active, old.pending) == (found.active, found.pending)
+        return
+    assert anew or not difference(before, again.status), difference(before, again.status)
 
 
 def difference(before: Status, after: Status) -> dict[str, tuple[object, object]]:
@@ -93,7 +156,7 @@ def recorded(status: Status, type: str) -> tuple[set[int], set[int]]:
 def outdated(view: JobView) -> bool:
     """Return whether all pods have to leave, since one of them is of an old template."""
     hashes = view.template_hashes
-    made = [(pod.type, pod.template_hash) for pod in view.pods]
+    made = [(pod.type, pod.template_hash) for every in view.pods for pod in every.parts]
     made += [(type, found.template_hash) for type, found in view.job.status.replica_statuses.items()]
     return any(of and of != hashes.get(type, of) for type, of in made)
 
@@ -145,7 +208,7 @@ def _check_numbers(view: JobView, decision: Decision, left: list[PodView]) -> No
             high = min(high, view.share.workers)
         if over_quota(view):
             assert not numbers[type], f"{numbers[type]} pods of type {type} of a job that may have none"
-        assert numbers[type] <= max(low, high, 1), (
+        assert numbers[type] <= max(low, high, 1) * view.job.spec.pods_each(type), (
             f"{numbers[type]} pods of type {type}, and at most {high} are allowed"
         )
 
@@ -161,8 +224,8 @@ def _check_creations(view: JobView, decision: Decision, gone: set[str]) -> None:
     }
     for create in creates:
         low = max(view.job.bounds(create.type)[0], create.type == names.WORKER)
-        kept = recorded(decision.status, create.type)
-        assert create.index not in kept[0] | kept[1], f"creates {create}, which has ended for good"
+        kept, number = recorded(decision.status, create.type), create.index // view.job.spec.pods_each(create.type)
+        assert number not in kept[0] | kept[1], f"creates {create}, which has ended for good"
         assert (create.type, create.index) not in taken, f"creates {create}, which exists"
         if view.job.spec.replica_specs[create.type].pod_names is PodNames.SUCCESSIVE:
             _check_successor(view, create)
@@ -176,7 +239,7 @@ def _check_creations(view: JobView, decision: Decision, gone: set[str]) -> None:
             assert sum(mine) == min(len(mine), max(0, low - there)), f"{there} and {sum(mine)} of {low} core pods"
         else:
             failed = recorded(decision.status, create.type)[1]
-            assert create.core == (create.index < core_bound(low, failed))
+            assert create.core == (number < core_bound(low, failed))
         taken.add((create.type, create.index))
 
 
@@ -251,20 +314,24 @@ def _check_ends(view: JobView, decision: Decision, left: list[PodView]) -> None:
         )
 
 
-def _check_nodes(view: JobView, decision: Decision, left: list[PodView]) -> None:
-    """Every pod leaves a node that ends; at most one leaves cordoned ones, and the minimum runs without it."""
+def _check_no_pod_stays(view: JobView, left: list[PodView]) -> None:
+    """Every pod leaves a node that ends."""
     for pod in left:
         node = view.nodes.get(pod.node or "")
         stays = pod.tolerant or pod.phase in ENDED
         assert stays or node is None or not node.ends, f"{pod.name} stays on a node that ends"
+
+
+def _check_nodes(view: JobView, decision: Decision, left: list[PodView]) -> None:
+    """At most one pod leaves cordoned nodes, and the minimum runs without it."""
     ends = {name for name, node in view.nodes.items() if node.ends}
     uids = moved(decision)
-    pods = [pod for pod in view.pods if pod.uid in uids and pod.node not in ends]
+    pods = [pod for pod in view.pods if pod.uid in uids and ends.isdisjoint(part.node for part in pod.parts)]
     assert len(pods) <= 1, f"{pods} leave cordoned nodes together"
     if pods:
         active = sum(pod.type == names.WORKER and pod.phase == "Running" for pod in left)
         assert active >= max(1, view.job.bounds(names.WORKER)[0]), f"{pods} is needed"
-        assert not lost(pods[0], view.nodes), f"{pods} can't confirm its end"
+        assert not all(lost(part, view.nodes) for part in pods[0].parts), f"{pods} can't confirm its end"
 
 
 def _check_devices(view: JobView, decision: Decision) -> None:

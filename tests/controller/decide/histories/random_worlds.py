@@ -14,17 +14,18 @@ from tidewater.controller.decide.decision import decide
 from tidewater.controller.decide.observed import Admission, JobView, NodeView, PodView, is_finished
 from tidewater.controller.sharing.shares import Share
 from tidewater.elasticjob import names
-from tidewater.elasticjob.choices import CleanPodPolicy, PodNames, RestartPolicy, RestartScope, SuccessPolicy
+from tidewater.elasticjob.choices import CleanPodPolicy, Launcher, PodNames, RestartPolicy, RestartScope, SuccessPolicy
 from tidewater.elasticjob.model import ElasticJob, JobSpec, ReplicaSpec, SchedulingPolicy
 from tidewater.elasticjob.status import Status
 
 EXIT_CODES = (1, 2, DEVICE_FAILED, 137, 138, 143, None)
 
 
-def random_job(random: Random, name: str = "j", queue: str | None = None) -> ElasticJob:
+def random_job(random: Random, name: str = "j", queue: str | None = None, each: int = 1) -> ElasticJob:
+    """Return a job with replicas of `each` pods."""
     low = random.randint(1, 3)
     high = low + random.randint(0, 4)
-    return ElasticJob(
+    job = ElasticJob(
         name=name,
         namespace="n",
         uid=name,
@@ -45,6 +46,14 @@ def random_job(random: Random, name: str = "j", queue: str | None = None) -> Ela
             **_scaling(random, low, high),
         ),
     )
+    return job if each == 1 else in_parts(job, each)
+
+
+def in_parts(job: ElasticJob, each: int) -> ElasticJob:
+    """Return the job with so many pods in each replica."""
+    types = {**job.spec.replica_specs, names.WORKER: replace(job.spec.worker, pod_names=PodNames.INDEXED)}
+    spec = replace(job.spec, replica_specs=types, workers_per_replica=each, launcher=Launcher.TIDEWATER)
+    return replace(job, spec=spec)
 
 
 def _replicas(random: Random, replicas: int) -> dict[str, ReplicaSpec]:
@@ -71,9 +80,9 @@ def _scaling(random: Random, low: int, high: int) -> dict[str, Any]:
     return sizes
 
 
-def random_view(random: Random) -> JobView:
+def random_view(random: Random, each: int = 1) -> JobView:
     """Return a job in a state that need not be the outcome of any history."""
-    job = random_job(random, queue=random.choice((None, None, "q")))
+    job = random_job(random, queue=random.choice((None, None, "q")), each=each)
     nodes = {name: random_node(random, name) for name in "abcd"[: random.randint(0, 4)]}
     view = JobView(
         job=job,
@@ -113,17 +122,28 @@ def random_pods(random: Random, job: ElasticJob) -> tuple[PodView, ...]:
             pods.append(random_pod(random, type, index))
             if type in job.spec.replica_specs:
                 pods[-1] = replace(pods[-1], name=job.pod_name(type, index))
+            if type == names.WORKER and job.spec.workers_per_replica > 1 and len(pods) > 1 and random.random() < 0.7:
+                pods[-1] = _like(pods[-2], pods[-1])
     random.shuffle(pods)
     return tuple(pods)
+
+
+def _like(mate: PodView, pod: PodView) -> PodView:
+    """Return a pod in the state of another one, on a node of its own."""
+    node = pod.node if mate.node is not None else None
+    return replace(mate, name=pod.name, uid=pod.uid, index=pod.index, node=node or mate.node)
 
 
 def random_indices(random: Random, job: ElasticJob, type: str) -> list[int]:
     """Return the indices of the pods of a type that there are."""
     if type not in job.spec.replica_specs:
         return [0, 1]
-    naming, most = job.spec.replica_specs[type].pod_names, job.bounds(type)[1] + 2
+    naming, most = job.spec.replica_specs[type].pod_names, (job.bounds(type)[1] + 2) * job.spec.pods_each(type)
     first = random.choice((0, 0, 1, 4)) if naming is PodNames.SUCCESSIVE else 0
     indices = range(1) if naming is PodNames.SINGLE else range(first, first + most)
+    if (each := job.spec.pods_each(type)) > 1:
+        there = {number for number in range(most // each) if random.random() < 0.8}
+        return [index for index in indices if index // each in there and random.random() < 0.9]
     return [index for index in indices if random.random() < 0.7]
 
 

@@ -140,7 +140,8 @@ class Simulation:
         if job.spec.replica_specs[which.type].pod_names is PodNames.SUCCESSIVE:
             assert (which.type, which.index) not in given, f"{pod_name} is made twice"
         completed, failed = promises.recorded(job.status, which.type)
-        assert which.index not in completed | failed, f"{pod_name} has ended for good"
+        number = which.index // job.spec.pods_each(which.type)
+        assert number not in completed | failed, f"{pod_name} has ended for good"
         given.add((which.type, which.index))
         self.made += 1
         self.pods[name][pod_name] = PodView(
