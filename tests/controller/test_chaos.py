@@ -28,6 +28,7 @@ PATIENCE_SECONDS = 400.0
 
 SUCCESSIVE = {"replicaSpecs": jobs.workers(podNames="Successive")}
 WHOLE = {"restartScope": "Job"}
+PAIRS = {"launcher": "tidewater", "workersPerReplica": 2}
 
 LASTING = (
     "state restarts replicas replicaStatuses desired settledReplicas observedGeneration jobRestarts restartTime"
@@ -61,6 +62,12 @@ def both_fail(world: World) -> None:
     """Both workers are interrupted."""
     for name in [worker(world, place) for place in range(2)]:
         world.exit(name, 130)
+
+
+def both_are_done(world: World) -> None:
+    """The first two workers end their work."""
+    for name in [worker(world, place) for place in range(2)]:
+        world.exit(name, 0)
 
 
 SCENARIOS = {
@@ -102,6 +109,15 @@ SCENARIOS = {
     "a job that restarts as a whole is suspended": Scenario(
         lambda world: world.edit(suspend=True), WHOLE, ends="Suspended"
     ),
+    "it grows by a replica of two pods": Scenario(lambda world: world.scale(3), PAIRS),
+    "it shrinks to one replica of two pods": Scenario(lambda world: world.scale(1), PAIRS),
+    "a pod of a replica fails and is retried": Scenario(lambda world: world.exit("imagenet-worker-3", 130), PAIRS),
+    "a pod of a replica fails for good": Scenario(lambda world: world.exit("imagenet-worker-2", 1), PAIRS),
+    "a pod of a replica is evicted": Scenario(lambda world: world.evict("imagenet-worker-3"), PAIRS),
+    "a pod of a replica is deleted": Scenario(lambda world: world.kill("imagenet-worker-2"), PAIRS),
+    "both pods of replica 0 are done": Scenario(both_are_done, {**PAIRS, "cleanPodPolicy": "All"}, ends="Succeeded"),
+    "there is room for one pod of a replica": Scenario(lambda world: world.scale(3), PAIRS, rooms=5),
+    "replicas get three pods": Scenario(lambda world: world.edit(workersPerReplica=3), PAIRS),
 }
 
 
@@ -139,7 +155,7 @@ async def outcome(scenario: Scenario, number: int, moment: str, deaths: list[Cal
     await world.settle(PATIENCE_SECONDS)
     await second.stop()
     assert world.orphans() == []
-    assert world.most["imagenet"] <= 3
+    assert world.most["imagenet"] <= 3 * scenario.spec.get("workersPerReplica", 1)
     if "replicaSpecs" in scenario.spec:
         added = world.api.added(PODS)
         assert len(set(added)) == len(added), "two pods have had the same number"

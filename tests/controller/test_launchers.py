@@ -91,3 +91,16 @@ def test_the_annotation_chooses_the_launcher_of_an_old_manifest() -> None:
 
 def read(manifest: jobs.Manifest) -> ElasticJob:
     return codec.job_of(manifest)
+
+
+@pytest.mark.parametrize(("index", "machine", "replica"), [(0, "0", 0), (2, "2", 0), (3, "0", 3), (7, "1", 6)])
+def test_a_pod_knows_its_place_in_its_replica(index: int, machine: str, replica: int) -> None:
+    several = jobs.job(launcher="tidewater", workersPerReplica=3)
+    trainer, sidecar = launched([TRAINER, SIDECAR], several, index)
+    found = variables(trainer)
+    assert (found[env.SHARD_NODES], found[env.SHARD_NODE]) == ("3", machine)
+    assert found[env.REPLICA] == f"imagenet-worker-{replica}"
+    assert (found[env.MIN_WORKERS], found[env.MAX_WORKERS]) == ("1", "3"), "they count replicas"
+    assert sidecar == SIDECAR
+    (alone,) = launched([TRAINER], jobs.job(launcher="tidewater"), index)
+    assert variables(alone).keys().isdisjoint({env.SHARD_NODES, env.SHARD_NODE, env.REPLICA})

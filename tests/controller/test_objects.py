@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import pytest
 
@@ -194,6 +195,68 @@ def test_resizing_a_job_changes_no_hash() -> None:
     pod = objects.pod(jobs.job(), CreatePod(names.WORKER, 0, core=True))
     found = pod["metadata"]["annotations"][names.ANNOTATION_TEMPLATE_HASH]
     assert found == objects.template_hashes(jobs.job())[names.WORKER]
+
+
+ZONE = "topology.kubernetes.io/zone"
+
+
+def several(index: int, **spec: Any) -> dict[str, Any]:
+    """Return a pod of a job with replicas of two pods."""
+    made = jobs.job(launcher="tidewater", workersPerReplica=2, **spec)
+    return objects.pod(made, CreatePod(names.WORKER, index, core=True))
+
+
+@pytest.mark.parametrize(("index", "replica"), [(0, "0"), (1, "0"), (2, "1"), (5, "2")])
+def test_the_pods_of_a_replica_have_its_number_as_a_label(index: int, replica: str) -> None:
+    assert several(index)["metadata"]["labels"]["tidewater.dev/replica"] == replica
+    alone = objects.pod(jobs.job(launcher="tidewater"), CreatePod(names.WORKER, index, core=True))
+    assert "tidewater.dev/replica" not in alone["metadata"]["labels"]
+
+
+def test_only_workers_are_parts_of_replicas() -> None:
+    roles = {**jobs.workers(), "PS": {"replicas": 2, "template": jobs.template()}}
+    made = jobs.job(launcher="tidewater", workersPerReplica=2, topologyKey=ZONE, replicaSpecs=roles)
+    other = objects.pod(made, CreatePod("PS", 1, core=True))
+    assert "tidewater.dev/replica" not in other["metadata"]["labels"]
+    assert "affinity" not in other["spec"]
+    assert objects.template_hashes(made)["PS"] == objects.template_hashes(jobs.job(replicaSpecs=roles))["PS"]
+
+
+def test_a_pod_prefers_to_be_near_the_others_of_its_replica() -> None:
+    others = {"tidewater.dev/job-uid": "uid-of-imagenet", "tidewater.dev/replica": "1"}
+    term = {"labelSelector": {"matchLabels": others}, "topologyKey": ZONE}
+    soft = several(3, topologyKey=ZONE)
+    preferred = [{"weight": 100, "podAffinityTerm": term}]
+    assert soft["spec"]["affinity"] == {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}
+    assert others.items() <= soft["metadata"]["labels"].items()
+    hard = several(3, topologyKey=ZONE, topologyRequired=True)
+    assert hard["spec"]["affinity"] == {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    assert "affinity" not in several(3)["spec"]
+
+
+def test_a_replicas_affinity_is_added_to_the_templates_and_to_that_for_nodes_to_avoid() -> None:
+    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    own = {"podAffinity": {required: [{"topologyKey": "own"}]}, "podAntiAffinity": {required: []}}
+    workers = jobs.workers(template=jobs.template(affinity=own))
+    made = jobs.job(
+        launcher="tidewater", workersPerReplica=2, topologyKey=ZONE, topologyRequired=True, replicaSpecs=workers
+    )
+    found = objects.pod(made, CreatePod(names.WORKER, 0, core=True, avoid=("a",)))["spec"]["affinity"]
+    assert [each["topologyKey"] for each in found["podAffinity"][required]] == ["own", ZONE]
+    assert found["podAntiAffinity"] == {required: []}
+    assert found["nodeAffinity"].keys() == {"preferredDuringSchedulingIgnoredDuringExecution"}
+
+
+def test_how_pods_make_a_replica_is_part_of_what_makes_them_outdated() -> None:
+    def hash_of(**spec: Any) -> str:
+        return objects.template_hashes(jobs.job(launcher="tidewater", **spec))[names.WORKER]
+
+    plain = objects.template_hash(jobs.template())
+    assert hash_of() == hash_of(workersPerReplica=1) == plain
+    kinds = [hash_of(workersPerReplica=each) for each in (2, 3)]
+    kinds += [hash_of(workersPerReplica=2, topologyKey=ZONE, topologyRequired=hard) for hard in (False, True)]
+    assert len({plain, *kinds}) == 5
+    assert several(0)["metadata"]["annotations"][names.ANNOTATION_TEMPLATE_HASH] == kinds[0]
 
 
 def test_a_pod_that_avoids_nodes_prefers_any_other_and_keeps_its_own_affinity() -> None:

@@ -34,6 +34,7 @@ _HASH_LENGTH = 16
 _TEMPLATE_METADATA = ("finalizers",)
 # The kubelet then takes the end of a failed container's log for its message, which the job's status keeps.
 _LAST_WORDS = {"terminationMessagePolicy": "FallbackToLogsOnError"}
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 Container = Mapping[str, Any]
 
@@ -45,8 +46,16 @@ def template_hash(template: Mapping[str, object]) -> str:
 
 
 def template_hashes(job: ElasticJob) -> dict[str, str]:
-    """Return the hashes of a job's templates by replica type."""
-    return {type: template_hash(replica.template) for type, replica in job.spec.replica_specs.items()}
+    """Return hashes by replica type: of its template, and of how its pods make a replica if several do."""
+    return {type: _hash(job, type) for type in job.spec.replica_specs}
+
+
+def _hash(job: ElasticJob, type: str) -> str:
+    spec, template = job.spec, job.spec.replica_specs[type].template
+    if spec.pods_each(type) == 1:
+        return template_hash(template)
+    shape = [spec.workers_per_replica, spec.topology_key, spec.topology_required]
+    return template_hash({"template": template, "replica": shape})
 
 
 def pod(job: ElasticJob, which: CreatePod, domain: str = CLUSTER_DOMAIN) -> Manifest:
@@ -113,7 +122,7 @@ def _pod_metadata(job: ElasticJob, which: CreatePod) -> Manifest:
         "labels": {**(given.get("labels") or {}), **_pod_labels(job, which)},
         "annotations": {
             **(given.get("annotations") or {}),
-            names.ANNOTATION_TEMPLATE_HASH: template_hash(template),
+            names.ANNOTATION_TEMPLATE_HASH: _hash(job, which.type),
             **restarts,
         },
         "ownerReferences": [owner_reference(job)],
@@ -129,7 +138,13 @@ def _pod_labels(job: ElasticJob, which: CreatePod) -> dict[str, str]:
         found[names.LABEL_TIER] = names.CORE if which.core else names.SURGE
     if job.launcher is Launcher.TIDEWATER and which.type == names.WORKER:
         found |= labels.worker_pods(job.name)
-    return found
+    return found | _replica_labels(job, which)
+
+
+def _replica_labels(job: ElasticJob, which: CreatePod) -> dict[str, str]:
+    """Return the label that the pods of a replica have in common; none of a replica of one pod."""
+    each = job.spec.pods_each(which.type)
+    return {names.LABEL_REPLICA: str(which.index // each)} if each > 1 else {}
 
 
 def _restart_policy(job: ElasticJob, replica: ReplicaSpec) -> str:
@@ -151,13 +166,36 @@ def _pod_spec(job: ElasticJob, which: CreatePod, domain: str) -> Manifest:
     return {
         **given,
         **({"priorityClassName": priority} if priority else {}),
-        **({"affinity": _avoiding(which.avoid, given.get("affinity") or {})} if which.avoid else {}),
-        "containers": launched(containers, job) if which.type == names.WORKER else containers,
+        **({"affinity": affinity} if (affinity := _affinity(job, which)) else {}),
+        "containers": launched(containers, job, which.index) if which.type == names.WORKER else containers,
         "restartPolicy": _restart_policy(job, replica),
         "hostname": job.host_name(which.type, which.index),
         "subdomain": names.service_name(job.name),
         "dnsConfig": {**dns, "searches": [search, *(dns.get("searches") or ())]},
     }
+
+
+def _affinity(job: ElasticJob, which: CreatePod) -> Manifest:
+    """Return the template's affinity with what the controller adds; empty if it adds nothing."""
+    template: Mapping[str, Any] = job.spec.replica_specs[which.type].template
+    own = (template.get("spec") or {}).get("affinity") or {}
+    found = _avoiding(which.avoid, own) if which.avoid else own
+    key = job.spec.topology_key if job.spec.pods_each(which.type) > 1 else None
+    return _near(key, job, which, found) if key else dict(found) if which.avoid else {}
+
+
+def _near(key: str, job: ElasticJob, which: CreatePod, affinity: Mapping[str, Any]) -> Manifest:
+    """Return an affinity with the rule that a pod comes where the others of its replica are, as `key` says.
+
+    A required one keeps no replica from starting: the scheduler accepts a pod that matches the rule itself where no
+    other pod does. https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/
+    """
+    selector = {names.LABEL_JOB_UID: job.uid, **_replica_labels(job, which)}
+    term = {"labelSelector": {"matchLabels": selector}, "topologyKey": key}
+    own = affinity.get("podAffinity") or {}
+    rule = term if job.spec.topology_required else {"weight": 100, "podAffinityTerm": term}
+    kind = _REQUIRED if job.spec.topology_required else _PREFERRED
+    return {**affinity, "podAffinity": {**own, kind: [*(own.get(kind) or ()), rule]}}
 
 
 def _avoiding(nodes: Sequence[str], affinity: Mapping[str, Any]) -> Manifest:
@@ -169,8 +207,8 @@ def _avoiding(nodes: Sequence[str], affinity: Mapping[str, Any]) -> Manifest:
     return {**affinity, "nodeAffinity": {**own, _PREFERRED: preferred}}
 
 
-def launched(containers: Sequence[Container], job: ElasticJob) -> list[dict[str, Any]]:
-    """Return the containers of a pod of type Worker with what the job's launcher adds to them.
+def launched(containers: Sequence[Container], job: ElasticJob, index: int = 0) -> list[dict[str, Any]]:
+    """Return the containers of the pod of type Worker with this index, with what the job's launcher adds to them.
 
     What is added comes first, so that the user's own arguments and variables override it.
 
@@ -186,7 +224,7 @@ def launched(containers: Sequence[Container], job: ElasticJob) -> list[dict[str,
             add = _torchrun(job)
             return [_with_arguments(each, add if _trains(each, containers) else []) for each in containers]
         case Launcher.TIDEWATER:
-            variables = _environment(job)
+            variables = _environment(job, index)
             return [_with_environment(each, variables if _trains(each, containers) else []) for each in containers]
         case Launcher.NONE:
             return [dict(each) for each in containers]
@@ -212,7 +250,7 @@ def _torchrun(job: ElasticJob) -> list[str]:
     ]
 
 
-def _environment(job: ElasticJob) -> list[dict[str, Any]]:
+def _environment(job: ElasticJob, index: int) -> list[dict[str, Any]]:
     low, high = job.bounds(names.WORKER)
     endpoint = job.spec.rdzv_endpoint
     values = {
@@ -220,6 +258,7 @@ def _environment(job: ElasticJob) -> list[dict[str, Any]]:
         env.ETCD: endpoint if "://" in endpoint else f"http://{endpoint}",
         env.MIN_WORKERS: str(low),
         env.MAX_WORKERS: str(high),
+        **_place(job, index),
         **env.FIXED_HASHES,
     }
     fields = {env.WORKER: "metadata.name", env.HOST: "status.podIP"}
@@ -227,6 +266,18 @@ def _environment(job: ElasticJob) -> list[dict[str, Any]]:
         *({"name": name, "value": value} for name, value in values.items()),
         *({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in fields.items()),
     ]
+
+
+def _place(job: ElasticJob, index: int) -> dict[str, str]:
+    """Return what a pod knows of its place in its replica; nothing if it is a replica of its own."""
+    each = job.spec.pods_each(names.WORKER)
+    if each == 1:
+        return {}
+    return {
+        env.SHARD_NODES: str(each),
+        env.SHARD_NODE: str(index % each),
+        env.REPLICA: job.pod_name(names.WORKER, index - index % each),
+    }
 
 
 def _trains(container: Container, containers: Sequence[Container]) -> bool:
