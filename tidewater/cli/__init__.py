@@ -15,6 +15,7 @@ rehearse/  `tidewater rehearse`: whether the runtime's promises hold for a train
 run/       `tidewater run`: a training script on this machine
 project    the flags `--code` and `--requirements`
 show       tables, colours, ages, JSON and YAML
+jobfile    ElasticJobs in a file
 kubeyaml   YAML as kubectl reads it
 durations  10m, 1h30m
 naming     names of jobs and namespaces, checked before anything is sent

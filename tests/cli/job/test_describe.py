@@ -45,6 +45,15 @@ def test_pods_that_fail_have_rows_before_the_many_that_wait() -> None:
     ]
 
 
+def test_a_job_with_replicas_of_several_pods_counts_replicas() -> None:
+    made = job("digits", replicas=2, low=1, high=3, **running())
+    made["spec"]["workersPerReplica"] = 2
+    shown = described(View(made, [pod(index) for index in range(4)], []), NOW).plain
+    assert "Replicas:         2 active, 2 aimed for, from 1 to 3, of 2 pods each" in shown
+    rows = [line.split() for line in shown.splitlines() if line.startswith("  digits-worker-")]
+    assert [row[1] for row in rows] == ["core", "core", "surge", "surge"]
+
+
 def test_indexes_with_many_gaps_stay_short() -> None:
     lines = pods_block([pod(index, state="running" if index % 2 else "terminated") for index in range(1000)])
     assert len(lines) == 3

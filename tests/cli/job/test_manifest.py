@@ -1,13 +1,11 @@
-"""Flags and files become jobs; wrong ones are named."""
+"""Flags become jobs; wrong ones are named."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import pytest
 
 from tidewater.cli.errors import UsageError
-from tidewater.cli.job.manifest import Flags, from_file, from_flags
+from tidewater.cli.job.manifest import Flags, from_flags
 from tidewater.elasticjob.choices import Launcher
 from tidewater.kube.cluster import Object
 
@@ -155,75 +153,41 @@ def test_a_name_too_long_for_the_last_pod_says_by_how_much() -> None:
     assert "take 1 off" in caught.value.remedy
 
 
-JOB = """\
-apiVersion: elastic.pytorch.org/v1alpha1
-kind: ElasticJob
-metadata: {name: imagenet, namespace: elastic-job}
-spec: {rdzvEndpoint: "etcd:2379"}
-"""
-METADATA = "{name: imagenet, namespace: elastic-job}"
+def several(**flags: object) -> Flags:
+    """Return flags of a job with replicas of several pods."""
+    return Flags(image="i", launcher=Launcher.TIDEWATER, rdzv_endpoint="etcd:2379", **flags)  # type: ignore[arg-type]
 
 
-def test_a_file_is_taken_as_it_is(tmp_path: Path) -> None:
-    file = tmp_path / "job.yaml"
-    file.write_text(f"---\n{JOB}---\n")
-    (found,) = from_file(str(file))
-    assert found["spec"] == {"rdzvEndpoint": "etcd:2379"}
+def test_numbers_of_workers_count_replicas_of_several_pods() -> None:
+    spec = from_flags("d", several(workers=2, max=3, workers_per_replica=4), [])["spec"]
+    assert (spec["minReplicas"], spec["replicaSpecs"]["Worker"]["replicas"], spec["maxReplicas"]) == (2, 2, 3)
+    assert spec["workersPerReplica"] == 4
+    assert "topologyKey" not in spec
+    assert "workersPerReplica" not in from_flags("d", several(), [])["spec"]
+
+
+@pytest.mark.parametrize("required", [False, True])
+def test_pods_of_a_replica_are_kept_together_as_firmly_as_the_flags_say(required: bool) -> None:
+    flags = several(workers_per_replica=2, topology_key="topology.kubernetes.io/zone", topology_required=required)
+    spec = from_flags("d", flags, [])["spec"]
+    assert spec["topologyKey"] == "topology.kubernetes.io/zone"
+    assert spec.get("topologyRequired", False) is required
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
+    ("flags", "text"),
     [
-        pytest.param("a: [", "is not YAML", id="no-yaml"),
-        pytest.param("", "there is no ElasticJob", id="empty"),
-        pytest.param("kind: Service", "document 1 is Service, not ElasticJob", id="another-kind"),
-        pytest.param(JOB + "---\n- a", "document 2 is list, not ElasticJob", id="a-list"),
-        pytest.param(JOB.replace("v1alpha1", "v1"), "apiVersion elastic.pytorch.org/v1", id="version"),
-        pytest.param(JOB.replace("name: imagenet, ", ""), "has no metadata.name", id="nameless"),
-        pytest.param(JOB.replace(METADATA, ""), "has no metadata.name", id="metadata-is-null"),
-        pytest.param(
-            JOB.replace(METADATA, "foo"), "metadata of document 1 is str, not a mapping", id="metadata-is-text"
-        ),
-        pytest.param(
-            JOB.replace(METADATA, "[]"), "metadata of document 1 is list, not a mapping", id="metadata-is-a-list"
-        ),
-        pytest.param(JOB + "x: !!binary aGk=", "document 1 has what JSON can't express", id="bytes"),
-        pytest.param(JOB + "x: .inf", "document 1 has what JSON can't express", id="infinity"),
-        pytest.param(JOB + "x: &a [*a]", "document 1 has what JSON can't express", id="recursive"),
-        pytest.param(JOB + "x: !!int z", "is not YAML", id="wrong-tag"),
+        (Flags(image="i", workers_per_replica=2), "--workers-per-replica 2 does not fit --launcher torchrun"),
+        (several(topology_key="zone"), "--topology-key is about the pods of a replica"),
+        (several(workers_per_replica=2, topology_required=True), "--topology-required is about --topology-key"),
     ],
 )
-def test_a_wrong_file_is_named_with_its_document(tmp_path: Path, text: str, expected: str) -> None:
-    file = tmp_path / "job.yaml"
-    file.write_text(text)
-    with pytest.raises(UsageError, match=expected) as caught:
-        from_file(str(file))
-    assert str(file) in str(caught.value)
+def test_flags_of_replicas_that_there_are_not_are_refused(flags: Flags, text: str) -> None:
+    with pytest.raises(UsageError, match=text):
+        from_flags("d", flags, [])
 
 
-def test_a_file_that_is_not_there_is_named() -> None:
-    with pytest.raises(UsageError, match=r"-f nowhere\.yaml can't be read: No such file"):
-        from_file("nowhere.yaml")
-
-
-def test_a_namespace_other_than_the_files_is_refused(tmp_path: Path) -> None:
-    file = tmp_path / "job.yaml"
-    file.write_text(JOB)
-    with pytest.raises(UsageError, match="--namespace other is not the namespace of imagenet, elastic-job"):
-        from_file(str(file), "other")
-
-
-def test_dates_and_times_of_day_stay_text(tmp_path: Path) -> None:
-    file = tmp_path / "job.yaml"
-    file.write_text(JOB.replace('"etcd:2379"', '"etcd:2379", args: [--from, 2024-01-01, 12:30:45]'))
-    (found,) = from_file(str(file))
-    assert found["spec"]["args"] == ["--from", "2024-01-01", "12:30:45"]
-
-
-def test_a_null_namespace_is_none(tmp_path: Path) -> None:
-    file = tmp_path / "job.yaml"
-    file.write_text(JOB.replace("namespace: elastic-job", "namespace:"))
-    (found,) = from_file(str(file), "other")
-    assert found["metadata"] == {"name": "imagenet", "namespace": "other"}
-    (found,) = from_file(str(file))
-    assert found["metadata"] == {"name": "imagenet"}
+def test_a_jobs_name_has_room_for_the_number_of_its_last_pod() -> None:
+    from_flags("a" * 54, several(max=5, workers_per_replica=2), [])
+    with pytest.raises(UsageError, match=r"is too long: its pod a+-worker-11"):
+        from_flags("a" * 54, several(max=6, workers_per_replica=2), [])

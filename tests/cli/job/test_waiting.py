@@ -75,6 +75,12 @@ def test_a_job_that_has_ended_has_no_size() -> None:
     assert judge(Goal.SIZE, job(state="Succeeded", settledReplicas=2)).hopeless == "the job has succeeded"
 
 
+def test_the_progress_counts_replicas_where_several_pods_are_one() -> None:
+    made = job(**running())
+    made["spec"]["workersPerReplica"] = 2
+    assert judge(Goal.RUNNING, made).seen == "Running, 2 of 2 replicas"
+
+
 def test_the_progress_says_why_a_job_does_not_run() -> None:
     waits = {"type": "Running", "status": "False", "message": "waits for room in queue q"}
     assert judge(Goal.RUNNING, job(state="Queued", conditions=[waits])).seen == (

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from tidewater.cli import durations, naming
+from tidewater.cli import durations, jobfile, naming
 from tidewater.cli.errors import TimeoutReached, UsageError
 from tidewater.cli.job import actions, in_stack, kept, listing, manifest, shipping, waiting
 from tidewater.cli.job.describe import View, described
@@ -99,7 +99,7 @@ def requested(session: Session, flags: manifest.Flags, name: str, words: list[st
     others = [*(["NAME"] if name else []), *manifest.given(flags)]
     if others:
         raise UsageError(f"{', '.join(others)} can't be used with -f {file}", "Write it into the file.")
-    return manifest.from_file(file, namespace)
+    return jobfile.from_file(file, namespace)
 
 
 @command(app, "list")

@@ -94,7 +94,9 @@ def _head(view: View, now: datetime) -> Iterator[Text]:
         yield _line("Waiting:", str(status["waiting"]), "yellow")
     aim = status.get("desired", waiting.replicas(job))
     own = f", {waiting.replicas(job)} wanted" if aim != waiting.replicas(job) else ""
-    yield _line("Workers:", f"{waiting.active(job)} active, {aim} aimed for{own}, from {low} to {high}")
+    each = waiting.pods_each(job)
+    what, pods = ("Replicas:", f", of {each} pods each") if each > 1 else ("Workers:", "")
+    yield _line(what, f"{waiting.active(job)} active, {aim} aimed for{own}, from {low} to {high}{pods}")
     launcher = spec.get("launcher") or (metadata.get("annotations") or {}).get(names.ANNOTATION_LAUNCHER)
     yield _line("Launcher:", str(launcher or Launcher.TORCHELASTIC))
     yield _line("Rendezvous:", str(spec.get("rdzvEndpoint", _NONE)))
@@ -147,7 +149,7 @@ def _counted(counts: Mapping[str, Any]) -> list[str]:
 
 
 def _pods(view: View, now: datetime) -> Text | None:
-    low, _ = waiting.bounds(view.job)
+    low = waiting.bounds(view.job)[0] * waiting.pods_each(view.job)
     pods = [pod for pod in view.pods if not isinstance(pod, str)]
     if len(pods) > MOST_PODS:
         return _many_pods(pods, low, now)

@@ -1,4 +1,4 @@
-"""Flags or a file become the ElasticJob that is sent. Pure, but for reading the file.
+"""Flags become the ElasticJob that is sent. Pure.
 
     from_flags("digits", Flags(image="my/image", workers=2), ["train.py"])
 
@@ -7,18 +7,14 @@
 
 from __future__ import annotations
 
-import json
 import re
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-import yaml
 
-from tidewater.cli import kubeyaml, project
+from tidewater.cli import project
 from tidewater.cli.errors import UsageError
 from tidewater.cli.job import shipping
 from tidewater.contract import env as variables
@@ -54,6 +50,26 @@ class Flags:
     ] = None
     autoscale: Annotated[
         bool, typer.Option("--autoscale", help="Grow to --max while the cluster has room.", rich_help_panel=_SIZE)
+    ] = False
+    workers_per_replica: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            help="Pods that divide one model among them; all numbers of workers then count such groups.",
+            rich_help_panel=_SIZE,
+        ),
+    ] = 1
+    topology_key: Annotated[
+        str,
+        typer.Option(
+            metavar="LABEL",
+            help="Keep the pods of a replica on nodes with the same value of this label, if they find room there.",
+            rich_help_panel=_SIZE,
+            show_default=False,
+        ),
+    ] = ""
+    topology_required: Annotated[
+        bool, typer.Option("--topology-required", help="Let them wait for room there.", rich_help_panel=_SIZE)
     ] = False
     image: Annotated[
         str, typer.Option(help="Container image of the workers. Required.", rich_help_panel=_POD, show_default=False)
@@ -145,8 +161,8 @@ def from_flags(name: str, flags: Flags, command: Sequence[str], namespace: str =
     Raises:
         UsageError: a flag is missing, wrong, or does not fit another one; the text names it and the remedy.
     """
-    check_name(name, flags.max or flags.workers or 1)
     low, wanted, high = sizes(flags)
+    check_name(name, high * flags.workers_per_replica)
     if not flags.image:
         raise UsageError("--image is missing", "Name the container image that the workers run, or a file with -f FILE.")
     launcher = flags.launcher or Launcher.TORCHRUN
@@ -160,6 +176,7 @@ def from_flags(name: str, flags: Flags, command: Sequence[str], namespace: str =
         if launcher is not Launcher.TORCHRUN:
             raise UsageError(f"--rdzv-backend does not fit --launcher {launcher.value}", "Only torchrun has backends.")
         spec["rdzvBackend"] = flags.rdzv_backend
+    spec |= replica(flags, launcher)
     if flags.autoscale:
         spec["autoscale"] = True
     if scheduling := scheduling_policy(flags):
@@ -206,6 +223,28 @@ def sizes(flags: Flags) -> tuple[int, int, int]:
     if flags.autoscale and wanted == high:
         raise UsageError("--autoscale has no room to grow", f"Give it some with --max, more than {wanted}.")
     return low, wanted, high
+
+
+def replica(flags: Flags, launcher: Launcher) -> dict[str, Any]:
+    """Return how several pods make a replica; empty if each pod is one.
+
+    Raises:
+        UsageError: the launcher knows no such replicas, or a flag is about them and there are none.
+    """
+    each, key = flags.workers_per_replica, flags.topology_key
+    if each > 1 and launcher is not Launcher.TIDEWATER:
+        raise UsageError(
+            f"--workers-per-replica {each} does not fit --launcher {launcher.value}",
+            f"Only --launcher {Launcher.TIDEWATER.value} divides a model among pods.",
+        )
+    if key and each == 1:
+        raise UsageError("--topology-key is about the pods of a replica", "Say how many: --workers-per-replica 2.")
+    if flags.topology_required and not key:
+        raise UsageError("--topology-required is about --topology-key", "Name a label of the nodes with it.")
+    if each == 1:
+        return {}
+    near = {"topologyKey": key, **({"topologyRequired": True} if flags.topology_required else {})} if key else {}
+    return {"workersPerReplica": each, **near}
 
 
 def check_name(name: str, workers: int) -> None:
@@ -331,70 +370,3 @@ def resources_of(flags: Flags) -> dict[str, Any]:
         limits[GPU] = str(flags.gpus)
     requests = {**({"cpu": flags.cpu} if flags.cpu else {}), **limits}
     return {"requests": requests, **({"limits": limits} if limits else {})} if requests else {}
-
-
-def from_file(path: str, namespace: str = "") -> list[Object]:
-    """Return the jobs of a YAML or JSON file, or of standard input for `-`; `namespace` is where the flags put them.
-
-    Raises:
-        UsageError: it can't be read, or holds something else than ElasticJobs.
-    """
-    documents = [each for each in parsed(path) if each is not None]
-    if not documents:
-        raise UsageError(f"-f {path}: there is no ElasticJob in it")
-    for number, document in enumerate(documents, 1):
-        _check_kind(document, path, number)
-        metadata = _metadata(document, path, number)
-        if namespace and metadata.setdefault("namespace", namespace) != namespace:
-            raise UsageError(
-                f"--namespace {namespace} is not the namespace of {metadata['name']}, {metadata['namespace']}",
-                "Leave out one of the two.",
-            )
-    return documents
-
-
-def _check_kind(document: Any, path: str, number: int) -> None:
-    """Raise UsageError if a document is no ElasticJob."""
-    if not isinstance(document, dict) or document.get("kind") != names.KIND:
-        kind = document.get("kind") if isinstance(document, dict) else type(document).__name__
-        raise UsageError(
-            f"-f {path}: document {number} is {kind}, not {names.KIND}", f"For others: kubectl apply -f {path}"
-        )
-    if document.get("apiVersion") != names.API_VERSION:
-        raise UsageError(
-            f"-f {path}: document {number} has apiVersion {document.get('apiVersion')}", f"Write {names.API_VERSION}."
-        )
-    try:
-        json.dumps(document, allow_nan=False)
-    except (TypeError, ValueError) as error:  # !!binary, .inf, a list that contains itself
-        raise UsageError(f"-f {path}: document {number} has what JSON can't express: {error}") from None
-
-
-def _metadata(document: Object, path: str, number: int) -> dict[str, Any]:
-    """Return the metadata of a document, without a namespace that is null: to the API server that is none.
-
-    Raises:
-        UsageError: it is no mapping, or has no name.
-    """
-    metadata = document.get("metadata")
-    if metadata is not None and not isinstance(metadata, dict):
-        raise UsageError(f"-f {path}: metadata of document {number} is {type(metadata).__name__}, not a mapping")
-    if not metadata or not metadata.get("name"):
-        raise UsageError(f"-f {path}: document {number} has no metadata.name")
-    if metadata.get("namespace", "") is None:
-        del metadata["namespace"]
-    return metadata
-
-
-def parsed(path: str) -> list[Any]:
-    """Return the YAML documents of a file.
-
-    Raises:
-        UsageError: it can't be read.
-    """
-    try:
-        return kubeyaml.documents(sys.stdin.read() if path == "-" else Path(path).read_text())
-    except OSError as error:
-        raise UsageError(f"-f {path} can't be read: {error.strerror}") from None
-    except (yaml.YAMLError, ValueError) as error:
-        raise UsageError(f"-f {path} is not YAML: {error}") from None

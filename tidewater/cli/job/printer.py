@@ -64,7 +64,8 @@ def layout(job: Object, *, prefix: bool, timestamps: bool, colour: bool) -> Layo
     types = [names.WORKER, *(each for each in job["spec"].get("replicaSpecs") or {} if each != names.WORKER)]
     _, high = waiting.bounds(job)
     numbered = (waiting.status_of(job).get("replicaStatuses") or {}).get(names.WORKER, {}).get("nextIndex", 0)
-    shorts = [f"{types[0].lower()}-{max(high - 1, numbered - 1, 0)}", *(f"{each.lower()}-0" for each in types[1:])]
+    last = max(high * waiting.pods_each(job) - 1, numbered - 1, 0)
+    shorts = [f"{types[0].lower()}-{last}", *(f"{each.lower()}-0" for each in types[1:])]
     return Layout(
         job=name,
         types=tuple(each.lower() for each in types),

@@ -97,6 +97,11 @@ def replicas(job: Object) -> int:
     return int(worker_spec(job).get("replicas", 1))
 
 
+def pods_each(job: Object) -> int:
+    """Return how many pods a replica is; with more than one, the job's numbers count replicas."""
+    return int(job["spec"].get("workersPerReplica") or 1)
+
+
 def bounds(job: Object) -> tuple[int, int]:
     """Return the fewest and the most workers."""
     spec = job["spec"]
@@ -120,7 +125,7 @@ def summary(job: Object) -> str:
     state = state_of(job)
     well = state == State.RUNNING and not status_of(job).get("waiting")
     reason = "" if well or state in ENDED else told(job)
-    size = f"{active(job)} of {plural(replicas(job), 'worker')}"
+    size = f"{active(job)} of {plural(replicas(job), 'replica' if pods_each(job) > 1 else 'worker')}"
     return f"{state}, {size}" + (f": {reason}" if reason else "")
 
 
