@@ -254,7 +254,7 @@ def _unready(situation: Assessment, crews: Mapping[str, Crew]) -> str:
     """Return a sentence on workers that run and are not ready, until the job has had the number that is wanted."""
     worker, wanted = crews[names.WORKER], situation.job.spec.worker.replicas
     late = len(worker.active) + len(worker.done) - worker.serving
-    if not late or situation.job.status.settled_replicas == wanted:
+    if not late or situation.aim.settled == wanted:
         return ""
     what = f"{noun(worker.each)} run and {'are' if late > 1 else 'is'}"
     return f" {late} of {situation.size(worker)} {what} not ready yet."

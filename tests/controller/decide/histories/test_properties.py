@@ -107,6 +107,7 @@ def check_rest(cluster: Simulation, job: ElasticJob) -> None:
 @example(197681, 1)
 @example(213349, 1)
 @example(249795, 1)
+@example(2244, 1)
 def test_every_decision_keeps_the_promises(seed: int, each: int) -> None:
     check_state(seed, each)
 
