@@ -53,6 +53,14 @@ def test_workers_below_the_minimum_are_core_and_come_in_the_order_of_their_indic
     assert [(worker.index, worker.core) for worker in found.workers] == [(0, True), (1, False), (2, False)]
 
 
+def test_pods_of_a_replica_below_the_minimum_are_core() -> None:
+    pods = [pod(index) for index in range(4)]
+    for index, each in enumerate(pods):
+        each["metadata"]["labels"]["tidewater.dev/replica"] = str(index // 2)
+    found = job_sample(job(), pods, (), {})
+    assert [worker.core for worker in found.workers] == [True, True, False, False]
+
+
 def test_what_a_worker_says_of_itself_decides_whether_it_is_core() -> None:
     successor, first = pod(7), pod(0)
     successor["metadata"]["labels"]["tidewater.dev/tier"] = "core"

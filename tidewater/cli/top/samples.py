@@ -155,11 +155,12 @@ def type_of(spec: Object, labels: Object) -> str:
 def is_core(spec: Object, labels: Object) -> bool:
     """Return whether the job needs a pod with these labels to reach its minimum.
 
-    With podNames Successive the controller says so in a label, and the index doesn't.
+    With podNames Successive the controller says so in a label, and the index doesn't. With workersPerReplica the
+    number of the replica counts.
     """
     tier = labels.get(names.LABEL_TIER)
-    index = int(labels.get(names.LABEL_REPLICA_INDEX, 0))
-    return index < core_count(spec, type_of(spec, labels)) if tier is None else tier == names.CORE
+    number = int(labels.get(names.LABEL_REPLICA) or labels.get(names.LABEL_REPLICA_INDEX, 0))
+    return number < core_count(spec, type_of(spec, labels)) if tier is None else tier == names.CORE
 
 
 def core_count(spec: Object, kind: str) -> int:

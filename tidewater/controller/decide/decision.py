@@ -97,7 +97,7 @@ def _plan(situation: Assessment) -> Plan:
     lost = tuple(delete for crew in sorted_ for delete in abandon(crew, nodes))
     lost += delete_all(situation.strays, "it belongs to no replica type of the job")
     lost += departures(sorted_, nodes)
-    lost += stragglers((pod for crew in sorted_ for pod in crew.failed), situation.tally.counted)
+    lost += stragglers((pod for crew in sorted_ for pod in crew.failed()), situation.tally.counted)
     staying = (pod for crew in sorted_ for pod in crew.staying())
     if situation.job.spec.suspend:
         return Plan(lost + delete_all(staying, "the job is suspended"))

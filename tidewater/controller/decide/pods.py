@@ -139,7 +139,7 @@ def _creates(crew: Crew, left: Crew, goal: Goal, site: Site) -> tuple[CreatePod,
         return tuple(lacking)
     taken = ending | {pod.index for pod in left.staying()}
     # A pod that runs ends only after a while.
-    taken.update(pod.index for pod in crew.live if any(each.node is not None for each in pod.parts))
+    taken.update(pod.index for pod in crew.live if pod.node is not None)
     free = [number for number in range(goal.size) if number not in taken][:number]
     made = [CreatePod(crew.type, index, number < bound) for number in free for index in indices(number, crew.each)]
     return (*lacking, *made)

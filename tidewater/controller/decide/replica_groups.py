@@ -106,7 +106,6 @@ class Crew:
         yield from self.counting()
         yield from self.permanent
 
-    @property
     def failed(self) -> Iterator[PodView]:
         """Yield those that have failed, to be replaced or for good."""
         yield from (pod for pod, _ in self.ended)

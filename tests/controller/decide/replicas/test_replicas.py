@@ -27,7 +27,8 @@ from tidewater.controller.decide.actions import CreatePod, Decision, DeletePod, 
 from tidewater.controller.decide.decision import decide
 from tidewater.controller.decide.observed import PodView
 from tidewater.controller.decide.queue import demand
-from tidewater.elasticjob.choices import Launcher, State
+from tidewater.controller.sharing.shares import Share
+from tidewater.elasticjob.choices import Launcher, RestartPolicy, State
 from tidewater.elasticjob.model import ElasticJob
 from tidewater.elasticjob.status import ReplicaStatus
 
@@ -190,6 +191,35 @@ def test_a_failed_replica_is_made_anew_after_the_back_off_and_when_none_of_its_p
     assert (deleted(due), created(due)) == (["worker-3"], [2, 3])
 
 
+def test_names_of_a_failed_replica_are_not_free_while_a_pod_that_has_ended_is_being_deleted() -> None:
+    """A finalizer may keep it."""
+    known = pairs(worker={"retryable_exit_codes": (1,)}, status=failed(pod(2), pod(3, "Failed")).status)
+    pods = [being_deleted(2, phase="Failed"), pod(3, "Failed", finished=ago(30))]
+    decision = failed(*pods, of=known)
+    assert (deleted(decision), created(decision)) == (["worker-3"], [])
+
+
+def test_restarts_of_a_container_do_not_hide_the_failure_of_another_pod() -> None:
+    made = pairs(worker={"restart_policy": RestartPolicy.ON_FAILURE})
+    restarted = pod(2, restarts=1, restarted_after=1)
+    known = replace(made, status=failed(restarted, pod(3), of=made).status)
+    assert known.status.restarts == 1
+    assert failed(restarted, pod(3, "Failed"), of=known).status.restarts == 2
+
+
+def test_restarts_of_pods_that_are_being_deleted_are_not_noted() -> None:
+    assert failed(being_deleted(2, restarts=3), being_deleted(3)).status.counted == {}
+    assert failed(being_deleted(3)).status.counted == {}
+
+
+def test_a_pod_leaves_a_node_that_ends_although_another_one_of_its_replica_waits_to_be_replaced() -> None:
+    on = nodes(ends=["node-3"], sound=["node-0", "node-1", "node-2"])
+    refused = pod(2, "Failed", disrupted=True, created=ago(1))
+    decision = decide(view(pairs(), [*running(0, 1, 3), refused], nodes=on), NOW)
+    assert deleted(decision) == ["worker-2", "worker-3"]
+    assert deleted(decide(view(pairs(), [*running(0, 1, 3), refused]), NOW)) == []
+
+
 def test_a_replica_with_a_pod_that_failed_for_good_is_not_made_again() -> None:
     made = pairs(2, low=1)
     decision = failed(pod(2), pod(3, "Failed"), of=made)
@@ -220,6 +250,20 @@ def test_a_pod_that_is_gone_after_another_one_was_done_is_not_made_again() -> No
     assert (created(decision), numbers(decision)) == ([], (1, 0, 1, 0))
 
 
+def test_a_replica_with_a_pod_that_is_done_gets_no_pod_that_it_lacks() -> None:
+    made = job(1, workers_per_replica=3, launcher=Launcher.TIDEWATER)
+    decision = decide(view(made, [pod(0, "Succeeded"), pod(1)]), NOW)
+    assert (created(decision), numbers(decision)) == ([], (1, 0, 0, 0))
+
+
+def test_a_pod_on_a_lost_node_is_given_up_although_another_one_is_done() -> None:
+    on = nodes(lost=["node-3"], sound=["node-0", "node-1", "node-2"])
+    pods = [*running(0, 1), pod(2, "Succeeded"), being_deleted(3)]
+    decision = decide(view(pairs(success_policy="AllWorkers"), pods, nodes=on), NOW)
+    assert deleted(decision) == ["worker-3"]
+    assert numbers(decision) == (1, 0, 1, 0)
+
+
 def test_a_replica_is_not_done_if_one_of_its_pods_failed() -> None:
     decision = failed(pod(2, "Succeeded"), pod(3, "Failed"))
     assert numbers(decision) == (1, 0, 0, 1)
@@ -245,6 +289,27 @@ def test_a_whole_replica_gives_way_to_one_of_the_minimum(lacking: Sequence[int])
     assert deleted(decision) == ["worker-4", "worker-5"]
 
 
+def test_a_replica_gives_way_to_one_that_waits_for_one_pod_alone_though_a_node_comes_for_another() -> None:
+    made, rest = pairs(3, low=1), running(*range(2, 6))
+    coming = [*roomless(0, nominated=True), *roomless(1)]
+    assert deleted(decide(view(made, [*coming, *rest]), NOW)) == ["worker-4", "worker-5"]
+    both = roomless(0, 1, nominated=True)
+    assert deleted(decide(view(made, [*both, *rest]), NOW)) == []
+
+
+def test_a_pod_that_can_not_start_is_why_its_replica_does_not_run() -> None:
+    starts = {"node": "n", "unschedulable_since": None, "created": ago(60)}
+    pulling = pod(3, "Pending", stuck="ImagePullBackOff", stuck_why="no such image", **starts)
+    decision = decide(view(pairs(), [*running(0, 1), pod(2, "Pending", **starts), pulling]), NOW)
+    assert "1 can't start (ImagePullBackOff)" in condition(decision.status, "Running").message
+
+
+def test_a_replica_does_not_leave_because_of_the_node_of_a_pod_that_is_done() -> None:
+    on = nodes(ends=["node-2"], sound=["node-0", "node-1", "node-3"])
+    pods = [*running(0, 1, 3), pod(2, "Succeeded")]
+    assert deleted(decide(view(pairs(success_policy="AllWorkers"), pods, nodes=on), NOW)) == []
+
+
 def test_a_replica_of_the_minimum_that_a_quota_does_not_complete_gets_the_room_of_another_one() -> None:
     pods = running(0, 2, 3, 4, 5)
     known = after(pairs(3, low=1), *pods, at=ago(60), refusal="exceeded quota")
@@ -261,6 +326,13 @@ def test_a_replica_that_autoscale_added_is_given_up_when_one_of_its_pods_finds_n
     assert decision.status.snoozed_until == later(60)
     early = decide(view(grown, [*running(0, 1, 2), *roomless(3, unschedulable_since=ago(59))]), NOW)
     assert deleted(early) == []
+
+
+def test_the_pod_that_has_waited_longest_decides_when_a_replica_is_given_up() -> None:
+    made = after(pairs(1, high=3, autoscale=True), *running(0, 1))
+    grown = replace(made, status=replace(made.status, desired=2))
+    waiting = [*roomless(2, unschedulable_since=ago(10)), *roomless(3, unschedulable_since=ago(61), nominated=True)]
+    assert deleted(decide(view(grown, [*running(0, 1), *waiting]), NOW)) == ["worker-2", "worker-3"]
 
 
 @pytest.mark.parametrize(("waiting", "left"), [(1, 2), (2, 2), (3, 1)])
@@ -285,11 +357,8 @@ def test_a_queue_looks_for_the_room_of_all_pods_of_the_minimum() -> None:
 
 def test_a_job_that_waits_keeps_no_part_of_a_replica() -> None:
     refused = pod(2, "Failed", disrupted=True, created=ago(1))
-    made = pairs(policy={"queue": "q"})
-    given_up = decide(view(made, [*running(0, 1, 3), refused]), NOW)
-    assert given_up.status.state is not State.RUNNING or deleted(given_up) == []
-    suspended = decide(view(pairs(suspend=True), [*running(0, 1, 3), refused]), NOW)
-    assert sorted(deleted(suspended)) == ["worker-0", "worker-1", "worker-2", "worker-3"]
+    decision = decide(view(pairs(), [*running(0, 1, 3), refused], share=Share(0, "waits")), NOW)
+    assert sorted(deleted(decision)) == ["worker-0", "worker-1", "worker-2", "worker-3"]
 
 
 def test_a_job_that_can_not_have_its_minimum_says_how_many_replicas_failed() -> None:
@@ -304,6 +373,7 @@ def test_a_finished_job_leaves_each_pod_that_runs_half_a_minute() -> None:
     pods = [pod(0, "Succeeded"), pod(1, "Succeeded"), pod(2), *roomless(3)]
     end = decide(view(made, pods), NOW)
     assert (end.status.state, deleted(end), end.again) == (State.SUCCEEDED, ["worker-3"], None)
+    assert numbers(end) == (1, 0, 1, 0)
     failing = decide(view(pairs(2), [*running(0, 2), pod(1, "Failed"), pod(3)]), NOW)
     assert (failing.status.state, deleted(failing), failing.again) == (State.FAILED, [], later(30))
     over = replace(pairs(2), status=failing.status)
