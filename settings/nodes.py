@@ -95,6 +95,8 @@ class Workers:
     """Whether nodes with different GPUs may train together."""
     nodes: Nodes
     """The worker node group. With a `Surge` it is the core: nodes for `minimum` workers or fewer, always On-Demand."""
+    per_replica: int = 1
+    """How many divide one model among them; the three numbers are multiples of it."""
 
 
 @dataclass(frozen=True)
@@ -177,6 +179,7 @@ def workers(read: Reader) -> Workers:
     minimum, maximum = _limits(read, karpenter=karpenter)
     count = read.integer("workers", minimum, maximum, why="from minWorkers to maxWorkers")
     per_node = read.integer("workersPerNode", 1, 96)
+    per_replica = _per_replica(read, {"workers": count, "minWorkers": minimum, "maxWorkers": maximum})
     now, least, most = (nodes_for(number, per_node) for number in (count, minimum, maximum))
     types = _instance_types(read, "instanceTypes", at_least_one=True)
     capacity_type = _capacity_type(read)
@@ -194,6 +197,7 @@ def workers(read: Reader) -> Workers:
         per_node=per_node,
         mixed_gpu_models=read.boolean("mixedGpuModels"),
         nodes=group,
+        per_replica=per_replica,
     )
 
 
@@ -239,6 +243,19 @@ def pools(read: Reader, surge: Surge | None) -> tuple[Pool, ...]:
 def nodes_for(workers: int, per_node: int) -> int:
     """Return the number of nodes for so many workers; the last node may be partly used."""
     return -(-workers // per_node)
+
+
+def _per_replica(read: Reader, numbers: Mapping[str, int]) -> int:
+    """Return how many workers divide one model. Numbers of workers that aren't multiples of it are mistakes."""
+    size = read.integer("workersPerReplica", 1, 1000)
+    if size > 1 and read.integer("gpusPerWorker", 0, 8):
+        remedy = "a model that is divided isn't supported on GPUs yet; set gpusPerWorker to 0, or remove it"
+        read.wrong("workersPerReplica", size, remedy)
+    if read.are_right("workersPerReplica", *numbers):
+        for key, number in numbers.items():
+            if number % size:
+                read.wrong(key, number, f"must be a multiple of workersPerReplica, which is {size}")
+    return size
 
 
 def _karpenter(read: Reader) -> bool:

@@ -97,6 +97,9 @@ SYSTEM_NODES = {labels.NODE_ROLE: labels.NODE_ROLE_SYSTEM}
 WORKER_NODES = dict(stack.WORKER_NODES)
 """`nodeSelector` of the two node groups."""
 
+ZONE = "topology.kubernetes.io/zone"
+"""The label with a node's zone, of Kubernetes."""
+
 
 def on_nodes(*, workers: bool, pools: Sequence[str]) -> Manifest:
     """Return what has a pod run on the stack's own worker nodes, or on those of pools, or on both."""

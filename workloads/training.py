@@ -38,6 +38,7 @@ from workloads.manifests import (
     PACKAGES_DIRECTORY,
     SCRATCH_MOUNT,
     WORKER_NODES,
+    ZONE,
     Manifest,
     Text,
     data_volume,
@@ -102,8 +103,13 @@ class JobSpec:
 
     @property
     def fewest(self) -> int:
-        """Number of workers below which training waits."""
-        return max(1, self.workers.minimum)
+        """Number of replicas below which training waits."""
+        return max(1, self.workers.minimum // self.workers.per_replica)
+
+    @property
+    def most(self) -> int:
+        """The most replicas."""
+        return self.workers.maximum // self.workers.per_replica
 
 
 def job_spec(stack: settings.Settings, code_uri: Text, checkpoints: Text, priorities: PriorityClasses) -> JobSpec:
@@ -148,7 +154,8 @@ def job_manifest(job: JobSpec) -> Manifest:
             "launcher": Launcher.TIDEWATER.value,
             **({} if job.workers.count else {"suspend": True}),
             "minReplicas": job.fewest,
-            "maxReplicas": job.workers.maximum,
+            "maxReplicas": job.most,
+            **replica(job.workers.per_replica),
             "backoffLimit": BACKOFF_LIMIT,
             # Every worker exits with 0 when the training is done, and with another code before.
             "successPolicy": SuccessPolicy.ANY_WORKER.value,
@@ -158,7 +165,7 @@ def job_manifest(job: JobSpec) -> Manifest:
             },
             "replicaSpecs": {
                 names.WORKER: {
-                    "replicas": job.workers.count or job.fewest,
+                    "replicas": job.workers.count // job.workers.per_replica or job.fewest,
                     "restartPolicy": RestartPolicy.EXIT_CODE.value,
                     "retryableExitCodes": list(exit_codes.RETRYABLE),
                     "template": {
@@ -171,6 +178,14 @@ def job_manifest(job: JobSpec) -> Manifest:
     }
 
 
+def replica(pods: int) -> Manifest:
+    """Return what makes so many pods one replica: they divide a model, and exchange all of it in each step.
+
+    So they are in one zone where that is possible: between zones it takes longer, and AWS bills the transfer.
+    """
+    return {"workersPerReplica": pods, "topologyKey": ZONE} if pods > 1 else {}
+
+
 def wait_for(workers: settings.Workers) -> str:
     """Return what Pulumi waits for: the size that it has set; or any, if it does not set the size.
 
@@ -181,7 +196,8 @@ def wait_for(workers: settings.Workers) -> str:
     settled = "jsonpath={.status.settledReplicas}"
     if not workers.sized_by_pulumi:
         return settled
-    return f"{settled}={workers.count}" if workers.count else "jsonpath={.status.replicas}=0"
+    wanted = workers.count // workers.per_replica
+    return f"{settled}={wanted}" if wanted else "jsonpath={.status.replicas}=0"
 
 
 def ignored(workers: settings.Workers) -> list[str]:
@@ -275,7 +291,7 @@ def worker_container(job: JobSpec) -> Manifest:
     own = job.proxy_variables | {
         # The launcher would add these two. In the template, a change of them replaces all workers, which must agree.
         env.MIN_WORKERS: str(job.fewest),
-        env.MAX_WORKERS: str(job.workers.maximum),
+        env.MAX_WORKERS: str(job.most),
         env.DATA: job.data,
         env.CHECKPOINTS: job.checkpoints,
         env.METRICS_PORT: str(metrics.FIRST_PORT),

@@ -65,6 +65,7 @@ OUT_OF_RANGE: dict[str, tuple[Any, str]] = {
     "maintenanceWindow": ("Sun 3:00", "such as Sun 03:00 4h"),
     "gpusPerWorker": (9, "from 0 to 8"),
     "workersPerNode": (0, "from 1 to 96"),
+    "workersPerReplica": (0, "from 1 to 1000"),
     "instanceTypes": ([], "at least one entry"),
     "capacityReservationIds": (["cr-1*"], "such as cr-0123456789abcdef0"),
     "pools": (["big"], "must be an object with name, instanceTypes and maxNodes"),

@@ -13,6 +13,8 @@ from settings.hardware import Size
 from settings.parsing import TAKEN_JOB_NAMES
 from tests import facts, graph
 
+DIVIDED = {"workersPerReplica": 2, "gpusPerWorker": 0, "workers": 4, "minWorkers": 2, "maxWorkers": 8}
+
 BAD: dict[str, tuple[dict[str, Any], str]] = {
     "workers above the maximum": ({"workers": 99}, "workers = 99: must be from 1 to 8"),
     "workers below the minimum": ({"workers": 1, "minWorkers": 2}, "workers = 1: must be from 2 to 8"),
@@ -71,6 +73,22 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "instance type twice": ({"instanceTypes": ["g5.xlarge", "g5.xlarge"]}, "instanceTypes = g5.xlarge: is listed"),
     "more workers per node than vCPUs": ({"workersPerNode": 97}, "workersPerNode = 97: must be from 1 to 96"),
+    "replicas of several workers with GPUs": (
+        {**DIVIDED, "gpusPerWorker": 1},
+        "workersPerReplica = 2: a model that is divided isn't supported on GPUs yet",
+    ),
+    "workers that make no whole replica": (
+        {**DIVIDED, "workers": 3},
+        "workers = 3: must be a multiple of workersPerReplica, which is 2",
+    ),
+    "fewest workers that make no whole replica": (
+        {**DIVIDED, "minWorkers": 1},
+        "minWorkers = 1: must be a multiple of workersPerReplica, which is 2",
+    ),
+    "most workers that make no whole replica": (
+        {**DIVIDED, "maxWorkers": 7},
+        "maxWorkers = 7: must be a multiple of workersPerReplica, which is 2",
+    ),
     "the image of the scaler": ({"scalerImage": "python:3"}, "scalerImage = python:3: no such key; did you mean"),
     "one zone": ({"availabilityZones": "1"}, "availabilityZones = 1: must be from 2 to 4"),
     "zone of another region": ({"availabilityZones": "us-west-2a,eu-west-1b"}, "eu-west-1b: not a zone of"),

@@ -17,6 +17,7 @@ from workloads.namespace import PriorityClasses, priority_class_manifest
 
 JOB = f"kubernetes:{names.API_VERSION}:{names.KIND}"
 CODE = "s3://bucket/code/abc.zip"
+DIVIDED = {"workersPerReplica": 2, "gpusPerWorker": 0, "instanceTypes": ["m6i.xlarge"]}
 
 
 def spec(**changes: Any) -> training.JobSpec:
@@ -79,6 +80,27 @@ def test_a_corrected_template_makes_another_job_of_it_unless_the_size_would_be_l
 
 def test_the_pods_do_not_change_with_the_number_of_workers() -> None:
     assert pod(workers=2) == pod(workers=5)
+
+
+def test_a_job_of_replicas_of_several_workers_counts_replicas_in_one_zone() -> None:
+    changes = {**DIVIDED, "workers": 6, "minWorkers": 2, "maxWorkers": 8}
+    found = manifest(**changes)
+    job = codec.job_of(found)
+    assert (job.spec.worker.replicas, job.spec.min_replicas, job.spec.max_replicas) == (3, 1, 4)
+    assert (job.spec.workers_per_replica, job.spec.topology_key) == (2, "topology.kubernetes.io/zone")
+    assert found["metadata"]["annotations"]["pulumi.com/waitFor"] == "jsonpath={.status.settledReplicas}=3"
+    bounds = environment(**changes)
+    assert (bounds[env.MIN_WORKERS], bounds[env.MAX_WORKERS]) == ("1", "4")
+
+
+def test_a_job_of_whole_models_has_no_field_of_replicas_of_several_workers() -> None:
+    assert not {"workersPerReplica", "topologyKey"} & manifest()["spec"].keys()
+
+
+def test_a_suspended_job_of_replicas_of_several_workers_goes_on_with_at_least_one() -> None:
+    found = manifest(**DIVIDED, workers=0, minWorkers=0)
+    assert found["spec"]["suspend"]
+    assert found["spec"]["replicaSpecs"]["Worker"]["replicas"] == 1
 
 
 def test_a_finished_job_is_kept() -> None:

@@ -19,6 +19,7 @@ from workloads.manifests import (
     NON_ROOT,
     SCRATCH_MOUNT,
     SYSTEM_NODES,
+    ZONE,
     Manifest,
     data_volume,
     empty_volume,
@@ -140,7 +141,7 @@ def stateful_set_manifest(
                     "topologySpreadConstraints": [
                         # With fewer nodes than `minDomains` a member waits for a node; it never shares one.
                         {**_spread_over("kubernetes.io/hostname"), "minDomains": members},
-                        _spread_over("topology.kubernetes.io/zone"),
+                        _spread_over(ZONE),
                     ],
                     "initContainers": [_before(namespace, members, python_image, data["name"])],
                     "containers": [_container(image, data["name"])],
