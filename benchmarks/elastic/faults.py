@@ -57,7 +57,7 @@ def step_of(workers: int) -> str:
 
 
 JOIN, STEP = join_of(3), step_of(3)
-"""Of the jobs whose model is not divided."""
+"""Of the jobs with an undivided model."""
 
 
 def unit(measure: str) -> str:
