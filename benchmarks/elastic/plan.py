@@ -27,8 +27,8 @@ WITHOUT = {
     ),
 }
 """Systems for which a measure would say nothing: torchrun's workers are plain DistributedDataParallel; settings that
-matter only after a failure; systems without checkpoints; the transfer, the loops and a worker that divides a model are
-Tidewater's, and torchrun would form the group of all processes again."""
+matter only after a failure; systems without checkpoints; systems without a script for a divided model; the transfer,
+the loops and the pairs of a divided model are Tidewater's."""
 
 _SECONDS: dict[str, dict[str, float]] = {
     "kill": {"torchft": 15, "torchft 1 s": 12, "torchrun tuned": 24, "torchrun": 75},
