@@ -1,7 +1,7 @@
 """What a divided model costs in a worker of several processes, against plain PyTorch's ``fully_shard``.
 
 Two jobs of one worker make the same steps. They exist at the same time and take turns at their gates, a few steps each,
-so that both see the same machine. Their CPU time is compared, too: other programs on the machine hardly change it.
+so that both see the same machine. Their CPU time is compared, too. Some of it is for each second, not for each step.
 
 Memory is measured in starts of their own, in which each tensor goes back to the kernel when it is freed: the most
 anonymous memory that a process has during some steps. It is the peak RSS without what is mapped from files, mostly
