@@ -98,6 +98,21 @@ class Workers:
     per_replica: int = 1
     """How many divide one model among them; the three numbers are multiples of it."""
 
+    @property
+    def replicas(self) -> int:
+        """Return the number of replicas; 0 if the job is suspended."""
+        return self.count // self.per_replica
+
+    @property
+    def fewest(self) -> int:
+        """Return the number of replicas below which a running job waits."""
+        return max(1, self.minimum // self.per_replica)
+
+    @property
+    def most(self) -> int:
+        """Return the most replicas."""
+        return self.maximum // self.per_replica
+
 
 @dataclass(frozen=True)
 class Window:

@@ -101,16 +101,6 @@ class JobSpec:
         """Number of processes of each worker: one per GPU."""
         return max(1, self.workers.gpus)
 
-    @property
-    def fewest(self) -> int:
-        """Number of replicas below which training waits."""
-        return max(1, self.workers.minimum // self.workers.per_replica)
-
-    @property
-    def most(self) -> int:
-        """The most replicas."""
-        return self.workers.maximum // self.workers.per_replica
-
 
 def job_spec(stack: settings.Settings, code_uri: Text, checkpoints: Text, priorities: PriorityClasses) -> JobSpec:
     """Return the job that the settings ask for; `checkpoints` is the result of `checkpoint_places`."""
@@ -153,9 +143,10 @@ def job_manifest(job: JobSpec) -> Manifest:
             "rdzvEndpoint": job.etcd,
             "launcher": Launcher.TIDEWATER.value,
             **({} if job.workers.count else {"suspend": True}),
-            "minReplicas": job.fewest,
-            "maxReplicas": job.most,
-            **replica(job.workers.per_replica),
+            "minReplicas": job.workers.fewest,
+            "maxReplicas": job.workers.most,
+            # Pods of one replica exchange all of a model in each step, and AWS bills what goes to another zone.
+            **({"workersPerReplica": each, "topologyKey": ZONE} if (each := job.workers.per_replica) > 1 else {}),
             "backoffLimit": BACKOFF_LIMIT,
             # Every worker exits with 0 when the training is done, and with another code before.
             "successPolicy": SuccessPolicy.ANY_WORKER.value,
@@ -165,7 +156,7 @@ def job_manifest(job: JobSpec) -> Manifest:
             },
             "replicaSpecs": {
                 names.WORKER: {
-                    "replicas": job.workers.count // job.workers.per_replica or job.fewest,
+                    "replicas": job.workers.replicas or job.workers.fewest,
                     "restartPolicy": RestartPolicy.EXIT_CODE.value,
                     "retryableExitCodes": list(exit_codes.RETRYABLE),
                     "template": {
@@ -178,14 +169,6 @@ def job_manifest(job: JobSpec) -> Manifest:
     }
 
 
-def replica(pods: int) -> Manifest:
-    """Return what makes so many pods one replica: they divide a model, and exchange all of it in each step.
-
-    So they are in one zone where that is possible: between zones it takes longer, and AWS bills the transfer.
-    """
-    return {"workersPerReplica": pods, "topologyKey": ZONE} if pods > 1 else {}
-
-
 def wait_for(workers: settings.Workers) -> str:
     """Return what Pulumi waits for: the size that it has set; or any, if it does not set the size.
 
@@ -196,8 +179,7 @@ def wait_for(workers: settings.Workers) -> str:
     settled = "jsonpath={.status.settledReplicas}"
     if not workers.sized_by_pulumi:
         return settled
-    wanted = workers.count // workers.per_replica
-    return f"{settled}={wanted}" if wanted else "jsonpath={.status.replicas}=0"
+    return f"{settled}={workers.replicas}" if workers.count else "jsonpath={.status.replicas}=0"
 
 
 def ignored(workers: settings.Workers) -> list[str]:
@@ -290,8 +272,8 @@ def worker_container(job: JobSpec) -> Manifest:
     """Return the container that trains. The launcher adds the job's name, etcd, and the worker's name and address."""
     own = job.proxy_variables | {
         # The launcher would add these two. In the template, a change of them replaces all workers, which must agree.
-        env.MIN_WORKERS: str(job.fewest),
-        env.MAX_WORKERS: str(job.most),
+        env.MIN_WORKERS: str(job.workers.fewest),
+        env.MAX_WORKERS: str(job.workers.most),
         env.DATA: job.data,
         env.CHECKPOINTS: job.checkpoints,
         env.METRICS_PORT: str(metrics.FIRST_PORT),
