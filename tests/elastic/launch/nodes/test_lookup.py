@@ -15,6 +15,7 @@ from tests.processes import eventually
 from tidewater.contract import env, exit_codes, keys
 from tidewater.elastic.config import Config
 from tidewater.elastic.errors import ConfigError, RecordError, Refused, StoreError
+from tidewater.elastic.etcd import codec
 from tidewater.elastic.launch.nodes import lookup
 from tidewater.elastic.launch.nodes.link import Gate, Link, Mailbox
 from tidewater.elastic.launch.nodes.lookup import Lookup, calling, publishing
@@ -152,6 +153,26 @@ def test_the_address_is_written_again_if_etcd_has_lost_it(store: FakeStore, gate
     gate[0].lookup.want(True)
     eventually(lambda: store.read(KEY).entries)
     assert store.read(KEY).entries[0].value == before
+
+
+@pytest.mark.parametrize("node", [0, 1])
+def test_a_machine_writes_the_secret_again_if_etcd_has_lost_it_and_ends_if_there_is_another_one(
+    node: int, store: FakeStore
+) -> None:
+    (first, further), key = [Launcher(0), Launcher(1)], keys.secret("digits")
+    one, other = (further, first) if node else (first, further)
+    one.lookup.want(True)
+    gate = None if node else first.found()
+    before = eventually(lambda: store.read(key).entries)[0].value
+    store.delete(key)
+    one.lookup.want(True)
+    assert eventually(lambda: store.read(key).entries)[0].value == before
+    store.put(key, codec.encode({"secret": "00" * 32}, version=keys.SECRET_VERSION))
+    one.lookup.want(True)
+    assert "etcd has lost the job's data and has a new secret" in str(one.found())
+    other.lookup.want(False)
+    if gate:
+        gate.close()
 
 
 @pytest.mark.parametrize("node", [0, 1])

@@ -23,7 +23,7 @@ from tidewater.elastic.launch import limit
 from tidewater.elastic.launch.nodes import machine as module
 from tidewater.elastic.launch.nodes.link import Gate, Link, Mailbox, call
 from tidewater.elastic.launch.nodes.machine import First, Further, Machine
-from tidewater.elastic.launch.nodes.messages import End, Ended, Hello, Idle, Leave, Message, Ping, Start, Stop
+from tidewater.elastic.launch.nodes.messages import End, Ended, Hello, Idle, Leave, Message, Ping, Start, Stop, Taken
 from tidewater.elastic.launch.nodes.starts import MACHINES_SECONDS
 from tidewater.elastic.launch.units import Child, Unit
 from tidewater.elastic.observe.log import Log, parse
@@ -301,6 +301,7 @@ def test_the_first_machine_refuses_other_settings_and_a_number_that_is_taken(
         one.turn()
         (*orders,) = stranger.receive()
         assert [order.code for order in orders if isinstance(order, End)] == ([exit_codes.USAGE] if answer else [])
+        assert orders[:1] == [Taken("a-1")] or answer
         assert all(answer in order.reason for order in orders if isinstance(order, End))
     assert len(list(one.machine.links)) == 1
     assert one.unit.runs
@@ -321,6 +322,28 @@ def test_a_wait_is_said_after_a_while_and_ends_after_an_hour(
         one.turn()
     line, *_ = one.events("waiting")
     assert (line["reason"], line["waits_for"], line["error"]) == ("machines", "a-0", Lookup.trouble)
+    assert one.machine.code == exit_codes.UNCONNECTED
+
+
+def test_a_machine_with_a_number_that_is_taken_says_so_and_ends_after_an_hour(
+    launched: Callable[[int], Launched], gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = launched(1)
+    one.turn()
+    now = time.monotonic()
+    monkeypatch.setattr(module, "time", _Clock(now))
+    for seconds in (20.0, 40.0, 3000.0, MACHINES_SECONDS + 60):  # it comes again all the time
+        assert one.machine.code is None
+        _Clock.now = now + seconds
+        one.far.send(Taken("b-1"))
+        one.until_cut_off()
+        further = call(SECRET, gate.place.address, Hello(1, 2, 2, "a-1", 0))
+        ((_, one.far),) = eventually(gate._mailbox.take)
+        one.machine.mailbox.put(further)
+        one.turn()
+    line, *_ = one.events("waiting")
+    assert line["error"] == "b-1 is there with --shard-node 1, which this machine has too"
+    assert one.events("machine_lost") == []
     assert one.machine.code == exit_codes.UNCONNECTED
 
 

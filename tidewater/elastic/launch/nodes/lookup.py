@@ -21,7 +21,7 @@ from tidewater.elastic.errors import ConfigError, RecordError, Refused, StoreErr
 from tidewater.elastic.etcd import codec
 from tidewater.elastic.etcd.client import EtcdStore, Store
 from tidewater.elastic.etcd.probe import WHERE
-from tidewater.elastic.etcd.secret import obtain
+from tidewater.elastic.etcd.secret import obtain, restore
 from tidewater.elastic.launch.nodes.link import Gate, Mailbox, call
 from tidewater.elastic.launch.nodes.messages import End, Hello
 from tidewater.elastic.observe.log import Lasting, Log
@@ -57,10 +57,13 @@ class Lookup:
 
     def _run(self) -> None:
         store = EtcdStore(self._config.etcd, access=self._config.etcd_access)
-        secret, finished = self._config.secret.encode(), keys.finished(self._config.job)
+        given, finished = self._config.secret.encode(), keys.finished(self._config.job)
+        key, secret = keys.secret(self._config.job), given
         while self._wanted.wait():
             try:
-                secret = secret or obtain(store, keys.secret(self._config.job))
+                if secret != given:  # etcd may have lost its data
+                    restore(store, key, secret)
+                secret = secret or obtain(store, key)
                 if store.read(finished).entries:
                     self._mailbox.put(End(exit_codes.FINISHED))
                     return

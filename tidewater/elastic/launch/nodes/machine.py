@@ -22,7 +22,19 @@ from tidewater.elastic.launch import limit
 from tidewater.elastic.launch.lifeline import reap_strangers
 from tidewater.elastic.launch.nodes.link import Gate, Link, Mailbox
 from tidewater.elastic.launch.nodes.lookup import Look, Lookup, calling, publishing
-from tidewater.elastic.launch.nodes.messages import End, Ended, Hello, Idle, Leave, Message, Order, Report, Start, Stop
+from tidewater.elastic.launch.nodes.messages import (
+    End,
+    Ended,
+    Hello,
+    Idle,
+    Leave,
+    Message,
+    Order,
+    Report,
+    Start,
+    Stop,
+    Taken,
+)
 from tidewater.elastic.launch.nodes.starts import MACHINES_SECONDS, Orders, Starts
 from tidewater.elastic.launch.signals import signals
 from tidewater.elastic.launch.units import Unit
@@ -236,6 +248,7 @@ class First(Machine):
             link.send(End(exit_codes.USAGE, reason))
             link.finish()
         elif hello.machine in self._links:
+            link.send(Taken(self._starts.names[hello.machine]))
             link.close()
         else:
             self.log.event("machine_joined", machine=hello.name, number=hello.machine)
@@ -268,6 +281,8 @@ class Further(Machine):
         self._leaving = False
         self._killed = False
         """Whether its processes were killed while they were leaving."""
+        self._taken = ""
+        """Why the first machine doesn't let this one take part; empty if it does, or hasn't been found."""
 
     @property
     def links(self) -> Collection[Link]:
@@ -296,12 +311,20 @@ class Further(Machine):
     def heard(self, link: Link, message: Message, now: float) -> None:
         """Do what the first machine says."""
         self._leaving = self._leaving or isinstance(message, Leave)
+        if isinstance(message, Taken):
+            self._taken = (
+                f"{message.name} is there with --shard-node {self.config.shard_node}, which this machine has too"
+            )
+            return
+        self._taken = ""
+        self.waits_no_more(now)
         if isinstance(message, Order):
             self.obey(message, link.place, now)
 
     def parted(self, link: Link, now: float) -> None:
         """Kill the processes: those of the other machines end, too."""
-        self.log.event("machine_lost", machine=self.config.replica, number=0)
+        if not self._taken:
+            self.log.event("machine_lost", machine=self.config.replica, number=0)
         self._link, self._killed = None, self.unit.runs and self._leaving
         if self.unit.runs:
             self.unit.kill_at = now
@@ -316,12 +339,11 @@ class Further(Machine):
         """Look for the first machine, if it is missing."""
         is_missing = self._link is None and not self.unit.runs
         self.lookup.want(is_missing and not self._leaving)
-        if not is_missing:
-            self.waits_no_more(now)
-        elif self._leaving:
+        error = self._taken or self.lookup.trouble or None
+        if is_missing and self._leaving:
             self.code = exit_codes.KILLED if self._killed else exit_codes.LEFT
-        elif self.say_waits(self.config.replica, now, error=self.lookup.trouble or None) > MACHINES_SECONDS:
-            reason = f"the first machine of {self.config.replica} did not come in {MACHINES_SECONDS:g} s"
+        elif is_missing and self.say_waits(self.config.replica, now, error=error) > MACHINES_SECONDS:
+            reason = self._taken or f"the first machine of {self.config.replica} did not come in {MACHINES_SECONDS:g} s"
             self.log.event("worker_given_up", code=exit_codes.UNCONNECTED, reason=reason)
             self.code = exit_codes.UNCONNECTED
         return None

@@ -74,14 +74,22 @@ class End:
 
 
 @dataclass(frozen=True)
+class Taken:
+    """The first machine, to another one: a launcher with its number is there, so this one waits until that is lost."""
+
+    name: str
+    """Of the machine that is there."""
+
+
+@dataclass(frozen=True)
 class Ping:
     """Each machine, at intervals: it is there."""
 
 
 Report = Ended | Idle | Leave
 Order = Start | Stop | Leave | End
-Message = Hello | Report | Order | Ping
-_KINDS: tuple[type[Message], ...] = (Hello, Ended, Idle, Start, Stop, Leave, End, Ping)
+Message = Hello | Report | Order | Taken | Ping
+_KINDS: tuple[type[Message], ...] = (Hello, Ended, Idle, Start, Stop, Leave, End, Taken, Ping)
 
 
 def encode(message: Message) -> bytes:
