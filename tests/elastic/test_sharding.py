@@ -16,6 +16,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.utils.data import TensorDataset
 
 from tests.elastic.alone import default_group_alone, form_alone, opened_alone
+from tests.elastic.sharded.script import Averaging
 from tidewater.elastic.errors import ConfigError
 from tidewater.elastic.group.group import Group
 from tidewater.elastic.group.reducer import Reducer
@@ -159,6 +160,25 @@ def test_a_checkpoint_is_read_divided_and_whole(written: bool, read: bool) -> No
     other.resume(copy.deepcopy(saved))
     assert values(other.saved_tree()) == values(saved)
     assert other.kind == source.kind
+
+
+@pytest.mark.parametrize("divided", [False, True])
+def test_a_checkpoint_has_what_is_evaluated_and_what_is_trained(divided: bool) -> None:
+    model = net(divided=divided)
+    optimizer = Averaging(model.parameters(), lr=0.1)
+    training = Training(model=model, optimizer=optimizer, dataset=TensorDataset(torch.ones(1)), loss=lambda *_: 0.0)
+    state = State(training, kind_of(model), torch.amp.GradScaler("cpu", enabled=False))
+    for _ in range(3):
+        model(torch.ones(2, 3)).sum().backward()
+        optimizer.step()
+    saved = copy.deepcopy(state.saved_tree())
+    trained = {name: local(each).clone() for name, each in model.named_parameters()}
+    with state.evaluating():
+        evaluated = {name: local(each).clone() for name, each in model.named_parameters()}
+    for name in trained:
+        assert not torch.equal(trained[name], evaluated[name])
+        assert torch.equal(saved["training_parameters"][name], trained[name])
+        assert torch.equal(saved["model"][name], evaluated[name])
 
 
 def test_the_first_processes_have_the_larger_parts() -> None:

@@ -80,7 +80,9 @@ def whole(value: Any) -> Any:
 
 def copied(value: Any) -> Any:
     """Return a copy of a value; of a divided tensor ``whole``."""
-    return whole(value) if is_sharded(value) else copy.deepcopy(value)
+    if is_sharded(value) and value.device_mesh.size() > 1:
+        return whole(value)
+    return copy.deepcopy(whole(value))  # the whole of the only part is that part
 
 
 def fill(parameter: nn.Parameter, value: torch.Tensor) -> None:
