@@ -166,7 +166,9 @@ def test_a_checkpoint_is_read_divided_and_whole(written: bool, read: bool) -> No
 def test_a_checkpoint_has_what_is_evaluated_and_what_is_trained(divided: bool) -> None:
     model = net(divided=divided)
     optimizer = Averaging(model.parameters(), lr=0.1)
-    training = Training(model=model, optimizer=optimizer, dataset=TensorDataset(torch.ones(1)), loss=lambda *_: 0.0)
+    training = Training(
+        model=model, optimizer=optimizer, dataset=TensorDataset(torch.ones(1)), loss=lambda *_: torch.ones(1)
+    )
     state = State(training, kind_of(model), torch.amp.GradScaler("cpu", enabled=False))
     for _ in range(3):
         model(torch.ones(2, 3)).sum().backward()

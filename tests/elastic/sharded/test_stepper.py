@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,8 +19,9 @@ from tidewater.elastic.data.sampler import Cursor, Step
 from tidewater.elastic.errors import ConfigError, ShortOfMemory
 from tidewater.elastic.group.group import Group
 from tidewater.elastic.group.replica import Replica
+from tidewater.elastic.script.content import Script
 from tidewater.elastic.session.state import State, kind_of
-from tidewater.elastic.session.step import Vote
+from tidewater.elastic.session.step import Stepper, Vote
 from tidewater.elastic.sharded.stepper import ShardedStepper
 from tidewater.elastic.training import Training
 
@@ -66,9 +68,13 @@ def prepared(*weights: float) -> Prepared:
     return Prepared(Step(tuple(range(8)), Cursor()), micro)
 
 
-def gradients(made: ShardedStepper) -> list[float]:
+def parts(made: Stepper) -> list[torch.Tensor]:
     found: list[Any] = [each.grad for each in made._parameters]
-    return [float(each.to_local().abs().sum()) for each in found if each is not None]
+    return [each.to_local() for each in found if each is not None]
+
+
+def gradients(made: ShardedStepper) -> list[float]:
+    return [float(each.abs().sum()) for each in parts(made)]
 
 
 def test_the_ballot_is_summed_over_the_processes(group: Group) -> None:
@@ -150,3 +156,24 @@ def test_too_little_memory_ends_the_process_with_the_number_to_try(group: Group)
     with pytest.raises(ShortOfMemory, match="all of them start again with 1 samples in a pass") as caught:
         stepper(group, loss).gradients(prepared(0.5))
     assert caught.value.samples == 1
+
+
+@pytest.mark.parametrize("divides", [False, True])
+def test_the_gradients_are_summed_in_the_type_of_the_flag(divides: bool, group: Group) -> None:
+    made = stepper(group, lambda model, batch: model(batch).square().sum())
+    script: Any = Script(lambda config: made._training)
+    script._training, script._replica = made._training, made._replica if divides else None
+    script._loader, script._watch = SimpleNamespace(), SimpleNamespace(serve=lambda *_: None)
+    script.requests = None
+    session: Any = SimpleNamespace(
+        config=SimpleNamespace(amp="off", sum_dtype="bf16", seed=0),
+        worker=SimpleNamespace(state=made._state, group=group),
+        log=None,
+        is_overdue=None,
+    )
+    of_script = script.material(session).stepper
+    assert isinstance(of_script, ShardedStepper) is divides
+    of_script.gradients(prepared(1.0))
+    assert all(torch.equal(each, each.bfloat16().float()) for each in parts(of_script))
+    made.gradients(prepared(1.0))
+    assert not all(torch.equal(each, each.bfloat16().float()) for each in parts(made))

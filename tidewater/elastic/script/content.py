@@ -135,11 +135,9 @@ class Script:
         assert self._loader is not None
         assert self._watch is not None
         self._watch.serve(session.log, session.is_overdue)
-        given, amp, seed = (training, worker.state, worker.group), config.amp, config.seed
-        if self._replica:
-            stepper: Stepper = ShardedStepper(*given, replica=self._replica, amp=amp, seed=seed)
-        else:
-            stepper = Stepper(*given, amp=amp, sum_dtype=SUM_TYPES[config.sum_dtype], seed=seed)
+        kind = functools.partial(ShardedStepper, replica=self._replica) if self._replica else Stepper
+        sum_dtype = SUM_TYPES[config.sum_dtype]
+        stepper = kind(training, worker.state, worker.group, amp=config.amp, sum_dtype=sum_dtype, seed=config.seed)
         if self._observer is not None:
             self._observer.watch(session)
         samples = length(training.dataset)

@@ -28,10 +28,9 @@ class ShardedStepper(Stepper):
 
     _divides = True
 
-    def __init__(
-        self, training: Training, state: State, group: Group, *, replica: Replica, amp: str, seed: int
-    ) -> None:
-        super().__init__(training, state, group, amp=amp, seed=seed)
+    def __init__(self, training: Training, state: State, group: Group, *, replica: Replica, **settings: Any) -> None:
+        """``settings``: those of ``Stepper``."""
+        super().__init__(training, state, group, **settings)
         self._replica = replica
         self._outputs: list[torch.Tensor] = []
         """What the model has returned in this pass, and can be differentiated."""
