@@ -22,14 +22,15 @@ def selector(job: str) -> str:
     return labels.selector(labels.worker_pods(job))
 
 
-def next_steps(namespace: str, job: str, maximum: int) -> str:
+def next_steps(namespace: str, job: str, workers: settings.Workers) -> str:
     """Return the commands to run next, each with what it does."""
     pods = f"-n {namespace} -l {labels.JOB}={job}"
+    size = min(3 * workers.per_replica, workers.maximum)
     steps = {
         f"kubectl logs {pods} --prefix --tail=5 -f": "watch it train",
         f"kubectl get ej -n {namespace} {job}": "see the job: its state and its size",
         f"kubectl get pods {pods} -o wide": "see its workers",
-        f"pulumi config set workers {min(3, maximum)} && pulumi up --yes": "resize it while it trains",
+        f"pulumi config set workers {size} && pulumi up --yes": "resize it while it trains",
         "pulumi destroy --yes": "take it all down",
     }
     width = max(map(len, steps))
@@ -113,4 +114,4 @@ def export(stack: settings.Settings, made: Exported, opts: pulumi.ResourceOption
     pulumi.export("hourlyCost", prices.hourly(stack))
     if made.prometheus is not None:
         pulumi.export("prometheus", made.prometheus)
-    pulumi.export("next", next_steps(wanted.namespace, wanted.job, stack.workers.maximum))
+    pulumi.export("next", next_steps(wanted.namespace, wanted.job, stack.workers))

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 from tests import facts, graph
 from tidewater.contract.stack import CONFIG_MAP, Facts
 from workloads import exports
 from workloads.etcd import manifests as etcd
 from workloads.storage import CLAIM
+
+DIVIDED = {"workersPerReplica": 2, "gpusPerWorker": 0, "instanceTypes": ["m6i.xlarge"]}
 
 
 def test_the_config_map_has_what_tools_need_to_submit_jobs() -> None:
@@ -21,3 +27,15 @@ def test_the_config_map_has_what_tools_need_to_submit_jobs() -> None:
     assert found.fetch_image == training.images.fetch
     assert found.data_claim == CLAIM
     assert all(isinstance(value, str) for value in manifest["data"].values())
+
+
+@pytest.mark.parametrize(
+    ("changes", "size"),
+    [({}, 3), ({"maxWorkers": 2, "minWorkers": 1}, 2), (DIVIDED, 6), ({**DIVIDED, "maxWorkers": 4}, 4)],
+)
+def test_the_size_of_the_next_steps_is_one_that_the_stack_accepts(changes: dict[str, Any], size: int) -> None:
+    config = {**graph.stack_config("Pulumi.aws.yaml.example"), "workers": 2, "minWorkers": 2, **changes}
+    stack = facts.parsed(config)
+    steps = exports.next_steps("training", "digits", stack.workers)
+    assert f"pulumi config set workers {size} && pulumi up --yes" in steps
+    facts.parsed({**config, "workers": size})
