@@ -124,6 +124,7 @@ def parse(config: Mapping[str, Any], *, stack: str, secrets: Collection[str] = (
     )
     registry = images.registry(read)
     _check_members(read, settings)
+    _check_replicas(read, settings)
     _check_file_access(read, settings)
     _check_lustre(read, settings)
     _check_proxy(read, settings)
@@ -177,6 +178,15 @@ def _check_members(read: Reader, found: Settings) -> None:
             "or etcdMembers to 1"
         )
         read.wrong("etcdMembers", members, remedy)
+
+
+def _check_replicas(read: Reader, found: Settings) -> None:
+    each, own = found.workers.per_replica, found.training.script or found.training.code
+    if each > 1 and not own and read.are_right("workersPerReplica", code.KEY, code.SCRIPT):
+        remedy = (
+            f"the stack's own script divides no model; set {code.SCRIPT} to one that calls fully_shard, or remove it"
+        )
+        read.wrong("workersPerReplica", each, remedy)
 
 
 def _teams(

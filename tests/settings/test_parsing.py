@@ -13,7 +13,14 @@ from settings.hardware import Size
 from settings.parsing import TAKEN_JOB_NAMES
 from tests import facts, graph
 
-DIVIDED = {"workersPerReplica": 2, "gpusPerWorker": 0, "workers": 4, "minWorkers": 2, "maxWorkers": 8}
+DIVIDED = {
+    "workersPerReplica": 2,
+    "gpusPerWorker": 0,
+    "workers": 4,
+    "minWorkers": 2,
+    "maxWorkers": 8,
+    "trainingScript": "tests/e2e/nodegroup/divided.py",
+}
 
 BAD: dict[str, tuple[dict[str, Any], str]] = {
     "workers above the maximum": ({"workers": 99}, "workers = 99: must be from 1 to 8"),
@@ -80,6 +87,10 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "workers that make no whole replica": (
         {**DIVIDED, "workers": 3},
         "workers = 3: must be a multiple of workersPerReplica, which is 2",
+    ),
+    "replicas of several workers with the trainer's own models": (
+        {**DIVIDED, "trainingScript": ""},
+        "workersPerReplica = 2: the stack's own script divides no model; set trainingScript to one that calls",
     ),
     "fewest workers that make no whole replica": (
         {**DIVIDED, "minWorkers": 1},

@@ -12,7 +12,12 @@ from workloads import exports
 from workloads.etcd import manifests as etcd
 from workloads.storage import CLAIM
 
-DIVIDED = {"workersPerReplica": 2, "gpusPerWorker": 0, "instanceTypes": ["m6i.xlarge"]}
+DIVIDED = {
+    "workersPerReplica": 2,
+    "gpusPerWorker": 0,
+    "instanceTypes": ["m6i.xlarge"],
+    "trainingScript": "tests/e2e/nodegroup/divided.py",
+}
 
 
 def test_the_config_map_has_what_tools_need_to_submit_jobs() -> None:

@@ -17,7 +17,12 @@ from workloads.namespace import PriorityClasses, priority_class_manifest
 
 JOB = f"kubernetes:{names.API_VERSION}:{names.KIND}"
 CODE = "s3://bucket/code/abc.zip"
-DIVIDED = {"workersPerReplica": 2, "gpusPerWorker": 0, "instanceTypes": ["m6i.xlarge"]}
+DIVIDED = {
+    "workersPerReplica": 2,
+    "gpusPerWorker": 0,
+    "instanceTypes": ["m6i.xlarge"],
+    "trainingScript": "tests/e2e/nodegroup/divided.py",
+}
 
 
 def spec(**changes: Any) -> training.JobSpec:
