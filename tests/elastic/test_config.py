@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from tidewater.contract import env, rehearsal
+from tidewater.elastic.addresses import Address
 from tidewater.elastic.config import Config, no_flags
 from tidewater.elastic.errors import ConfigError
 from tidewater.elastic.flags import parser
 from tidewater.elastic.launch import launcher
+from tidewater.elastic.peer.keyvalue import Place
 
 ENVIRON = {
     env.JOB: "digits", env.ETCD: "http://e1:2379, http://e2:2379", env.WORKER: "w-0", env.HOST: "10.0.0.7",
@@ -90,6 +92,19 @@ def test_the_jobs_secret_comes_only_from_the_environment_and_is_long_enough() ->
     with pytest.raises(ConfigError, match="TIDEWATER_SECRET has 5 characters, the least is 32") as error:
         Config.parse([], {**ENVIRON, env.SECRET: "short"})
     assert "short" not in str(error.value)
+
+
+def test_the_address_at_which_processes_meet_is_not_shown_since_it_has_the_secret() -> None:
+    place = str(Place(Address("10.0.0.7", 80, "ab"), 1, b"secret"))
+    local = {**ENVIRON, env.LOCAL_RANK: "0", env.LOCAL_MEETING: place}
+    config = Config.parse(["--shard=2"], {**local, env.LOCAL_SIZE: "2"})
+    assert config.meeting == place
+    assert b"secret".hex() not in repr(config)
+    with pytest.raises(
+        ConfigError, match="this process has TIDEWATER_LOCAL_SIZE=3 and a TIDEWATER_LOCAL_MEETING"
+    ) as error:
+        Config.parse(["--shard=2"], {**local, env.LOCAL_SIZE: "3"})
+    assert b"secret".hex() not in str(error.value)
 
 
 def test_the_brackets_of_an_ipv6_address_are_optional() -> None:

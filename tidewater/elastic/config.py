@@ -104,9 +104,9 @@ class Config:
     """Number of processes of its launcher."""
     machine: str = ""
     """The name of this machine in the log, if it is one of several of its worker."""
-    meeting: str = ""
-    """Where the processes that divide one model meet: a file, or an address as ``peer.keyvalue.Place`` writes it if
-    they are on several machines. Empty if this process is no such one."""
+    meeting: str = field(default="", repr=False)
+    """Where the processes that divide one model meet: a file, or an address as ``peer.keyvalue.Place`` writes it, with
+    the job's secret, if they are on several machines. Empty if this process is no such one."""
     limit: Path | None = None
     """File with the number of samples that fit in the memory of these processes; see ``launch.limit``."""
     etcd_access: Access = _OPEN
@@ -330,7 +330,8 @@ class Config:
         if self.local_rank is not None and (processes % self.shard or not self.meeting):
             problems.append(
                 f"--shard is {self.shard}, and this process has {env.LOCAL_SIZE}={self.local_size} and "
-                f"{env.LOCAL_MEETING}={self.meeting}: they are the launcher's; unset them and {env.LOCAL_RANK}"
+                f"{'a' if self.meeting else 'no'} {env.LOCAL_MEETING}: they are the launcher's; unset them and "
+                f"{env.LOCAL_RANK}"
             )
         return problems
 
