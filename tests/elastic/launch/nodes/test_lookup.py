@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -181,6 +182,23 @@ def test_machines_that_wait_end_when_the_job_has_finished(node: int, store: Fake
     launcher = Launcher(node)
     launcher.lookup.want(True)
     assert launcher.found() == End(exit_codes.FINISHED)
+
+
+def test_a_wrong_address_of_etcd_is_refused() -> None:
+    config = replace(Launcher(0).config, etcd=("http://[::1",))
+    mailbox = Mailbox()
+    with pytest.raises(ConfigError, match="is not a URL like"):
+        Lookup(config, publishing(config, mailbox), mailbox, Log("a-0"))
+
+
+def test_an_error_that_nothing_expects_ends_the_launcher(store: FakeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(prefix: str) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(store, "read", fail)
+    further = Launcher(1)
+    further.lookup.want(True)
+    assert isinstance(further.found(), ZeroDivisionError)
 
 
 def test_what_no_retry_helps_ends_the_launcher(store: FakeStore, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -354,6 +354,13 @@ def test_a_machine_with_other_settings_is_refused_with_a_sentence(launched: Call
         one.until(lambda: False)
 
 
+def test_an_error_of_the_lookup_ends_the_launcher(any_node: int, launched: Callable[[int], Launched]) -> None:
+    one = launched(any_node)
+    one.machine.mailbox.put(ZeroDivisionError())
+    with pytest.raises(ZeroDivisionError):
+        one.turn()
+
+
 def test_machines_that_wait_end_with_a_finished_job(any_node: int, launched: Callable[[int], Launched]) -> None:
     one = launched(any_node)
     if any_node:

@@ -17,7 +17,7 @@ from typing import Any
 from tidewater.contract import exit_codes, keys
 from tidewater.elastic.addresses import Address
 from tidewater.elastic.config import Config
-from tidewater.elastic.errors import ConfigError, RecordError, Refused, StoreError, TrainerError
+from tidewater.elastic.errors import ConfigError, RecordError, Refused, StoreError
 from tidewater.elastic.etcd import codec
 from tidewater.elastic.etcd.client import EtcdStore, Store
 from tidewater.elastic.etcd.probe import WHERE
@@ -38,11 +38,12 @@ class Lookup:
     """Looks for the other machines, in a thread, while that is wanted.
 
     What it has found is put into ``mailbox``; also the order to end, if the job has finished, and an error that no
-    retry helps. ``trouble`` says why the last attempt failed.
+    retry helps. ``trouble`` says why the last attempt failed. Raise ConfigError if an address of etcd is none.
     """
 
     def __init__(self, config: Config, look: Look, mailbox: Mailbox, log: Log) -> None:
         self._config, self._look, self._mailbox = config, look, mailbox
+        self._store = EtcdStore(config.etcd, access=config.etcd_access)
         self._away = Lasting(log, "etcd_unreachable")
         self._wanted = threading.Event()
         self.trouble = ""
@@ -56,7 +57,7 @@ class Lookup:
             self._wanted.clear()
 
     def _run(self) -> None:
-        store = EtcdStore(self._config.etcd, access=self._config.etcd_access)
+        store = self._store
         given, finished = self._config.secret.encode(), keys.finished(self._config.job)
         key, secret = keys.secret(self._config.job), given
         while self._wanted.wait():
@@ -79,7 +80,7 @@ class Lookup:
                 self._away.say(error=str(error))
             except OSError as error:
                 self.trouble = str(error)
-            except TrainerError as error:
+            except Exception as error:  # also one that nothing here expects: without this thread the launcher waits
                 self._mailbox.put(error)
                 return
             time.sleep(_PAUSE_SECONDS)

@@ -17,7 +17,7 @@ from typing import Any
 
 from tidewater.contract import exit_codes
 from tidewater.elastic.config import Config
-from tidewater.elastic.errors import ConfigError, TrainerError
+from tidewater.elastic.errors import ConfigError
 from tidewater.elastic.launch import limit
 from tidewater.elastic.launch.lifeline import reap_strangers
 from tidewater.elastic.launch.nodes.link import Gate, Link, Mailbox
@@ -152,7 +152,7 @@ class Machine(ABC):
                 link.close()
                 self.parted(link, now)
         for item in self.mailbox.take():
-            if isinstance(item, TrainerError):
+            if isinstance(item, Exception):
                 raise item
             self.arrived(item, now)
         for number in numbers:
