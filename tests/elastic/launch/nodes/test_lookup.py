@@ -176,6 +176,21 @@ def test_a_machine_writes_the_secret_again_if_etcd_has_lost_it_and_ends_if_there
         gate.close()
 
 
+def test_the_last_first_machine_counts_and_another_one_when_that_is_gone(
+    store: FakeStore, gate: tuple[Launcher, Gate]
+) -> None:
+    first, before = gate[0], store.read(KEY).entries[0].value
+    second = Launcher(0)
+    second.lookup.want(True)
+    other = second.found()
+    first.lookup.want(True)
+    eventually(lambda: first.lookup.trouble == f"the launcher at {other.place.address} has --shard-node 0, too")
+    assert store.read(KEY).entries[0].value != before
+    other.close()
+    eventually(lambda: store.read(KEY).entries[0].value == before)
+    eventually(lambda: not first.lookup.trouble)
+
+
 @pytest.mark.parametrize("node", [0, 1])
 def test_machines_that_wait_end_when_the_job_has_finished(node: int, store: FakeStore) -> None:
     store.put(keys.finished("digits"), b"{}")

@@ -309,9 +309,9 @@ def test_the_first_machine_refuses_other_settings_and_a_number_that_is_taken(
 
 
 def test_a_wait_is_said_after_a_while_and_ends_after_an_hour(
-    launched: Callable[[int], Launched], monkeypatch: pytest.MonkeyPatch
+    any_node: int, launched: Callable[[int], Launched], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = launched(1)
+    one = launched(any_node)
     one.turn()
     one.until_cut_off()
     now = time.monotonic()
@@ -321,7 +321,7 @@ def test_a_wait_is_said_after_a_while_and_ends_after_an_hour(
         _Clock.now = now + seconds
         one.turn()
     line, *_ = one.events("waiting")
-    assert (line["reason"], line["waits_for"], line["error"]) == ("machines", "a-0", Lookup.trouble)
+    assert (line["reason"], line["waits_for"], line["error"]) == ("machines", f"a-{1 - any_node}", Lookup.trouble)
     assert one.machine.code == exit_codes.UNCONNECTED
 
 

@@ -192,6 +192,15 @@ class Gate:
         return message if isinstance(message, Hello) else None
 
 
+def answers(secret: bytes, address: Address) -> bool:
+    """Return whether a launcher of a first machine is there."""
+    try:
+        handshake.connect(Identity(secret), address, seconds=_CONNECT_SECONDS).close()
+    except OSError:
+        return False
+    return True
+
+
 def call(secret: bytes, address: Address, hello: Hello) -> Link:
     """Return a link to the launcher of the first machine. Raise OSError."""
     connection = handshake.connect(Identity(secret), address, seconds=_CONNECT_SECONDS)

@@ -22,7 +22,7 @@ from tidewater.elastic.etcd import codec
 from tidewater.elastic.etcd.client import EtcdStore, Store
 from tidewater.elastic.etcd.probe import WHERE
 from tidewater.elastic.etcd.secret import obtain, restore
-from tidewater.elastic.launch.nodes.link import Gate, Mailbox, call
+from tidewater.elastic.launch.nodes.link import Gate, Mailbox, answers, call
 from tidewater.elastic.launch.nodes.messages import End, Hello
 from tidewater.elastic.observe.log import Lasting, Log
 from tidewater.elastic.peer.handshake import Identity
@@ -69,8 +69,8 @@ class Lookup:
                     self._mailbox.put(End(exit_codes.FINISHED))
                     return
                 found = self._look(store, secret)
+                self.trouble = ""
                 if found is not None:
-                    self.trouble = ""
                     self._wanted.clear()
                     self._mailbox.put(found)
             except Refused as error:
@@ -87,7 +87,11 @@ class Lookup:
 
 
 def publishing(config: Config, mailbox: Mailbox) -> Look:
-    """Return what opens the gate of the first machine, and keeps its address in etcd."""
+    """Return what opens the gate of the first machine, and keeps its address in etcd.
+
+    The last one that was started counts, as where a frozen machine is replaced; another one, which may have been
+    started by mistake, when that doesn't answer any more.
+    """
     key, name = keys.launcher(config.job, config.replica), secrets.token_hex(_ID_BYTES)
     gates: list[Gate] = []
     is_published = False
@@ -96,8 +100,11 @@ def publishing(config: Config, mailbox: Mailbox) -> Look:
         nonlocal is_published
         if not gates:
             gates.append(Gate(Identity(secret, name), config.address, mailbox))
-        if not is_published or _read(store, key) is None:  # etcd may have lost its data
-            store.put(key, codec.encode(gates[0].place.address._asdict(), version=keys.LAUNCHER_VERSION))
+        mine, found = gates[0].place.address, _read(store, key) if is_published else None
+        if found not in (None, mine) and answers(secret, found):
+            raise OSError(f"the launcher at {found} has --shard-node 0, too")
+        if found != mine:  # etcd may have lost its data
+            store.put(key, codec.encode(mine._asdict(), version=keys.LAUNCHER_VERSION))
         is_new, is_published = not is_published, True
         return gates[0] if is_new else None
 

@@ -232,7 +232,8 @@ class First(Machine):
         absent = self._starts.absent
         self.lookup.want(bool(absent))
         if absent:
-            self.say_waits(", ".join(each for each in absent if each != self.config.worker) or "etcd", now)
+            names = ", ".join(each for each in absent if each != self.config.worker) or "etcd"
+            self.say_waits(names, now, error=self.lookup.trouble or None)
         else:
             self.waits_no_more(now)
         return self._starts.wakes_at
