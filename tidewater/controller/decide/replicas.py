@@ -11,7 +11,7 @@ is done in the end names pods. A single pod is a replica of its own.
   they have only a part of the model, and wait for the one that left. All are made anew when none of them is left.
 - It has **failed** as the first of its pods did, and this counts once: the others end because of it. They are deleted
   at once, or they would hold their nodes until the replica is replaced. A pod that fails because another one of its
-  replica is being deleted doesn't count.
+  replica is being deleted doesn't count, nor does one that has waited in vain for a pod that has not started.
 - It is **done** when its pods are. Once one of them is, the others are left alone: they may write the last checkpoint.
   Nor are they made again.
 - A pod that is missing for another reason, as when a quota refused it, is created.
@@ -24,6 +24,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
+from tidewater.contract.exit_codes import UNCONNECTED
 from tidewater.controller.decide.actions import DeletePod
 from tidewater.controller.decide.exits import Verdict
 from tidewater.controller.decide.observed import ENDED, NodeView, PodView, expects_node, lost
@@ -62,6 +63,9 @@ def together(
         groups[pod.index // each].append(pod)
     found = {number: sorted(group, key=_index) for number, group in groups.items()}
     states = {number: _state(members, judge, counted, nodes) for number, members in found.items()}
+    for number, state in states.items():
+        if state.exit_code == UNCONNECTED and state.uid not in counted and _is_incomplete(found[number], each):
+            states[number] = replace(state, disrupted=True)
     return [_replica(states[number], number, each, members) for number, members in found.items()]
 
 
@@ -121,6 +125,11 @@ def _replica(state: PodView, number: int, each: int, members: Sequence[PodView])
         return whole
     absent = tuple(sorted({*indices(number, each)} - {pod.index for pod in members}))
     return replace(whole, phase="Pending", node=None, absent=absent) if absent else whole
+
+
+def _is_incomplete(members: Sequence[PodView], each: int) -> bool:
+    """Return whether a pod of a replica has not started, for which the launchers of the others wait."""
+    return len(members) < each or any(pod.phase == "Pending" for pod in members)
 
 
 def _state(

@@ -23,6 +23,7 @@ from tests.controller.decide.world import (
     running,
     view,
 )
+from tidewater.contract.exit_codes import UNCONNECTED
 from tidewater.controller.decide.actions import CreatePod, Decision, DeletePod, Emit, status_comes_first
 from tidewater.controller.decide.decision import decide
 from tidewater.controller.decide.observed import PodView
@@ -171,6 +172,17 @@ def test_a_pod_that_fails_after_another_one_of_its_replica_was_deleted_does_not_
     decision = failed(being_deleted(2), pod(3, "Failed"))
     assert (decision.status.restarts, decision.status.counted) == (0, {})
     assert deleted(decision) == ["worker-3"]
+
+
+@pytest.mark.parametrize("other", [pod(3, "Pending"), pod(3, "Pending", node="node-3"), None])
+def test_a_pod_that_has_waited_in_vain_for_another_one_does_not_count(other: PodView | None) -> None:
+    others = [] if other is None else [other]
+    decision = failed(pod(2, "Failed", exit_code=UNCONNECTED), *others)
+    assert (decision.status.restarts, decision.status.counted) == (0, {})
+    assert "worker-2" in deleted(decision)
+    assert len(deleted(decision)) == 1 + len(others)
+    assert failed(pod(2, "Failed", exit_code=UNCONNECTED), pod(3)).status.restarts == 1
+    assert failed(pod(2, "Failed"), *others).status.restarts == 1
 
 
 def test_a_pod_that_was_disrupted_is_why_the_others_failed() -> None:
