@@ -325,6 +325,18 @@ def test_a_wait_is_said_after_a_while_and_ends_after_an_hour(
     assert one.machine.code == exit_codes.UNCONNECTED
 
 
+def test_a_machine_that_was_frozen_for_hours_waits_for_the_others_then(
+    any_node: int, launched: Callable[[int], Launched], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = launched(any_node)
+    started(one)
+    now = time.monotonic() + 2 * MACHINES_SECONDS
+    monkeypatch.setattr(module, "time", _Clock(now))
+    one.until_cut_off()
+    assert one.machine.lookup.wanted  # type: ignore[attr-defined]
+    assert one.machine.code is None
+
+
 def test_a_machine_with_a_number_that_is_taken_says_so_and_ends_after_an_hour(
     launched: Callable[[int], Launched], gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -341,6 +341,8 @@ class Further(Machine):
         is_missing = self._link is None and not self.unit.runs
         self.lookup.want(is_missing and not self._leaving)
         error = self._taken or self.lookup.trouble or None
+        if self.unit.runs:
+            self.waits_no_more(now)
         if is_missing and self._leaving:
             self.code = exit_codes.KILLED if self._killed else exit_codes.LEFT
         elif is_missing and self.say_waits(self.config.replica, now, error=error) > MACHINES_SECONDS:
