@@ -14,7 +14,7 @@ import pytest
 
 from scripts import toolchain
 from tests.elastic.schedules.network import Network
-from tests.elastic.sharded.test_sharded_e2e import STEPS, Job, Whole, pid, undisturbed, verdict
+from tests.elastic.sharded.test_sharded_e2e import PATIENT, STEPS, Job, Whole, pid, undisturbed, verdict
 from tests.elastic.workers import Worker
 from tests.farm import Farm
 from tests.programs import Forked
@@ -145,8 +145,8 @@ def test_a_machine_that_is_lost_ends_the_processes_of_the_other_one_until_it_is_
 
 
 def test_both_machines_leave_at_a_step_boundary_when_one_launcher_is_asked_to(job: Nodes) -> None:
-    machines = job.both("--hold-at", "2")
-    other = job.start("b", 2, "--hold-at", "2")
+    machines = job.both("--hold-at", "2", *PATIENT)
+    other = job.start("b", 2, "--hold-at", "2", *PATIENT)
     for worker in (*machines, other):
         worker.wait_for(lambda worker: len(worker.events("prepared")) == (2 if worker is other else 1))
     (job.ledger / "go").touch()

@@ -31,6 +31,8 @@ MIXED_TOLERANCE = 2e-2
 SCORE_TOLERANCE = 2e-4
 """Of scores between 1 and 5, which the log has with four digits."""
 SCRIPT = ("-m", "tests.elastic.sharded.script")
+PATIENT = ("--heartbeat-seconds", "10", "--peer-timeout-seconds", "30")
+"""Flags of a job in which nothing is silent but for want of the machine's time."""
 
 
 class Whole(NamedTuple):
@@ -249,7 +251,7 @@ def test_a_frozen_process_costs_its_worker_its_place_until_it_thaws(job: Job) ->
 
 
 def test_a_worker_leaves_without_a_lost_step(job: Job) -> None:
-    a, b = job.together()
+    a, b = job.together(*PATIENT)
     b.signal(signal.SIGTERM)
     assert b.wait() == exit_codes.LEFT
     assert a.events("step_discarded") == b.events("step_discarded") == []
