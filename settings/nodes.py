@@ -96,7 +96,7 @@ class Workers:
     nodes: Nodes
     """The worker node group. With a `Surge` it is the core: nodes for `minimum` workers or fewer, always On-Demand."""
     per_replica: int = 1
-    """How many divide one model among them; the three numbers are multiples of it."""
+    """How many workers divide one model among them; `count`, `minimum` and `maximum` are multiples of it."""
 
     @property
     def replicas(self) -> int:
@@ -194,7 +194,8 @@ def workers(read: Reader) -> Workers:
     minimum, maximum = _limits(read, karpenter=karpenter)
     count = read.integer("workers", minimum, maximum, why="from minWorkers to maxWorkers")
     per_node = read.integer("workersPerNode", 1, 96)
-    per_replica = _per_replica(read, {"workers": count, "minWorkers": minimum, "maxWorkers": maximum})
+    gpus = read.integer("gpusPerWorker", 0, 8)
+    per_replica = _per_replica(read, gpus, {"workers": count, "minWorkers": minimum, "maxWorkers": maximum})
     now, least, most = (nodes_for(number, per_node) for number in (count, minimum, maximum))
     types = _instance_types(read, "instanceTypes", at_least_one=True)
     capacity_type = _capacity_type(read)
@@ -208,7 +209,7 @@ def workers(read: Reader) -> Workers:
         sized_by_pulumi=read.choice("sizeOwner", ("pulumi", "cluster")) == "pulumi",
         minimum=minimum,
         maximum=maximum,
-        gpus=read.integer("gpusPerWorker", 0, 8),
+        gpus=gpus,
         per_node=per_node,
         mixed_gpu_models=read.boolean("mixedGpuModels"),
         nodes=group,
@@ -260,10 +261,10 @@ def nodes_for(workers: int, per_node: int) -> int:
     return -(-workers // per_node)
 
 
-def _per_replica(read: Reader, numbers: Mapping[str, int]) -> int:
-    """Return how many workers divide one model. Numbers of workers that aren't multiples of it are mistakes."""
+def _per_replica(read: Reader, gpus: int, numbers: Mapping[str, int]) -> int:
+    """Return how many workers divide one model. ``numbers`` of workers that aren't multiples of it are mistakes."""
     size = read.integer("workersPerReplica", 1, 1000)
-    if size > 1 and read.integer("gpusPerWorker", 0, 8):
+    if size > 1 and gpus:
         remedy = "a model that is divided isn't supported on GPUs yet; set gpusPerWorker to 0, or remove it"
         read.wrong("workersPerReplica", size, remedy)
     if read.are_right("workersPerReplica", *numbers):
