@@ -126,8 +126,8 @@ class Link:
 class Gate:
     """Where the other launchers, and the processes of all machines, reach the launcher of the first machine.
 
-    Each launcher that has come is put into ``mailbox``: its ``Hello`` and the ``Link``. It is no ``PeerServer``, because
-    that one needs torch, which a launcher doesn't import.
+    Each launcher that has come is put into ``mailbox``: its ``Hello`` and the ``Link``. It is no ``PeerServer``, since
+    that needs torch, which a launcher doesn't import.
     """
 
     def __init__(self, me: Identity, host: str, mailbox: Mailbox) -> None:
