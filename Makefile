@@ -8,6 +8,8 @@ TORCHX = "$$($(PYTHON) -m scripts.toolchain python torchx)"
 TESTS_OF_TORCHX = $(TORCHX) -m pytest packages/torchx/tests
 TESTS_OF_MACHINE = $(addprefix packages/localcloud/tests/,host test_cleanup.py test_cli.py)
 TWO_AT_A_TIME = -n 2 --dist loadfile --no-loadscope-reorder
+# A stack waits for a third of the time: a third process uses what two of them leave of the cores.
+WITH_STACKS = -n 3 --dist loadfile --no-loadscope-reorder
 # A fresh clone's type check would otherwise read torch's and boto3's sources again.
 export MYPY_CACHE_DIR ?= $(or $(TIDEWATER_CACHE),$(HOME)/.cache/tidewater)/mypy
 .DEFAULT_GOAL := help
@@ -46,12 +48,12 @@ format: install ## put the code into ruff's format
 	@$(STACK) -m ruff check --fix .
 	@$(STACK) -m ruff format .
 
-test: machine install-tests lint ## every check and every test but those of `make soak`: those of TorchX, the quick ones, the others, two modules at a time
+test: machine install-tests lint ## every check and every test but those of `make soak`: those of TorchX, then two stacks, the quick tests and the others, three modules at a time
 	@$(TESTS_OF_TORCHX) $(TWO_AT_A_TIME) --junitxml=build/tests-torchx.xml
-	@$(TESTS) $(TWO_AT_A_TIME) --junitxml=build/tests.xml; status=$$?; $(STACK) -m tests.suite.selection record; exit $$status
+	@$(TESTS) $(WITH_STACKS) --junitxml=build/tests.xml; status=$$?; $(STACK) -m tests.suite.selection record; exit $$status
 
 check: machine install-tests lint ## every check, and the tests that a change since the last good run on this machine can reach
-	@$(STACK) -m tests.suite.selection check $(TWO_AT_A_TIME)
+	@$(STACK) -m tests.suite.selection check $(WITH_STACKS)
 
 unit: install-tests ## the tests that need neither root nor minutes
 	@$(TESTS_OF_TORCHX) $(TWO_AT_A_TIME) -m "not e2e and not soak"
@@ -59,7 +61,7 @@ unit: install-tests ## the tests that need neither root nor minutes
 
 e2e: machine install-tests ## the tests that start real processes
 	@$(TESTS_OF_TORCHX) $(TWO_AT_A_TIME) -m "e2e and not soak"
-	@$(TESTS) $(TWO_AT_A_TIME) -m "e2e and not soak"
+	@$(TESTS) $(WITH_STACKS) -m "e2e and not soak"
 
 test-localcloud: install-tests ## the tests of localcloud alone
 	@$(TESTS) $(TWO_AT_A_TIME) packages/localcloud/tests

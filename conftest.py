@@ -1,4 +1,4 @@
-"""The quick tests come first, so that a mistake shows in seconds. Two processes run the tests, module by module."""
+"""Several processes run the tests, module by module. The quick tests come first, so that a mistake shows in seconds."""
 
 from __future__ import annotations
 
@@ -28,6 +28,12 @@ hypothesis.settings.load_profile("any machine")
 ROOT = Path(__file__).parent
 STACKS = ROOT / "tests/e2e"
 """The modules of a folder in it use one cloud, in the order of their names."""
+LONGEST = STACKS / "life"
+TWO_STACKS = 3
+"""With so many processes, one begins with `LONGEST` and one with the other stacks, and the others with the quick tests.
+
+A stack waits for 30 to 40 % of the time, and needs 4 GiB of memory, so there are never more than two.
+"""
 SHOWN_MODULES = 20
 
 
@@ -50,7 +56,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Order the tests. What takes long comes first of the end-to-end tests, or it would be alone at the end."""
-    items.sort(key=lambda item: (item.get_closest_marker("e2e") is not None, STACKS not in item.path.parents))
+    at_once = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")) >= TWO_STACKS
+
+    def place(item: pytest.Item) -> tuple[bool, ...]:
+        on_a_stack = STACKS in item.path.parents[1:]
+        quick = item.get_closest_marker("e2e") is None
+        return not (at_once and on_a_stack), not quick, not on_a_stack, LONGEST not in item.path.parents
+
+    items.sort(key=place)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -85,7 +98,10 @@ class ByCloud(LoadFileScheduling):  # type: ignore[misc] # xdist has no types
     def _split_scope(self, nodeid: str) -> str:
         module: str = super()._split_scope(nodeid)
         folders = (ROOT / module).parents
-        return str(folders[folders.index(STACKS) - 1]) if STACKS in folders[1:] else module
+        if STACKS not in folders[1:]:
+            return module
+        folder = folders[folders.index(STACKS) - 1]
+        return str(folder if folder == LONGEST or self.numnodes < TWO_STACKS else STACKS)
 
 
 @pytest.hookimpl(optionalhook=True)

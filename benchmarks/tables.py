@@ -29,7 +29,7 @@ RECORDED = ROOT / "tests" / "elastic" / "observe" / "recorded.log"
 """Written by `benchmarks.recording`."""
 TITLES = {
     "tidewater": "Tidewater",
-    "tidewater restarted": "Tidewater, torch before 2.15",
+    "tidewater restarted": "Tidewater, torch before 2.14",
     "torchft": "torchft, its defaults",
     "torchft 1 s": "torchft, heartbeats of 1 s",
     "torchrun tuned": "torchrun, tuned",

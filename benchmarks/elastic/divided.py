@@ -1,7 +1,8 @@
 """What a divided model costs in a worker of several processes, against plain PyTorch's ``fully_shard``.
 
 Two jobs of one worker make the same steps. They exist at the same time and take turns at their gates, a few steps each,
-so that both see the same machine. Their CPU time is compared, too. Some of it is for each second, not for each step.
+so that both see the same machine, and then again, started in the other order. Their CPU time is compared, too. Some of
+it is for each second, not for each step.
 
 Memory is measured in starts of their own, in which each tensor goes back to the kernel when it is freed: the most
 anonymous memory that a process has during some steps. It is the peak RSS without what is mapped from files, mostly
@@ -23,7 +24,7 @@ from benchmarks.elastic.timeline import step_seconds
 from benchmarks.elastic.workers import names
 from tests.processes import cpu_seconds
 
-TURNS, STEPS = 8, 4
+TURNS, STEPS = 6, 4
 WAKING_STEPS = 1
 """Steps at the beginning of a turn that are not counted."""
 _BATCH = ("--batch-size", str(names.DIVIDED_BATCH), "--micro-batch", str(names.MICRO_BATCH))
@@ -64,9 +65,13 @@ def take_turns(jobs: Sequence[Job], say: Callable[[str], None]) -> list[Spent]:
     return spent
 
 
-def ratio(own: Sequence[float], other: Sequence[float]) -> float:
-    """Return how many times the other's values one's own are: the median over the turns."""
-    return statistics.median(mine / its for mine, its in zip(own, other, strict=True))
+def ratio(own: Sequence[Sequence[float]], other: Sequence[Sequence[float]]) -> float:
+    """Return how many times the other's values one's own are: the median over the turns of each start, and the
+    geometric mean of these, in which what the order of a start does to both has no part."""
+    starts = zip(own, other, strict=True)
+    return statistics.geometric_mean(
+        statistics.median(mine / its for mine, its in zip(*start, strict=True)) for start in starts
+    )
 
 
 def memory(job: Job) -> float:

@@ -44,7 +44,7 @@ _OTHERWISE = {
     "step": 55.0,
     "own-loop": 60.0,
     "trainer": 60.0,
-    "divided": 120.0,
+    "divided": 165.0,
     "divided-memory": 75.0,
     "checkpoint": 900.0,
     "transfer": 30.0,

@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CODE = ("benchmarks", "packages/transformers/src", "tidewater", "trainer")
 """What the workers import of ours."""
 RESTARTED = "with_tidewater_restarted.py"
-"""The trainer as on a torch before 2.15, where a group can't be given new peers: see `tidewater.elastic.group`."""
+"""The trainer as on a torch before 2.14, where a group can't be given new peers: see `tidewater.elastic.group`."""
 RESTARTS = "1000"
 """More than any run here needs; torchrun's default is not to restart at all."""
 

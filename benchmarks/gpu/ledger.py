@@ -21,7 +21,7 @@ from tidewater.elastic.training import Report
 
 SUFFIX = ".ledger"
 FOLDER, OLD_TORCH = "BENCH_LEDGERS", "BENCH_OLD_TORCH"
-"""Environment variables of the workers: where they write, and whether torch is to be like one before 2.15."""
+"""Environment variables of the workers: where they write, and whether torch is to be like one before 2.14."""
 FAIL, STATE_MIB = "BENCH_FAIL", "BENCH_STATE_MIB"
 """The same: a file with the node of the worker that is to fail, and the least size of the state."""
 TOTAL = 500

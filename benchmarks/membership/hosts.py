@@ -10,6 +10,7 @@ with Hosts(url, processes(2)) as hosts:
 from __future__ import annotations
 
 import contextlib
+import gc
 import math
 import multiprocessing
 import os
@@ -88,6 +89,7 @@ def _serve(url: str, commands: Connection) -> None:
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     sys.setswitchinterval(_SWITCH_SECONDS)
+    gc.freeze()  # a collection would look through all of torch, which no member uses
     host = _Host(url)
     with contextlib.suppress(EOFError):
         while True:
@@ -100,7 +102,8 @@ class Hosts:
     """The processes. They end with the context, or with this process."""
 
     def __init__(self, url: str, number: int) -> None:
-        context = multiprocessing.get_context("spawn")
+        context = multiprocessing.get_context("forkserver")  # torch, which the peer server imports, is loaded once
+        context.set_forkserver_preload(["benchmarks.membership.member"])
         self._pipes: list[Connection] = []
         self._processes = []
         for _ in range(number):

@@ -1,4 +1,4 @@
-"""A simulated member of a job: the real coordinator, without torch and without steps.
+"""A simulated member of a job: the real coordinator and peer server, without steps.
 
     member = Member("m-7", url, dead)
     member.join()
@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
+from functools import partial
 
 from typing_extensions import override
 
@@ -28,6 +29,9 @@ from tidewater.elastic.membership.hooks import Hooks
 from tidewater.elastic.membership.rules import Limits, View
 from tidewater.elastic.membership.suspects import Sign
 from tidewater.elastic.observe.log import Log
+from tidewater.elastic.peer import votes
+from tidewater.elastic.peer.handshake import Identity
+from tidewater.elastic.peer.server import PeerServer
 
 JOB = "bench"
 MOST_MEMBERS = 4096
@@ -63,9 +67,11 @@ class _Line(EtcdStore):
         super().put(key, value, lease)
 
     @override
-    def put_if(self, key: str, value: bytes, mod_revision: int, lease: int = 0) -> bool:
+    def put_if(
+        self, key: str, value: bytes, mod_revision: int, lease: int = 0, also: tuple[str, bytes] | None = None
+    ) -> bool:
         self._refuse()
-        return super().put_if(key, value, mod_revision, lease)
+        return super().put_if(key, value, mod_revision, lease, also)
 
     @override
     def revoke(self, lease: int) -> None:
@@ -101,8 +107,11 @@ class Member:
         self.entered = Entered()
         self._store, self._dead = _Line(url), dead
         limits, log = Limits(1, MOST_MEMBERS), Log(name, stream=io.StringIO())
-        me = rules.Member(name, name, "127.0.0.1", 1, "signature", ready_after=0)
+        self._identity = Identity(JOB.encode(), name)
+        self._server = PeerServer(self._identity)
+        me = rules.Member(name, name, "127.0.0.1", self._server.port, "signature", ready_after=0)
         self._coordinator = Coordinator(self._store, JOB, me, limits=limits, lease_seconds=LEASE_SECONDS, log=log)
+        self._server.hear, self._server.pass_on = self._coordinator.hear, self._coordinator.pass_on
         self._ended = False
         self._broken = 0
         """Number of the last generation in which a sum has failed."""
@@ -114,7 +123,9 @@ class Member:
 
     def join(self) -> None:
         """Follow etcd, and ask for a place."""
-        hooks = Hooks(self._changed, lambda member: member.id in self._dead, self._look)
+        self._server.start()
+        send = partial(votes.send, self._identity, frozenset)
+        hooks = Hooks(self._changed, lambda member: member.id in self._dead, self._look, send_votes=send)
         self._coordinator.start(hooks)
         if not self._coordinator.wait(lambda view: True, time.monotonic() + _FIRST_VIEW_SECONDS):
             raise StoreError("etcd does not answer")
@@ -130,6 +141,7 @@ class Member:
     def lose(self) -> None:
         """End at once, without a request to etcd."""
         self._ended = True
+        self._server.close()
         self._store.cut()
         self._coordinator.stop()
 

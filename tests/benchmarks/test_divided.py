@@ -19,7 +19,11 @@ MEGABYTE = 1 << 20
 
 
 def test_the_ratio_is_of_neighbouring_turns_and_one_slow_turn_changes_nothing() -> None:
-    assert divided.ratio([2.0, 4.0, 50.0], [1.0, 2.0, 1.0]) == 2.0
+    assert divided.ratio([[2.0, 4.0, 50.0]], [[1.0, 2.0, 1.0]]) == 2.0
+
+
+def test_what_is_slower_because_it_has_started_first_counts_for_both_systems() -> None:
+    assert divided.ratio([[1.1, 1.1], [1.0, 1.0]], [[1.0, 1.0], [1.1, 1.1]]) == pytest.approx(1.0)
 
 
 def test_memory_that_a_process_has_had_for_a_moment_counts_until_the_peak_is_reset() -> None:

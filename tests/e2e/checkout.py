@@ -39,8 +39,6 @@ UP = "pulumi up --yes --skip-preview"
 DESTROY = "pulumi destroy --yes --skip-preview"
 """Without a preview, which would run the program once more. Tests of what a preview does write their command out."""
 ADOPT = "python -m scripts.adopt"
-SETTLE_SECONDS = 1.5
-"""Resources that are quick to make exist by then; the resource that Pulumi has just announced is still being made."""
 SHOWN_LINES = 60
 """Of the output of a command that failed. Reports of whole runs are often cut after some hundred lines."""
 SHORT_TRAINING = "--epochs 10"
@@ -358,43 +356,10 @@ def wait_until(what: str, probe: Callable[[], T | None], *, seconds: float = PAT
     Raises:
         AssertionError: it didn't within `seconds`; the message contains `what`.
     """
-    deadline = time.monotonic() + seconds
+    deadline, pause = time.monotonic() + seconds, 0.2
     while (began := time.monotonic()) < deadline:
-        found = probe()
-        if found:
+        if found := probe():
             return found
-        time.sleep(max(1, 2 * (time.monotonic() - began)))
+        time.sleep(max(pause, 2 * (time.monotonic() - began)))
+        pause = min(2 * pause, 1)
     raise AssertionError(f"waited {seconds:.0f} s in vain for {what}")
-
-
-def stop_once_printed(
-    checkout: Checkout, command: str, sign: str, times: int = 1, by: signal.Signals = signal.SIGKILL
-) -> str:
-    """Start `command`, end its process group soon after it has printed `sign` that many times; return its output."""
-    log = Path(checkout.path, "killed.log")
-    deadline = time.monotonic() + COMMAND_TIMEOUT_SECONDS
-    with log.open("w") as out:
-        process = checkout.start(command, stdout=out, stderr=out)
-        while log.read_text().count(sign) < times:
-            assert process.poll() is None, f"{command} ended by itself:\n{log.read_text()}"
-            assert time.monotonic() < deadline, f"{sign!r} was not printed:\n{log.read_text()}"
-            time.sleep(0.2)
-        time.sleep(SETTLE_SECONDS)
-        os.killpg(process.pid, by)
-        process.wait()
-    return log.read_text()
-
-
-def repeat(checkout: Checkout, command: str) -> Output:
-    """Run an interrupted command again as its user would.
-
-    If it was killed, `pulumi cancel` comes first, and before an `up` also `ADOPT`, as docs/deploy-aws.md says.
-    """
-    first = checkout.run(command, expect=None)
-    if first.status != 0 and "pulumi cancel" in first.text:
-        checkout.run("pulumi cancel --yes")
-        if command == UP:
-            checkout.run(ADOPT)
-        return checkout.run(command)
-    assert first.status == 0, str(first)
-    return first

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.checkout import Checkout
+from tests.e2e.checkout import Checkout, CommandFailedError
 
 FIRST_FAILURE = pytest.StashKey[str]()
+LOOK = (
+    "kubectl get nodes,pods,elasticjobs -A -o wide; kubectl get nodeclaims -o wide;"
+    " kubectl get events -A --sort-by=.lastTimestamp | tail -n 40;"
+    " grep -E 'WARNING|ERROR' .localcloud/logs/daemon.log | tail -n 12"
+)
+"""What shows why a test waited in vain. A few dozen lines: reports of whole runs are often cut."""
 
 
 class Clouds:
@@ -27,6 +34,13 @@ class Clouds:
         copy = Checkout.copy_to(self._place(folder.name) / "tidewater")
         self._current = folder, copy
         return copy
+
+    def seen(self) -> str:
+        """Return what the cloud in use looks like, or why that can't be seen."""
+        try:
+            return self._current[1].run(LOOK, expect=None, timeout=60).text if self._current else ""
+        except (CommandFailedError, subprocess.CalledProcessError) as error:
+            return str(error)
 
     def end(self) -> None:
         """Stop the cloud in use, whatever is in it."""
@@ -56,8 +70,12 @@ def checkout(request: pytest.FixtureRequest, clouds: Clouds) -> Checkout:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Record the first failure in a module if its tests depend on one another."""
+    """Report what the cloud looks like when a test fails, since it is stopped later; record the first failure in a
+    module if its tests depend on one another."""
     report = yield
+    clouds: Clouds | None = getattr(item, "funcargs", {}).get("clouds")
+    if clouds and report.failed:
+        report.sections.append(("the cloud", clouds.seen()))
     if item.get_closest_marker("incremental") and item.parent and report.failed:
         item.parent.stash.setdefault(FIRST_FAILURE, item.name)
     return report

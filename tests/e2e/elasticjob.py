@@ -39,6 +39,11 @@ IMAGES = {
 CODE = "tidewater.zip"
 """Key in the ConfigMap `code`: the runtime as from a wheel, and the examples."""
 
+SLEEP = """sh -c 'trap "exit 143" TERM; sleep 3600 & wait'"""
+"""A worker's command that leaves at once when its pod is deleted. Most programs wait for the end of the grace period as
+process 1 of a container, which ignores SIGTERM without a handler.
+"""
+
 NODE_GROUP = {"surgeNodes": "nodegroup", "workers": "1", "minWorkers": "1", "trainerArgs": LONG_TRAINING}
 """Settings of a stack with one node group for its worker nodes."""
 
@@ -114,18 +119,12 @@ def make_stack(checkout: Checkout, settings: Mapping[str, str]) -> None:
 
 
 def make_room(checkout: Checkout, workers: int) -> None:
-    """Give the stack this number of worker nodes, and suspend its own job: others use them."""
-    if checkout.has_stack():
-        _suspend_own_job(checkout)
-    checkout.bring_up({**NODE_GROUP, "workers": str(workers), "jobName": f"own-{workers}"})
-    _suspend_own_job(checkout)
-    scale_nodes(checkout, workers)  # Pulumi doesn't see that the walk-throughs have changed it
-
-
-def _suspend_own_job(checkout: Checkout) -> None:
+    """Have a stack with this number of worker nodes, and suspend its own job: others use them."""
+    make_stack(checkout, NODE_GROUP)
     own = Job(checkout.path, checkout.outputs["jobName"], checkout.namespace)
     own.change(suspend=True)
     wait_until("no pods of the stack's job", lambda: not own.pods())
+    scale_nodes(checkout, workers)
 
 
 def apply(checkout: Checkout, *objects: Object) -> None:
@@ -219,14 +218,15 @@ def shell_pod(script: str, **container: Any) -> Object:
 
 
 def scale_nodes(checkout: Checkout, count: int) -> None:
-    """Set the size of the stack's worker node group with the aws command line, and wait for its nodes."""
-    cluster = checkout.outputs["clusterName"]
-    groups = checkout.aws(f"eks list-nodegroups --cluster-name {cluster}")["nodegroups"]
+    """Set the size of the stack's worker node group, and wait for its nodes.
+
+    Pulumi doesn't see it. A module before may have made the smallest size larger.
+    """
+    cluster, eks = checkout.outputs["clusterName"], checkout.client("eks")
+    groups = eks.list_nodegroups(clusterName=cluster)["nodegroups"]
     group = next(name for name in groups if "-workers" in name)
-    checkout.run(
-        f"aws eks update-nodegroup-config --cluster-name {cluster} --nodegroup-name {group} "
-        f"--scaling-config desiredSize={count}"
-    )
+    size = {"minSize": 1, "desiredSize": count}
+    eks.update_nodegroup_config(clusterName=cluster, nodegroupName=group, scalingConfig=size)
     wait_until(f"{count} worker nodes", lambda: len(_ready_nodes(checkout)) == count)
 
 

@@ -64,6 +64,13 @@ def instances(checkout: Checkout, *filters: tuple[str, str]) -> dict[str, Object
     return {instance["InstanceId"]: instance for instance in listed}
 
 
+def node_groups(checkout: Checkout) -> list[str]:
+    """Return the names of the clusters' node groups, also of those that are being made."""
+    eks = checkout.client("eks")
+    clusters = eks.list_clusters()["clusters"]
+    return [name for cluster in clusters for name in eks.list_nodegroups(clusterName=cluster)["nodegroups"]]
+
+
 def surge_instances(checkout: Checkout) -> dict[str, Object]:
     """Return the instances that Karpenter has started and EC2 bills, by id."""
     return instances(checkout, ("tag-key", "karpenter.sh/nodepool"))
@@ -72,6 +79,11 @@ def surge_instances(checkout: Checkout) -> dict[str, Object]:
 def instance_of(checkout: Checkout, pod: str) -> str:
     """Return the id of the instance that a worker pod runs on."""
     return nodes(checkout, WORKERS)[node_of(checkout, pod)]
+
+
+def terminate(checkout: Checkout, instance: str) -> None:
+    """End an instance at once, as EC2 does when its host fails or a person asks for it."""
+    checkout.client("ec2").terminate_instances(InstanceIds=[instance])
 
 
 def wait_for_surge_nodes(checkout: Checkout, expected: set[str], *, seconds: float = PATIENCE_SECONDS) -> None:

@@ -15,8 +15,8 @@ STACKS = {
     *("tests/e2e/faults", "tests/e2e/guest", "tests/e2e/life", "tests/e2e/nodegroup", "tests/e2e/production"),
     "tests/e2e/upgrade",
 }
-"""The folders that have a cloud with a stack; the last one only in `make soak`. In `life` it is made twice, since the
-cloud's daemon is killed. That of `guest` is on a cluster that something else made."""
+"""The folders that have a cloud with a stack; the last one only in `make soak`. That of `guest` is on a cluster
+that something else made."""
 
 STARTERS = (
     "tests.e2e.checkout.Checkout.copy_to",

@@ -6,6 +6,9 @@
 /tidewater/<job>/saved                the last checkpoint that was written (SAVED_VERSION)
 /tidewater/<job>/finished             written once, at the end of the job (FINISHED_VERSION)
 /tidewater/<job>/broken               of a large job: the last generation that broke (BROKEN_VERSION)
+/tidewater/<job>/change               of a job that was large once: in what its generation differs from the one before,
+                                      written together with it (CHANGE_VERSION). It comes before the generation, so a
+                                      range can have it without that
 /tidewater/<job>/deciding/<member id> of a large job: one, without content, per member that decides, bound to its lease
 /tidewater/<job>/votes/<member id>    of a large job: what only those that decide read (VOTE_VERSION)
 /tidewater/<job>/workers/<name>       of a worker over several machines: where the launcher of the first one is
@@ -36,6 +39,7 @@ MEMBER_VERSION = 5
 LAUNCHER_VERSION = 1
 SAVED_VERSION = 1
 BROKEN_VERSION = 1
+CHANGE_VERSION = 1
 VOTE_VERSION = 1
 FINISHED_VERSION = 1
 RENDEZVOUS_VERSION = 2
@@ -81,6 +85,11 @@ def finished(name: str) -> str:
 def broken(name: str) -> str:
     """Return the key of the last generation of job ``name`` that broke."""
     return f"{job(name)}broken"
+
+
+def change(name: str) -> str:
+    """Return the key of the last change of the generation of job ``name``."""
+    return f"{job(name)}change"
 
 
 def deciding(name: str, member_id: str) -> str:

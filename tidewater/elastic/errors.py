@@ -46,6 +46,10 @@ class Compacted(StoreError):
     """etcd no longer has the watched revision."""
 
 
+class Missed(StoreError):
+    """A change can't be applied to what is known: all must be read again."""
+
+
 class RecordError(TrainerError):
     """A stored record cannot be read by this version of the code."""
 

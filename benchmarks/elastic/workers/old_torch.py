@@ -1,4 +1,4 @@
-"""Makes this process's torch like one before 2.15.
+"""Makes this process's torch like one before 2.14.
 
 It then lacks the private functions that give a process group new peers, and the trainer makes new groups instead.
 """

@@ -18,11 +18,12 @@ import yaml
 from localcloud.instance import Instance
 from localcloud.kube.network import Network
 
-from tests.e2e.checkout import DESTROY, LONG_TRAINING, ROOT, UP, Checkout, repeat, stop_once_printed, wait_until
+from tests.e2e.checkout import DESTROY, LONG_TRAINING, ROOT, UP, Checkout, wait_until
 from tests.e2e.elasticjob import PYTORCH
 from tests.e2e.guest.forward_proxy import ForwardProxy
 from tests.e2e.guest.platform import CLUSTER, LUSTRE_DRIVER, Platform
 from tests.e2e.inventory import Inventory, added, aws_inventory
+from tests.e2e.stopping import repeat, stop_once_printed
 from tests.e2e.training import assert_steps_only_grow, latest_step, node_of, running_workers, wait_for_world
 from tests.infra.preflight.roles.given_roles import make
 from tidewater.contract import stack
@@ -41,6 +42,7 @@ POD = {
     "metadata": {"name": "notebook", "namespace": "training"},
     "spec": {
         "securityContext": stack.non_root(1000),
+        "terminationGracePeriodSeconds": 1,
         "containers": [
             {
                 "name": "notebook",

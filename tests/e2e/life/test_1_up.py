@@ -11,15 +11,20 @@ import re
 import pytest
 
 from tests.e2e.checkout import Checkout
+from tests.e2e.nodes import node_groups
+from tests.e2e.stopping import stop_when
 from tests.e2e.training import identities, running_workers, wait_for_world
 
 SECRET_SIGNATURE = "4dabf18193072939515e22adb298388d"
 """The key that marks a secret value in Pulumi's state."""
 
+CLOUD_IS_UP = "localcloud is up"
+
 pytestmark = [pytest.mark.e2e, pytest.mark.incremental, pytest.mark.timeout(1800)]
 
 
-def test_make_up_returns_when_training_progresses(checkout: Checkout) -> None:
+def test_make_up_completes_one_that_was_killed_and_returns_when_training_progresses(checkout: Checkout) -> None:
+    stop_when(checkout, "make up", lambda said: CLOUD_IS_UP in said and node_groups(checkout))
     output = checkout.make("up")
     assert "pulumi config set workers" in output.text  # what to run next
     assert "pulumi destroy" in output.text

@@ -13,7 +13,7 @@ import pytest
 
 from tests.e2e.checkout import LONG_TRAINING, SHORT_TRAINING, UP, Checkout, wait_until
 from tests.e2e.cluster_faults import restart_api_server
-from tests.e2e.elasticjob import PYTORCH, Job
+from tests.e2e.elasticjob import PYTORCH, SLEEP, Job
 from tests.e2e.nodes import (
     WORKERS,
     claims,
@@ -62,7 +62,6 @@ RELEASES = ("v20260903", "v20260512")
 """The images that the one-machine cloud knows: that of the default version of Kubernetes, and an older one."""
 
 POOL = "tidewater.dev/pool=extra"
-SLEEP = "python3 -c 'import time; time.sleep(3600)'"
 
 KARPENTER = "-n kube-system -l app.kubernetes.io/name=karpenter"
 
@@ -275,7 +274,11 @@ def test_a_finished_job_of_several_processes_per_pod_leaves_nothing_to_pay_but_t
 ) -> None:
     assert surge_instances(stack)
     (core,) = nodes(stack, WORKERS).keys() - surge_nodes(stack).keys()
-    with stack.config("jobName", "short"), stack.config("trainerArgs", f"{SHORT_TRAINING} --processes 2"):
+    with (
+        stack.config("jobName", "short"),
+        stack.config("workers", "2"),
+        stack.config("trainerArgs", f"{SHORT_TRAINING} --processes 2"),
+    ):
         stack.run(UP)
         stack.forget_outputs()
         job = f"elasticjob/{stack.outputs['jobName']}"
@@ -294,9 +297,9 @@ def test_a_finished_job_of_several_processes_per_pod_leaves_nothing_to_pay_but_t
 
 
 def test_without_workers_the_core_is_empty_too_and_the_job_waits_suspended(stack: Checkout) -> None:
-    stack.run(f"pulumi config set minWorkers 0 && {UP}")
+    stack.run(f"pulumi config set minWorkers 0 && pulumi config set workers 1 && {UP}")
     stack.forget_outputs()
-    wait_for_world(stack, 3, seconds=NEW_NODE_SECONDS)
+    wait_for_world(stack, 1, seconds=NEW_NODE_SECONDS)
     resize(stack, 0)
     wait_until("no worker node", lambda: not nodes(stack, WORKERS))
     own = Job(stack.path, stack.outputs["jobName"], stack.namespace)
@@ -305,10 +308,10 @@ def test_without_workers_the_core_is_empty_too_and_the_job_waits_suspended(stack
     assert billed(stack) == ["tidewater-local-system"]
 
 
-def test_a_resumed_job_continues_on_nodes_that_karpenter_brings(stack: Checkout) -> None:
-    resize(stack, 3)
-    wait_for_world(stack, 3, seconds=NEW_NODE_SECONDS)
-    wait_for_surge_count(stack, 3)
+def test_a_resumed_job_continues_on_a_node_that_karpenter_brings(stack: Checkout) -> None:
+    resize(stack, 1)
+    wait_for_world(stack, 1, seconds=NEW_NODE_SECONDS)
+    wait_for_surge_count(stack, 1)
     events = [line.get("event") for pod in running_workers(stack) for line in stack.logs(pod)]
     assert "checkpoint_loaded" in events
 
@@ -331,6 +334,5 @@ def test_a_job_runs_on_the_pool_that_it_names_and_a_removed_pool_takes_its_own_n
     wait_until("no node of the pool", lambda: not nodes(stack, POOL))
     wait_until("its worker to wait for a pool", lambda: [*map(is_running, pooled.pods())] == [False])
     stack.run(f"tidewater job delete {pooled.name} -n {stack.namespace}")
-    wait_for_surge_count(stack, 3)
+    wait_for_surge_count(stack, 1)
     assert (identities(stack), surge_nodes(stack)) == (before, brought)
-    stack.run(f"{UP} --expect-no-changes")

@@ -1,20 +1,20 @@
-"""Interruptions: the cloud's daemon is killed, and `up` and `destroy` are killed and completed.
+"""Interruptions: a job fails, and `destroy` is killed and completed.
 
-This module uses the stack of the modules before it, and makes another one in a new cloud. Without them, it makes both.
+Each test uses the stack as the one before left it. Without the modules before it, this one makes the stack.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import signal
+from collections import Counter
 
 import pytest
 
-from tests.e2e.checkout import ADOPT, DESTROY, UP, Checkout, repeat, stop_once_printed, wait_until
-from tests.e2e.elasticjob import make_stack
-from tests.e2e.inventory import Inventory, added, aws_inventory, host_leftovers, processes_of
+from tests.e2e.checkout import DESTROY, UP, Checkout, wait_until
+from tests.e2e.inventory import aws_inventory, host_leftovers
 from tests.e2e.nodes import instances, surge_nodes
+from tests.e2e.stopping import repeat, stop_once_printed
 from tests.e2e.training import latest_step, running_workers, steps, wait_for_world
 
 pytestmark = [pytest.mark.e2e, pytest.mark.incremental, pytest.mark.timeout(1800)]
@@ -26,47 +26,14 @@ SETTINGS = {"workers": "2", "minWorkers": "1"}
 
 @pytest.fixture(scope="module", autouse=True)
 def stack(checkout: Checkout) -> None:
-    """Have a stack that trains."""
-    make_stack(checkout, SETTINGS)
+    """Have a stack that trains. That of the modules before leaves the size to the cluster: an update waits for none."""
+    checkout.bring_up(SETTINGS)
+    wait_for_world(checkout, 2)
 
 
-@pytest.fixture(scope="module")
-def account(checkout: Checkout) -> Inventory:
-    """Return the account's inventory after the restart of its cloud, before the stack is created again."""
-    return aws_inventory(checkout.cloud())
-
-
-def test_start_after_a_killed_daemon_cleans_up_and_reports_it(checkout: Checkout) -> None:
-    status = json.loads((checkout.state / "daemon.json").read_text())
-    instance = json.loads((checkout.state / "instance.json").read_text())["id"]
-    assert processes_of(instance, checkout.state)
-    os.kill(status["pid"], signal.SIGKILL)
-    wait_until("everything to end with the daemon", lambda: not processes_of(instance, checkout.state))
-    started = checkout.run("localcloud start")
-    assert "cleaned" in started.text
-    listed = checkout.aws("eks list-clusters")
-    assert listed["clusters"] == []
-
-
-def test_make_up_reports_that_the_old_stack_is_gone_and_creates_it_again(
-    checkout: Checkout, account: Inventory
-) -> None:
-    checkout.configure(SETTINGS)
-    said = stop_once_printed(checkout, "make up", "Cluster tidewater-local-eksCluster")
-    assert "forgetting the stack's state" in said
-    assert account
-
-
-def test_an_interrupted_up_is_completed_by_the_next_up(checkout: Checkout) -> None:
-    checkout.run("pulumi cancel --yes", expect=None)
-    checkout.run(ADOPT)  # where the killed one had begun a node group, a second one would be made
-    stop_once_printed(checkout, UP, "Job job-dataset-digits creating")
-    repeat(checkout, UP)
-    checkout.run("pulumi preview --expect-no-changes")
-
-
-def test_kubectl_finds_the_cluster_of_a_recreated_stack(checkout: Checkout) -> None:
-    assert "etcd" in checkout.run("kubectl get pods --all-namespaces").text
+def what_there_is(checkout: Checkout) -> Counter[str]:
+    """Return how many resources of each kind the account has. A new account has a few, each time with other ids."""
+    return Counter({kind: len(ids) for kind, ids in aws_inventory(checkout.cloud()).items()})
 
 
 def test_a_failed_job_says_why_and_starts_again_when_its_settings_are_mended(checkout: Checkout) -> None:
@@ -78,22 +45,20 @@ def test_a_failed_job_says_why_and_starts_again_when_its_settings_are_mended(che
     assert min(int(steps(checkout, pod)[0]["step"]) for pod in running_workers(checkout)) > step, "training began again"
 
 
-def test_a_destroy_that_is_killed_while_nodes_drain_and_once_more_is_completed_by_the_next(
-    checkout: Checkout, account: Inventory
+def test_a_destroy_that_is_killed_while_nodes_drain_is_completed_by_the_next_and_leaves_nothing(
+    checkout: Checkout,
 ) -> None:
     wait_until("a node of Karpenter", lambda: surge_nodes(checkout))
     stop_once_printed(checkout, DESTROY, "NodePool nodepool-workers deleting")
     checkout.run("pulumi cancel --yes", expect=None)
     stop_once_printed(checkout, DESTROY, " deleted ", times=20)
     repeat(checkout, DESTROY)
-    assert added(account, aws_inventory(checkout.cloud())) == {}
+    left_on_aws = what_there_is(checkout)
     assert not instances(checkout)
     instance = json.loads((checkout.state / "instance.json").read_text())["id"]
     left = host_leftovers(instance, checkout.state)
     assert [item for item in left if "kubelet" in item or "containerd" in item or "node" in item] == []
-
-
-def test_stop_leaves_nothing_on_the_host(checkout: Checkout) -> None:
-    instance = json.loads((checkout.state / "instance.json").read_text())["id"]
     checkout.run("localcloud stop")
     assert host_leftovers(instance, checkout.state) == []
+    checkout.run("localcloud start")
+    assert left_on_aws - what_there_is(checkout) == Counter(), "compared with a new account"

@@ -128,8 +128,7 @@ def test_pulumi_up_changes_the_size_of_the_job_and_nothing_else(stack: Job) -> N
     wait_for_world(stack, 1)
     before, first = stack.read(), identities(stack)
     stack.scale(2)  # there is no room for the second worker, and another field manager has the size now
-    with stack.config("workers", "3"):
-        stack.run(UP)
+    stack.run(f"pulumi config set workers 3 && {UP}")
     after = stack.read()
     assert after["spec"]["replicaSpecs"]["Worker"]["replicas"] == 3
     assert without_size(after) == without_size(before)

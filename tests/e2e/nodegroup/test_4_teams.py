@@ -11,15 +11,14 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.e2e.checkout import UP, Checkout, Output
-from tests.e2e.elasticjob import PYTORCH, Job, make_room
+from tests.e2e.checkout import STACK, UP, Checkout, Output
+from tests.e2e.elasticjob import PYTORCH, SLEEP, Job, make_room
 from tests.e2e.training import is_running
 
 pytestmark = [pytest.mark.e2e, pytest.mark.incremental, pytest.mark.timeout(900)]
 
 TEAMS = {"vision": "ada", "speech": "bob"}
 """The person of each team."""
-SLEEP = "python3 -c 'import time; time.sleep(3600)'"
 SAYS = """sh -c 'trap "echo last words; exit 0" TERM; echo words of {team}; sleep 3600 & wait'"""
 
 
@@ -54,23 +53,24 @@ class Person:
 def persons(checkout: Checkout) -> Iterator[dict[str, Person]]:
     """Yield a person of each team, by the team's name; the teams are in the config only."""
     make_room(checkout, 2)
-    found = {}
-    checkout.run("pulumi config set tidewater:fileAccess iam && pulumi config set tidewater:jobLogDays 7")
+    iam = checkout.client("iam")
+    found, settings = {}, {"fileAccess": "iam", "jobLogDays": "7"}
     for number, (team, name) in enumerate(TEAMS.items()):
-        arn = checkout.aws(f"iam create-user --user-name {name}")["User"]["Arn"]
-        key = checkout.aws(f"iam create-access-key --user-name {name}")["AccessKey"]
+        arn = iam.create_user(UserName=name)["User"]["Arn"]
+        key = iam.create_access_key(UserName=name)["AccessKey"]
         found[team] = Person(checkout, team, arn, key["AccessKeyId"], key["SecretAccessKey"])
         entries = {"name": team, "userArns[0]": arn, "maxWorkers": "2", "nominalWorkers": "1"}
-        for entry, value in entries.items():
-            checkout.run(f"pulumi config set --path 'tidewater:teams[{number}].{entry}' {value}")
+        settings |= {f"teams[{number}].{entry}": value for entry, value in entries.items()}
+    pairs = " ".join(f"--plaintext 'tidewater:{key}={value}'" for key, value in settings.items())
+    checkout.run(f"pulumi config set-all --path {pairs}")
     try:
         yield found
-    finally:  # the modules after this one have the stack without teams
-        without_teams(checkout)
+    finally:
+        if "tidewater:teams" in (checkout.path / f"Pulumi.{STACK}.yaml").read_text():  # a test has failed
+            without_teams(checkout)  # for the modules after this one
     for team, person in found.items():
-        name = TEAMS[team]
-        checkout.run(f"aws iam delete-access-key --user-name {name} --access-key-id {person.key}")
-        checkout.run(f"aws iam delete-user --user-name {name}")
+        iam.delete_access_key(UserName=TEAMS[team], AccessKeyId=person.key)
+        iam.delete_user(UserName=TEAMS[team])
 
 
 @pytest.fixture(scope="module")

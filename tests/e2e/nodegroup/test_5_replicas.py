@@ -6,14 +6,13 @@ This module uses the stack of the modules before it. Without them, it makes the 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.checkout import Checkout, wait_until
 from tests.e2e.elasticjob import NODE_GROUP, scale_nodes
-from tests.e2e.nodes import instance_of
+from tests.e2e.nodes import instance_of, terminate
 from tests.e2e.training import (
     assert_committed_once,
     assert_steps_only_grow,
@@ -39,16 +38,14 @@ PODS = [f"divided-worker-{index}" for index in range(4)]
 
 
 @pytest.fixture(scope="module")
-def stack(checkout: Checkout) -> Iterator[Checkout]:
-    """Yield the checkout with two replicas of two pods, each pod on a node of its own."""
+def stack(checkout: Checkout) -> Checkout:
+    """Return the checkout with two replicas of two pods, each pod on a node of its own."""
     shutil.copy(Path(__file__).with_name("divided.py"), checkout.path)
     if checkout.has_stack():
         scale_nodes(checkout, len(PODS))  # Pulumi doesn't see that modules before this one have changed it
     checkout.bring_up(SETTINGS)
     wait_for_world(checkout, 2)
-    yield checkout
-    for key in ("workersPerReplica", "trainingScript"):  # the modules after this one set the others
-        checkout.run(f"pulumi config rm {key}")
+    return checkout
 
 
 def listed(checkout: Checkout) -> dict[str, str]:
@@ -65,7 +62,7 @@ def test_kubectl_counts_replicas(stack: Checkout) -> None:
 
 def test_a_replica_goes_with_the_node_of_one_of_its_pods_and_comes_back_whole(stack: Checkout) -> None:
     before, generation, step = identities(stack), latest_generation(stack), latest_step(stack)
-    stack.aws(f"ec2 terminate-instances --instance-ids {instance_of(stack, PODS[3])}")
+    terminate(stack, instance_of(stack, PODS[3]))
     wait_for_world(stack, 1, of={PODS[0]: before}, after=generation)
     alone = latest_generation(stack)
     wait_for_world(stack, 2, after=alone, seconds=300)

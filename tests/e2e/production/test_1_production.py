@@ -7,6 +7,7 @@ GPUs have nothing behind them, so the workers train on CPUs. Each test uses the 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 
 import pytest
 import yaml
@@ -22,6 +23,7 @@ from tests.e2e.nodes import (
     nodes,
     surge_instances,
     surge_nodes,
+    terminate,
     wait_for_surge_count,
 )
 from tests.e2e.production import example
@@ -38,6 +40,7 @@ from tests.e2e.training import (
 )
 from tests.security.real import Real, read
 from tidewater.contract import labels
+from workloads.devices.in_pod import gpus
 
 pytestmark = [pytest.mark.e2e, pytest.mark.incremental, pytest.mark.timeout(1800)]
 
@@ -108,6 +111,18 @@ def lasting(production: Checkout) -> Inventory:
     return {kind: ids for kind, ids in found.items() if kind != "launch templates"}
 
 
+@pytest.fixture
+def impatient(configured: Checkout) -> Iterator[None]:
+    """Have the check of the GPUs wait for seconds instead of minutes."""
+    file = configured.path / "workloads/devices/in_pod/gpus.py"
+    before = file.read_text()
+    file.write_text(before.replace(f"PATIENCE_SECONDS = {gpus.PATIENCE_SECONDS}", "PATIENCE_SECONDS = 10.0"))
+    assert file.read_text() != before
+    yield
+    file.write_text(before)
+
+
+@pytest.mark.usefixtures("impatient")
 def test_nodes_that_show_no_gpus_end_up_with_a_sentence_before_a_worker_is_made(configured: Checkout) -> None:
     # Any image without the plug-in's program stands for a plug-in that doesn't run on the nodes.
     configured.run("pulumi config set devicePluginImage localcloud/pause:1")
@@ -203,7 +218,7 @@ def lose_disk(production: Checkout, pod: Object) -> None:
 
 def lose_node(production: Checkout, pod: Object) -> None:
     instance = production.run(f"kubectl get node {pod['spec']['nodeName']} -ojsonpath={{.spec.providerID}}").text
-    production.run(f"aws ec2 terminate-instances --instance-ids {instance.strip().rsplit('/', 1)[1]}")
+    terminate(production, instance.strip().rsplit("/", 1)[1])
 
 
 def member_ids(production: Checkout) -> dict[str, str]:

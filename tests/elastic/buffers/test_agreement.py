@@ -10,6 +10,7 @@ from torch import nn
 
 from tests.elastic.buffers.test_values import FIRST, SECOND, Layer, adds, fills, of, sets
 from tests.elastic.buffers.together import Ranks, all_at_once, ranks
+from tidewater.elastic.buffers.agreement import Buffers
 from tidewater.elastic.errors import GroupBroken
 
 MASK = torch.full((1000,), float("-inf"))
@@ -48,6 +49,30 @@ def test_what_was_changed_is_expected_in_the_next_step_and_sent_until_no_rank_ch
     large = [sum(each > 8 * 1000 for each in sent) for sent in (first, second, third, fourth)]
     assert large == [1, 1, 1, 0]
     assert [len(sent) for sent in (first, second, third, fourth)] == [3, 2, 2, 1]
+
+
+def test_what_was_taken_before_the_generation_changed_is_not_expected_by_newcomers() -> None:
+    """An ElasticDL script collects minibatches, and sums them with the workers that are there then."""
+    _, groups = ranks(2)
+    models = [nn.BatchNorm1d(1) for _ in groups]
+    both = [Buffers(model, group) for model, group in zip(models, groups, strict=True)]
+
+    def take(rank: int) -> None:
+        both[rank].begin()
+        models[rank](torch.arange(4.0).reshape(4, 1))
+        both[rank].take()
+        both[rank].restore()
+
+    def step(rank: int) -> float:
+        take(rank)
+        more = float(both[rank].send(0.5))
+        both[rank].apply(both[rank].sums(more > 0))
+        return more
+
+    assert [all_at_once(step, 2) for _ in range(2)] == [[1.0, 1.0], [0.0, 0.0]]
+    take(0)
+    groups[0].uuid += 1
+    assert both[0].send(0.5) == 1.0
 
 
 def test_what_all_ranks_have_to_say_alike_is_not_sent() -> None:

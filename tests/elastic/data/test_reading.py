@@ -184,7 +184,44 @@ def test_a_read_that_goes_on_is_not_ended() -> None:
     for at in range(1000, 4000):
         with readings.of(at, DATASET):
             watched.look_until(at)
+    with readings.of(4000, DATASET):
+        for at in range(4000, 7000):
+            readings.sample[0] = at
+            watched.look_until(at)
     assert not watched.events()
+
+
+def test_a_sample_that_is_read_in_time_is_not_ended_for_the_one_before_it_in_the_batch() -> None:
+    readings = Readings()
+    readings.handle()
+    with readings.of(1, DATASET):
+        late = readings.now()[0]
+        readings.sample[0] = 2
+        readings.doom(0, late, "too late", leaves=False)
+        signal.raise_signal(reading.SIGNAL)
+        with pytest.raises(DataStuck, match="too late"):
+            readings.doom(0, readings.now()[0], "too late", leaves=False)
+
+
+def test_the_time_of_a_sample_that_is_read_alone_does_not_begin_with_that_of_its_batch() -> None:
+    reads: list[tuple[int, int]] = []
+
+    class Together(Dataset[int]):
+        def __len__(self) -> int:
+            return 4
+
+        def __getitems__(self, indices: list[int]) -> list[int]:
+            reads.append(made.readings.now()[0].read)
+            raise ValueError("one of them can't be read")
+
+        def __getitem__(self, index: int) -> int:
+            reads.append(made.readings.now()[0].read)
+            return index
+
+    made = Loader(Together(), LoaderSettings(seed=0), collate=None, device=CPU)
+    with contextlib.closing(made):
+        made.batch([2, 3], 0)
+    assert len(reads) == len(set(reads)) == 3
 
 
 def test_an_answer_that_is_lost_ends_the_wait_for_it() -> None:

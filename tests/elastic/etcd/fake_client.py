@@ -44,7 +44,9 @@ class FakeStore:
                 raise StoreError("lease not found")
             self._write(key, value, lease)
 
-    def put_if(self, key: str, value: bytes, mod_revision: int, lease: int = 0) -> bool:
+    def put_if(
+        self, key: str, value: bytes, mod_revision: int, lease: int = 0, also: tuple[str, bytes] | None = None
+    ) -> bool:
         with self._lock():
             if lease and lease not in self._leases:
                 raise StoreError("lease not found")
@@ -52,6 +54,9 @@ class FakeStore:
             if (found[0].mod_revision if found else 0) != mod_revision:
                 return False
             self._write(key, value, lease)
+            if also:
+                self._revision -= 1
+                self._write(*also, 0)
             return True
 
     def delete(self, key: str) -> None:

@@ -56,6 +56,16 @@ def test_compare_and_set_succeeds_for_only_one_of_two_writers(store: Store, pref
     assert store.read(prefix).entries[0].value == b"third"
 
 
+def test_another_key_is_written_with_the_first_one_at_the_same_revision_or_not_at_all(
+    store: Store, prefix: str
+) -> None:
+    assert store.put_if(f"{prefix}g", b"first", 0, also=(f"{prefix}c", b"with it"))
+    change, generation = store.read(prefix).entries
+    assert (change.value, change.mod_revision) == (b"with it", generation.mod_revision)
+    assert not store.put_if(f"{prefix}g", b"second", 0, also=(f"{prefix}c", b"too late"))
+    assert store.read(prefix).entries == (change, generation)
+
+
 def test_keys_of_a_lease_are_deleted_with_it(store: Store, prefix: str) -> None:
     lease = store.grant(60)
     store.put(f"{prefix}m", b"x", lease)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import http.client
 import json
 import socket
+import threading
 from collections.abc import Callable, Iterator
 
 import pytest
 
-from tidewater.elastic.errors import TrainerError
+from tidewater.elastic.errors import StoreError, TrainerError
+from tidewater.elastic.etcd import client
 from tidewater.elastic.etcd.access import Endpoint
 from tidewater.elastic.etcd.client import EtcdStore, Watch
 from tidewater.elastic.etcd.ranges import under
@@ -120,3 +122,26 @@ def test_the_events_of_a_long_line_come_whole(etcd: tuple[EtcdStore, socket.sock
     while found[-1] < 4:
         found += revisions(batches)
     assert found == [2, 3, 4]
+
+
+def test_a_connection_on_which_etcd_has_lost_the_request_for_a_watch_is_not_used(
+    etcd: tuple[EtcdStore, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Changes in that range would come after the connection's idle time, and be late for the others."""
+    monkeypatch.setattr(client, "_BEGIN_SECONDS", 0.1)
+    store, server = etcd
+    server.sendall(HEAD + chunk(CREATED) + change(2))
+    batches = iter(store.watch({under("a"): 2, under("b"): 2}))
+    assert revisions(batches) == [2]
+    with pytest.raises(StoreError, match="1 of 2 watches"):
+        next(batches)
+
+
+def test_a_watch_that_has_begun_waits_for_changes_as_long_as_its_connection_may_be_idle(
+    etcd: tuple[EtcdStore, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "_BEGIN_SECONDS", 0.1)
+    store, server = etcd
+    server.sendall(HEAD + chunk(CREATED) + chunk(CREATED))
+    threading.Timer(0.5, server.sendall, [change(2)]).start()
+    assert revisions(iter(store.watch({under("a"): 2, under("b"): 2}))) == [2]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from weakref import WeakKeyDictionary
 
 from tests.elastic.etcd.fake_client import FakeStore
@@ -55,3 +55,9 @@ def reaches(coordinator: Coordinator, members: str) -> bool:
 def has(view: View, name: str, *, state_of: int, unreachable: tuple[str, ...]) -> bool:
     member = view.member(name)
     return member is not None and (member.state_of, member.unreachable) == (state_of, unreachable)
+
+
+def answer(coordinator: Coordinator, votes: Mapping[str, str], turn: int) -> Collection[str]:
+    """Return what a member answers to votes that another one sends it."""
+    taken = coordinator.hear(votes)
+    return coordinator.pass_on(votes, turn) if taken is None else taken

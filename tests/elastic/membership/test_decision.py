@@ -114,6 +114,14 @@ def test_if_the_oldest_worker_does_not_propose_the_next_one_does_after_its_patie
     assert decide(broken, inputs("c"), now=103).kind is Kind.PROPOSE
 
 
+def test_in_a_large_job_the_next_one_has_the_time_to_hear_what_the_others_say() -> None:
+    everyone = "".join(map(chr, range(ord("A"), ord("A") + 40)))
+    broken = view(4, everyone, *(member(name, age, ready_after=4) for age, name in enumerate(everyone[1:])))
+    assert decide(broken, inputs("B"), now=100).kind is Kind.PROPOSE
+    assert decide(broken, inputs("C"), now=111.9).kind is Kind.WAIT
+    assert decide(broken, inputs("C"), now=112).kind is Kind.PROPOSE
+
+
 def test_a_newcomer_with_other_traits_is_never_admitted() -> None:
     stranger = member("b", 2, ready_after=4, kind="t")
     assert decide(view(4, "a", member("a", 1), stranger), inputs("a"), now=100) == REST

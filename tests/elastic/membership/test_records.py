@@ -10,11 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidewater.contract import keys
-from tidewater.elastic.errors import RecordError
+from tidewater.elastic.errors import Missed, RecordError
 from tidewater.elastic.etcd.client import Entry, Event
 from tidewater.elastic.membership import records
 from tidewater.elastic.membership.records import (
     applied,
+    change_to_json,
+    generation_from_change,
     generation_from_json,
     generation_to_json,
     grouped,
@@ -51,6 +53,105 @@ def test_the_generations_record_has_of_each_member_what_others_need_to_reach_it(
     data = generation_to_json(generation)
     assert len(data) < 60 * len(many)
     assert [each.address for each in generation_from_json(data).members] == [each.address for each in many]
+
+
+def histories() -> st.SearchStrategy[list[Generation]]:
+    """Return some generations, one after the other: members leave and come, now and then in any order."""
+    ids = st.lists(st.sampled_from("abcdefgh"), unique=True)
+
+    def members(before: list[str], ids: list[str], mixed: bool, port: int) -> tuple[Seat, ...]:
+        kept = [each for each in before if each in ids]
+        order = ids if mixed else [*kept, *(each for each in ids if each not in kept)]
+        ports = {each: port if each == order[0] and mixed else 1 for each in order}
+        return tuple(Seat(each, each, "127.0.0.1", ports[each], shard_ports=(4,) * (each > "d")) for each in order)
+
+    def history(steps: list[tuple[list[str], bool, int]]) -> list[Generation]:
+        found: list[Generation] = []
+        for number, (wanted, mixed, port) in enumerate(steps, 1):
+            before = [each.id for each in found[-1].members] if found else []
+            seats = members(before, wanted, mixed, port)
+            found.append(Generation(number, 100 + number, seats, "joined", "line", number % 3, "", number - 1, "s"))
+        return found
+
+    return st.lists(st.tuples(ids, st.booleans(), st.integers(1, 2)), min_size=1, max_size=8).map(history)
+
+
+@given(histories(), st.lists(st.booleans(), min_size=8, max_size=8))
+def test_changes_lead_to_the_generation_that_the_whole_record_has_or_to_none(
+    history: list[Generation], seen: list[bool]
+) -> None:
+    """The reader misses some of them, and then reads the whole record."""
+    known: Generation | None = None
+    before: Generation | None = None
+    for after, is_seen in zip(history, seen, strict=False):
+        whole = generation_from_json(generation_to_json(after))
+        change = change_to_json(before, after)
+        fits = before is not None and known == before
+        if is_seen:
+            try:
+                known = generation_from_change(change, known)
+                assert fits
+            except Missed:
+                stay = [each for each in (before.members if before else ()) if after.rank(each.id) is not None]
+                assert not fits or list(after.members[: len(stay)]) != stay, "it is read only if it must be"
+                known = whole
+            assert known == whole
+            assert generation_from_change(change, known) is known, "who has it already, has it after that, too"
+        before = whole
+
+
+def test_a_change_has_the_members_that_go_and_come_and_no_other() -> None:
+    many = tuple(Seat(f"w-{rank}-0a1b2c", f"w-{rank}", "10.0.100.200", 40000) for rank in range(1024))
+    before = Generation(8, 2**47, many[:-1], "joined", "0" * 12, signature="s" * 64)
+    after = replace(before, number=9, uuid=2**46, members=(*many[:7], *many[8:]))
+    change = change_to_json(before, after)
+    assert len(change) < 500
+    assert generation_from_change(change, before) == after
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        pytest.param({"version": 99}, "version 99", id="other-version"),
+        pytest.param({"of": 1, "gone": []}, "members", id="no-members"),
+        pytest.param({"of": 1, "gone": [], "members": [["b"]]}, "worker", id="no-address"),
+        pytest.param({"of": 1, "gone": [], "members": [], "surprise": 1}, "surprise", id="unknown-field"),
+    ],
+)
+def test_an_unreadable_change_is_an_error_that_names_the_cause(fields: dict[str, object], words: str) -> None:
+    data = json.dumps({"version": keys.CHANGE_VERSION, **fields}).encode()
+    with pytest.raises(RecordError, match=words):
+        generation_from_change(data, Generation(1, 1, (SEAT,), "start"))
+
+
+def changed(before: Generation | None, after: Generation, revision: int) -> Event:
+    path = keys.change("job")
+    return Event(path, Entry(path, change_to_json(before, after), 1, revision), revision)
+
+
+def test_a_view_that_is_not_whole_follows_changes_of_the_generation() -> None:
+    first = generation_from_json(generation_to_json(Generation(1, 11, (SEAT, replace(SEAT, id="b")), "start")))
+    second, third = replace(first, number=2, uuid=12, members=(SEAT,)), replace(first, number=3, uuid=13)
+    path = keys.generation("job")
+    whole = Event(path, Entry(path, generation_to_json(first), 1, 5), 5)
+    view = applied([whole], replaced_in_part((), 900, View()))
+    assert not view.changes
+    view = applied([whole, changed(None, first, 5)], replaced_in_part((), 900, View()))
+    assert (view.changes, view.generation, view.generation_revision) == (True, first, 5)
+    later = applied([changed(first, second, 6), changed(second, third, 8)], view)
+    assert (later.generation, later.generation_revision) == (third, 8)
+    for missed in (changed(second, third, 8), replace(changed(second, third, 8), entry=None)):
+        with pytest.raises(Missed):
+            applied([missed], view)
+
+
+def test_a_whole_view_has_the_generation_from_its_own_record() -> None:
+    path = keys.generation("job")
+    first, second = Generation(1, 11, (SEAT,), "start"), Generation(2, 12, (SEAT,), "joined")
+    entry = Entry(path, generation_to_json(second), 1, 5)
+    view = applied([changed(first, second, 5), Event(path, entry, 5)], View())
+    assert (view.changes, view.generation, view.generation_revision) == (True, second, 5)
+    assert not applied([replace(changed(first, second, 6), entry=None)], view).changes
 
 
 @pytest.mark.parametrize("version", [3, 4])

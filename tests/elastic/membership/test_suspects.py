@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import replace
 
+import pytest
+
 from tests.elastic.membership.test_decision import inputs, member, view
+from tidewater.elastic.membership import suspects
 from tidewater.elastic.membership.decision import REST, Kind, decide
 from tidewater.elastic.membership.rules import Generation, Seat, View, is_broken, silent
 from tidewater.elastic.membership.suspects import Missing, Roll, Sign, excused, heard, noted, unheard
@@ -114,7 +118,23 @@ def test_while_more_of_very_many_give_it_up_those_that_are_left_are_not_asked() 
     assert len(Roll().dead(few, 99.9, lambda seat: True, now=100.0)) == 19
 
 
-def test_silent_members_are_asked_side_by_side() -> None:
+def test_silent_members_are_asked_side_by_side_once_one_takes_long() -> None:
     """Each may take as long as a connection does that is never answered."""
-    all_ask = threading.Barrier(19, timeout=60)
-    assert Roll().dead(broken(20, 1), 0.0, lambda seat: all_ask.wait() < 0, now=100.0) == frozenset()
+    others = threading.Barrier(18, timeout=60)
+    first: list[Seat] = []
+
+    def ask(seat: Seat) -> bool:
+        if not first:
+            first.append(seat)
+            time.sleep(0.02)
+            return True
+        return others.wait() < 0
+
+    assert Roll().dead(broken(20, 1), 0.0, ask, now=100.0) == {first[0].id}
+
+
+def test_members_that_answer_at_once_are_asked_without_a_thread_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads take longer than the answers, and the others wait for this decision."""
+    monkeypatch.setattr(suspects, "_ALONE_SECONDS", 60.0)
+    this = threading.current_thread()
+    assert len(Roll().dead(broken(20, 1), 0.0, lambda seat: threading.current_thread() is this, now=100.0)) == 19

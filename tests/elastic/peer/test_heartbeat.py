@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -89,11 +90,12 @@ class Deaf:
 
     def _answer(self, connection: socket.socket) -> None:
         responder = Responder(Identity(SECRET, self._name))
-        connection.sendall(responder.challenge)
-        connection.sendall(responder.answer(connection.recv(HELLO))[0])
-        while connection.recv(4096):
-            if self.reachable:
-                connection.sendall(PONG)
+        with contextlib.suppress(OSError):  # the heartbeat may end it at any time
+            connection.sendall(responder.challenge)
+            connection.sendall(responder.answer(connection.recv(HELLO))[0])
+            while connection.recv(4096):
+                if self.reachable:
+                    connection.sendall(PONG)
 
 
 def until(condition: Callable[[], object], seconds: float = TIMEOUT + SLACK) -> float:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from tidewater.elastic.membership.deciders import DECIDERS
+from tidewater.elastic.membership.votes import relay_of
 from tidewater.elastic.peer import neighbours
 
 LARGE = (40, 200, 1000, 1024)
@@ -27,6 +28,14 @@ def test_each_worker_of_a_large_job_is_pinged_by_some_and_only_those_that_decide
 def test_the_next_ones_know_that_the_first_machine_is_gone(number: int) -> None:
     """It had all that decide. The next ones step in for those that they know to be silent; for others they wait."""
     assert all({*range(8)} <= neighbours.of(rank, number) for rank in range(8, 8 + DECIDERS))
+
+
+@pytest.mark.parametrize("number", LARGE)
+def test_a_member_knows_that_one_is_frozen_to_which_it_sends_its_vote(number: int) -> None:
+    """It would wait for the answer of one that accepts its connection, and the others would go on without it."""
+    for rank in range(DECIDERS, number):
+        relay = relay_of(rank, number)
+        assert ({*range(DECIDERS)} if relay in (0, rank) else {relay}) <= neighbours.of(rank, number)
 
 
 SIDES: dict[str, Callable[[int, int], bool]] = {

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 import torch
@@ -19,10 +19,12 @@ import torch
 from tests.elastic.workers import CHECKOUT, SECRET, free_port
 from tidewater.elastic.addresses import Address
 from tidewater.elastic.errors import ConfigError, GroupBroken, RecordError
+from tidewater.elastic.membership.rules import Seat
 from tidewater.elastic.membership.suspects import Sign
 from tidewater.elastic.membership.traits import Traits
 from tidewater.elastic.peer import outline as peer_outline
 from tidewater.elastic.peer import server as peer_server
+from tidewater.elastic.peer import votes
 from tidewater.elastic.peer.handshake import HELLO, Identity, connect, exactly
 from tidewater.elastic.peer.outline import Outline
 from tidewater.elastic.peer.server import PeerServer, ask_traits, ask_waits, fetch, is_gone, look
@@ -265,6 +267,59 @@ def test_traits_are_sent_on_request(server: PeerServer) -> None:
     assert ask_traits(ME, at(free_port()), seconds=0.5) is None
 
 
+def seat(server: PeerServer, member_id: str = "a-1") -> Seat:
+    return Seat(member_id, member_id, "127.0.0.1", server.port)
+
+
+MANY = {"b-1": "yes", "c-1": "no", "d-1": "x" * 100_000}
+
+
+def test_votes_are_heard_or_passed_on_and_each_has_an_answer(server: PeerServer) -> None:
+    heard: list[Mapping[str, str]] = []
+    passed: list[tuple[Mapping[str, str], int]] = []
+
+    def hear(found: Mapping[str, str]) -> list[str] | None:
+        heard.append(found)
+        return ["b-1", "d-1"] if len(heard) == 1 else None
+
+    def pass_on(found: Mapping[str, str], turn: int) -> list[str]:
+        passed.append((found, turn))
+        return ["c-1"]
+
+    assert not votes.send(ME, list, seat(server), MANY, 2, 30)
+    server.hear, server.pass_on = hear, pass_on
+    assert votes.send(ME, list, seat(server), MANY, 2, 30) == ["b-1", "d-1"]
+    assert not passed
+    assert votes.send(ME, list, seat(server), MANY, 2, 30) == ["c-1"]
+    assert passed == [(MANY, 2)]
+    assert heard == [MANY, MANY]
+    assert not votes.send(ME, list, seat(server, "another"), MANY, 2, 30)
+    assert len(heard) == 2
+
+
+def test_a_vote_is_not_waited_for_when_the_peer_is_found_silent(server: PeerServer) -> None:
+    asked = threading.Event()
+
+    def pass_on(found: Mapping[str, str], turn: int) -> list[str]:
+        asked.set()
+        time.sleep(30)
+        return []
+
+    server.pass_on = pass_on
+    began = time.monotonic()
+    assert not votes.send(ME, lambda: ["a-1"] * asked.is_set(), seat(server), {"b-1": "yes"}, 1, 30)
+    assert asked.is_set()
+    assert time.monotonic() < began + 25
+
+
+def test_a_vote_is_not_sent_to_a_peer_that_is_silent_already(
+    server: PeerServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine that is gone would be waited for half a second."""
+    monkeypatch.setattr("tidewater.elastic.peer.votes.handshake.connect", pytest.fail)
+    assert not votes.send(ME, lambda: ["a-1"], seat(server), {"b-1": "yes"}, 1, 30)
+
+
 def test_only_the_addressed_member_answers_a_ping(server: PeerServer) -> None:
     assert look(ME, at(server.port), seconds=30) is Sign.ANSWERS
     assert look(ME, at(server.port, "a-2"), seconds=30) is Sign.ENDED
@@ -277,7 +332,8 @@ def test_a_peer_that_does_not_answer_may_be_alive() -> None:
 
 
 def test_invalid_requests_do_not_disturb_the_server(server: PeerServer) -> None:
-    for garbage in (b"\n", b"[]\n", b"x" * 5000, b'{"state": "x"}\n', b'{"state": 1', b'{"ping": {}}\n'):
+    deep, no_turn = b"[" * 4000 + b"\n", b'{"votes": {"b-1": "yes"}}\n'
+    for garbage in (b"\n", b"[]\n", b"x" * 5000, deep, no_turn, b'{"state": "x"}\n', b'{"state": 1', b'{"ping": {}}\n'):
         with socket.create_connection(("127.0.0.1", server.port)) as stranger:
             stranger.sendall(garbage)
         with connect(ME, at(server.port), seconds=60) as member:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +15,7 @@ from torch import nn
 
 from tests.elastic.checkpoint.conftest import LINE, Slow, Told, at, small
 from tests.elastic.session.test_fencing import GENERATION, NEXT
+from tidewater.contract import exit_codes
 from tidewater.elastic.checkpoint import Checkpoints, Place, places
 from tidewater.elastic.errors import ConfigError, Diverged, GroupBroken, StoreError
 from tidewater.elastic.membership.rules import View
@@ -67,6 +70,7 @@ class World:
         self.model = nn.Linear(1, 1)
         state = SimpleNamespace(
             step=28,
+            present=True,
             accuracy=0.9,
             score=None,
             history=FINAL,
@@ -77,7 +81,12 @@ class World:
         )
         group = SimpleNamespace(check=self._check)
         worker: Any = SimpleNamespace(
-            coordinator=self.etcd, group=group, state=state, checkpoints=self.checkpoints, writes=True
+            coordinator=self.etcd,
+            group=group,
+            state=state,
+            checkpoints=self.checkpoints,
+            writes=True,
+            member_id="a",
         )
         fence = Fence(worker, overdue=lambda: False, waits=lambda generation: None)
         self._ending = Ending(worker, told.log, fence, overdue=lambda: False)
@@ -92,6 +101,9 @@ class World:
 
     def finish(self, rank: int = 0, generation: Any = GENERATION) -> None:
         self._ending.finish(generation, rank)
+
+    def leave(self) -> int:
+        return self._ending.left(GENERATION, GENERATION, None, settle=lambda: None)
 
     def breaks(self) -> None:
         self.broken = "lost b"
@@ -231,3 +243,18 @@ def test_the_other_ranks_wait_as_long_as_it_takes_and_save_nothing(told: Told, f
     world.finish(rank=1)
     assert world.etcd.waits == []
     assert not folder.exists()
+
+
+@pytest.mark.parametrize("goes_on", [True, False], ids=["another goes on", "the last one"])
+def test_a_worker_that_leaves_ends_after_the_first_step_of_those_that_go_on_and_with_little_work(
+    *, goes_on: bool, told: Told, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They may share a machine, and the end of a process with torch takes most of a second of its processor."""
+    waits: list[float] = []
+    at_exit: list[object] = []
+    monkeypatch.setattr(ending, "time", SimpleNamespace(monotonic=time.monotonic, sleep=waits.append))
+    monkeypatch.setattr(ending, "atexit", SimpleNamespace(register=at_exit.append))
+    world = World(told, *places(str(folder)))
+    world.etcd.view = View(GENERATION if goes_on else None, 8)
+    assert world.leave() == exit_codes.LEFT
+    assert (waits, at_exit) == (([ending._GIVE_WAY_SECONDS], [gc.freeze]) if goes_on else ([], []))

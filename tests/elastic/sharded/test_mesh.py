@@ -11,9 +11,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import FileStore, HashStore, PrefixStore
-from torch.distributed import device_mesh, distributed_c10d
+from torch.distributed import device_mesh
 
 from tests.elastic.workers import SECRET
 from tidewater.elastic.errors import TrainerError
@@ -54,7 +55,7 @@ def test_a_process_says_which_others_it_waits_for_and_ends_at_last(
         pytest.param("192.0.2.1", None, None, id="gloo's own, for an address that no interface has"),
     ],
 )
-def test_each_group_of_the_processes_uses_the_interface_on_which_they_reach_each_other(
+def test_the_processes_use_the_interface_on_which_they_reach_each_other(
     host: str, before: str | None, interface: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     used: list[Any] = []
@@ -66,15 +67,24 @@ def test_each_group_of_the_processes_uses_the_interface_on_which_they_reach_each
     if before:
         monkeypatch.setenv("GLOO_SOCKET_IFNAME", before)
     monkeypatch.setattr(dist, "init_process_group", make)
-    monkeypatch.setattr(dist, "new_group", make)
-    monkeypatch.setattr(distributed_c10d, "_get_default_store", HashStore)
     monkeypatch.setattr(device_mesh, "init_device_mesh", lambda *_: "mesh")
     monkeypatch.setattr(mesh, "atexit", SimpleNamespace(register=lambda call: None))
     found: Any = mesh.mesh_of.__wrapped__("", (0, 1), "a", host)
     assert found == "mesh"
-    mesh.further_group((0, 1), "a", host)
-    assert used == [interface, interface]
+    assert used == [interface]
     assert os.environ.get("GLOO_SOCKET_IFNAME") == before
+
+
+def test_a_further_sum_has_one_thread_and_no_device_of_its_own() -> None:
+    dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
+    try:
+        before = len(os.listdir("/proc/self/task"))
+        sum_up, values = mesh.further_sum((0, 1), "a"), torch.ones(3)
+        sum_up(values)
+        assert values.tolist() == [1, 1, 1]
+        assert len(os.listdir("/proc/self/task")) == before + 1
+    finally:
+        dist.destroy_process_group()
 
 
 def test_processes_meet_at_a_file(tmp_path: Path) -> None:

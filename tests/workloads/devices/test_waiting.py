@@ -16,6 +16,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from tests.controller.fakes import karpenter
+from tests.workloads.clock import clock_of
 from workloads.devices.in_pod import gpus
 from workloads.devices.in_pod.gpus import NODE_SECONDS, SHORTAGE, STALE, Cluster, Said, why_no_node
 
@@ -112,6 +113,8 @@ class Api:
     answers: dict[str, Any]
     asked: list[tuple[str, dict[str, list[str]], str]] = field(default_factory=list)
     made: list[dict[str, Any]] = field(default_factory=list)
+    seconds: float = 0.0
+    """Of the program's clock."""
 
 
 @pytest.fixture
@@ -146,9 +149,11 @@ def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
     (tmp_path / "token").write_text("secret")
     (tmp_path / "namespace").write_text("tidewater-devices")
     monkeypatch.setattr(ssl, "create_default_context", lambda **_: None)  # the server here has no TLS
-    passed = [0.0]
-    monkeypatch.setattr(time, "monotonic", lambda: passed[0])
-    monkeypatch.setattr(time, "sleep", lambda seconds: passed.__setitem__(0, passed[0] + 45 * seconds))
+
+    def sleep(seconds: float) -> None:
+        found.seconds += 45 * seconds
+
+    clock_of(gpus, monkeypatch, monotonic=lambda: found.seconds, sleep=sleep)
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     address = f"http://127.0.0.1:{server.server_address[1]}"
@@ -226,7 +231,7 @@ def test_without_a_node_it_ends_at_its_limit_with_a_warning_and_no_error(
 ) -> None:
     api.answers[CLAIM_EVENTS] = [now_short()]
     assert run() == 0
-    assert time.monotonic() == NODE_SECONDS
+    assert api.seconds == NODE_SECONDS
     last = api.made[-1]
     assert (last["reason"], last["type"]) == ("NoNode", "Warning")
     assert last["message"] == (
@@ -263,7 +268,7 @@ def test_an_api_server_that_does_not_answer_is_asked_again_until_the_limit(
 ) -> None:
     api.answers[NODES] = 503
     assert run() == 1
-    assert time.monotonic() == NODE_SECONDS
+    assert api.seconds == NODE_SECONDS
     assert capsys.readouterr().err == "the API server does not answer: HTTP Error 503: Service Unavailable\n"
     api.answers |= {NODES: next_of(503, [], [good()]), CLAIMS: 503}
     assert run() == 0

@@ -116,11 +116,9 @@ class Buffers:
         """
         self._enter()
         self._share, self._sent = share, None
-        if self._group.size == 1:
+        if self._group.size == 1 or not (self._taken or self._usual):
             return 0.0
         mine = self._mine()
-        if not mine and not self._usual:
-            return 0.0
         if self._usual:
             parts = [self._part(name, spec, mine) for name, spec in self._usual.items()]
             changed = [float(name in mine and self._spec(name) == spec) for name, spec in self._usual.items()]
@@ -157,8 +155,9 @@ class Buffers:
 
     def apply(self, values: Mapping[str, Value]) -> None:
         """Give the model these values, and its modules the attributes that passes of this rank's samples have set."""
-        self._slots.put(values)
-        if self._share:
+        if values:
+            self._slots.put(values)
+        if self._undone and self._share:
             self._slots.redo(self._undone)
         self.forget()
 

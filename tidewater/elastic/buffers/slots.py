@@ -127,18 +127,18 @@ class Slots:
 
     def changed(self) -> dict[str, Value]:
         """Return copies of the values that may differ from the agreed ones."""
-        return _copied_all(dict(self._different()))
+        return {} if self._has_none() else _copied_all(dict(self._different()))
 
     def restore(self) -> Attributes:
         """Put the agreed values back: the tensors that were there, with the content that they had.
 
         Put back the attributes of their modules, too. Return what they were, for ``redo``.
         """
+        if self._has_none():
+            return {}
         pairs: list[tuple[Tensor, Tensor]] = []
         again: list[Held] = []
         different = list(self._different())
-        if not different:
-            return {}
         for name, value in different:
             held = self.held.get(name) or Held(Empty.ABSENT)
             if value is not held.value:
@@ -200,8 +200,6 @@ class Slots:
 
     def _different(self) -> Iterator[tuple[str, Value]]:
         """Yield the slots that may differ from what was agreed, with what they have now."""
-        if self._has_none():
-            return
         self._compare()
         present = dict(self.present())
         for name, value in present.items():

@@ -29,7 +29,7 @@ import os
 import resource
 import signal
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 import torch
@@ -142,6 +142,8 @@ class Loader:
             skips=settings.max_bad_samples > 0,
         )
         self._place = Place(Cursor(), rank=0, size=1, batch_size=1, epochs=0)
+        self._cursor = Cursor()
+        """The place in the data of the step that is next."""
         self._steps: Iterator[tuple[Step, tuple[Request, ...]]] = iter(())
         self._drawn: Prepared | Exception | None = None
         """The next step if it was prepared in advance, or the error."""
@@ -162,7 +164,7 @@ class Loader:
 
     def start(self, place: Place) -> None:
         """Provide the batches from ``place`` on, and drop those prepared before. Return at once."""
-        self._place = place
+        self._place, self._cursor = place, place.cursor
         self._begin(())
 
     def next(self) -> Prepared:
@@ -172,7 +174,7 @@ class Loader:
             raise RuntimeError("there is no step to prepare: training has ended, failed or not been started")
         if isinstance(drawn, Exception):
             raise drawn
-        self._place = replace(self._place, cursor=drawn.step.after)
+        self._cursor = drawn.step.after
         return drawn
 
     def prefetch(self) -> None:
@@ -243,12 +245,12 @@ class Loader:
         """Switch to another sequence: these requests, then the steps from the place on."""
         self._tag += 1
         self._current[0] = self._tag
-        self._steps, self._drawn = self._planned(self._place, self._tag), None
-        planned = (request for _, requests in self._planned(self._place, self._tag) for request in requests)
+        self._steps, self._drawn = self._planned(self._place, self._cursor, self._tag), None
+        again = self._planned(self._place, self._cursor, self._tag)
+        planned = (request for _, requests in again for request in requests)
         self._requests.follow(itertools.chain(first, planned))
 
-    def _planned(self, place: Place, tag: int) -> Iterator[tuple[Step, tuple[Request, ...]]]:
-        cursor = place.cursor
+    def _planned(self, place: Place, cursor: Cursor, tag: int) -> Iterator[tuple[Step, tuple[Request, ...]]]:
         while cursor.epoch < place.epochs:
             step = plan(
                 cursor, total=self._total, batch_size=place.batch_size, seed=self._settings.seed, inner=place.inner
@@ -374,7 +376,8 @@ def requests_of(step: Step, epoch: int, place: Place, tag: int) -> tuple[Request
     made = [Request(tag, epoch, part, len(part) / len(step.samples)) for part in parts]
     first = place.rank - place.rank % place.shards  # has the most samples of these ranks
     most = parts if place.shards == 1 else _parts(step, place, first)
-    return (*made, *[Request(tag, epoch, step.samples[:1], 0.0)] * (max(1, len(most)) - len(made)))
+    missing = max(1, len(most)) - len(made)
+    return (*made, *[Request(tag, epoch, step.samples[:1], 0.0)] * missing) if missing else tuple(made)
 
 
 def _parts(step: Step, place: Place, rank: int) -> list[tuple[int, ...]]:

@@ -36,8 +36,8 @@ DATASET, HELD_OUT, PROCESSES = range(3)
 NAMES = ("dataset", "validation data", "processes that prepare data")
 SIGNAL = signal.SIGURG
 """The kernel ignores it unless a program handles it, and hardly any program does."""
-_SIZE, _WORDS = 1024, 8
-_PID, _COUNT, _BUSY, _SAMPLE, _KIND, _DOOMED, _LEAVES, _LENGTH = range(_WORDS)
+_SIZE, _WORDS = 1024, 9
+_PID, _COUNT, _BUSY, _SAMPLE, _KIND, _DOOMED, _DOOMED_SAMPLE, _LEAVES, _LENGTH = range(_WORDS)
 _TEXT = 8 * _WORDS
 _LOOK_SECONDS = 1.0
 _MOST_SECONDS = 2 * _LOOK_SECONDS
@@ -67,10 +67,15 @@ class Reading:
 
     pid: int
     count: int
-    """Number of reads that it has begun."""
+    """Number of contexts and kinds of reads that it has begun."""
     busy: bool
     sample: int
     kind: int
+
+    @property
+    def read(self) -> tuple[int, int]:
+        """Which of its reads this is."""
+        return self.count, self.sample
 
     @property
     def what(self) -> str:
@@ -91,6 +96,9 @@ class Readings:
         """Make this process the one of that number."""
         self._first = self._slots[number]
         self._numbers[self._first + _PID] = os.getpid()
+        place = self._first + _SAMPLE
+        self.sample = self._numbers[place : place + 1]
+        """In a context, where this process notes each further sample of the same kind that it reads."""
 
     def handle(self) -> None:
         """Let the signal end a read of this process that was given up. Only the main thread can do that."""
@@ -98,22 +106,15 @@ class Readings:
             signal.signal(SIGNAL, self._end)
 
     def of(self, sample: int, kind: int) -> Self:
-        """Return the context of reading a sample, or of another wait of that kind. It can't be nested."""
-        self.begin(sample, kind)
-        return self
+        """Note that this process reads a sample now, or another wait of that kind, and return its context.
 
-    def begin(self, sample: int, kind: int) -> None:
-        """Note that this process reads a sample now; in a context, instead of what it has read until now."""
+        It can't be nested: in a context, this is read instead of what was read until now.
+        """
         numbers, first = self._numbers, self._first
         numbers[first + _SAMPLE], numbers[first + _KIND] = sample, kind
         numbers[first + _COUNT] += 1
         numbers[first + _BUSY] = 1
-
-    def go_on(self, sample: int) -> None:
-        """Note that this process reads another sample of the same kind now, in a context."""
-        numbers, first = self._numbers, self._first
-        numbers[first + _SAMPLE] = sample
-        numbers[first + _COUNT] += 1
+        return self
 
     def __enter__(self) -> None:
         pass
@@ -135,7 +136,7 @@ class Readings:
         first, data = self._slots[number], text.encode()[: _SIZE - _TEXT]
         self._memory[first * 8 + _TEXT : first * 8 + _TEXT + len(data)] = data
         self._numbers[first + _LENGTH], self._numbers[first + _LEAVES] = len(data), leaves
-        self._numbers[first + _DOOMED] = reading.count
+        self._numbers[first + _DOOMED_SAMPLE], self._numbers[first + _DOOMED] = reading.sample, reading.count
         if number:
             os.kill(reading.pid, SIGNAL)
         else:
@@ -143,7 +144,8 @@ class Readings:
 
     def _end(self, number: int, frame: FrameType | None) -> None:
         words = self._numbers[self._first : self._first + _WORDS].tolist()
-        if words[_BUSY] and words[_DOOMED] == words[_COUNT]:
+        doomed = words[_DOOMED], words[_DOOMED_SAMPLE]
+        if words[_BUSY] and doomed == (words[_COUNT], words[_SAMPLE]):
             start = self._first * 8 + _TEXT
             text = self._memory[start : start + words[_LENGTH]].decode(errors="replace")
             raise GroupBroken(text) if words[_LEAVES] else DataStuck(text)
@@ -157,9 +159,9 @@ class Watch:
         self._readings, self._limit = readings, limit_seconds
         self._looked = self._clock = 0.0
         """The time of the last look, and the seconds that count until then."""
-        self._since: dict[int, tuple[int, float]] = {}
+        self._since: dict[int, tuple[tuple[int, int], float]] = {}
         self._late: dict[int, Lasting] = {}
-        self._doomed = (0, 0.0)
+        self._doomed = (0, 0), 0.0
         """The read of this process that is to end, and since when."""
         self._stopped = threading.Event()
         self._must_leave: Callable[[], bool] = lambda: False
@@ -185,8 +187,8 @@ class Watch:
         self._looked, now = now, self._clock
         seen = self._readings.now()
         for number, reading in enumerate(seen):
-            if self._since.get(number, (0, 0.0))[0] != reading.count:
-                self._since[number] = reading.count, now
+            if number not in self._since or self._since[number][0] != reading.read:
+                self._since[number] = reading.read, now
         main, busy = seen[0], [number for number, reading in enumerate(seen) if number and reading.busy]
         for number in busy:
             seconds = now - self._since[number][1]
@@ -219,8 +221,8 @@ class Watch:
     def _end_here(self, main: Reading, cause: Reading, now: float, *, leaves: bool) -> None:
         """End the read or wait of this process, or the process if that has no effect."""
         text = f"this worker must leave, and waits for {cause.what}" if leaves else self._sentence(cause)
-        if self._doomed[0] != main.count:
-            self._doomed = main.count, now
+        if self._doomed[0] != main.read:
+            self._doomed = main.read, now
         if now - self._doomed[1] > 2 * _REACT_SECONDS:
             self._log.event("data_stuck", reason=f"{text}. The read can't be interrupted: this worker ends at once")
             os._exit(exit_codes.FAILED)

@@ -84,7 +84,9 @@ def plan(cursor: Cursor, *, total: int, batch_size: int, seed: int, inner: int =
         if skipped:
             samples = [sample for sample in samples if sample not in skipped]
     after = Cursor(cursor.epoch, end, cursor.stream, cursor.skipped)
-    return Step(tuple(samples), without(after, skipped, total=total, seed=seed), inner)
+    if skipped or end >= total:
+        after = without(after, skipped, total=total, seed=seed)
+    return Step(tuple(samples), after, inner)
 
 
 def without(cursor: Cursor, samples: Collection[int], *, total: int, seed: int) -> Cursor:

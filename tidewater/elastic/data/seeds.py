@@ -28,6 +28,7 @@ _MERSENNE_TWISTER_BYTES = (_WORDS + 1) * _WORD_BYTES
 _SPARE = np.random.MT19937(0)
 _numpy_random: Any = np.random  # its type information lacks the functions that exchange generators
 _python_random: Any = random._inst
+_seed_words: Any = super(random.Random, _python_random).seed
 _PYTHON_ADDRESS = id(_python_random) + object.__basicsize__
 
 
@@ -80,6 +81,12 @@ def _as_getstate_has_it(state: tuple[bytes, float | None]) -> tuple[Any, ...]:
     return random.Random.VERSION, (*words, position), state[1]
 
 
+def _python_seed(number: int) -> None:
+    # random.seed does the same when it has found out that this is a number.
+    _seed_words(number)
+    _python_random.gauss_next = None
+
+
 def _torch_seed(number: int) -> None:
     # Not torch.manual_seed, which would also seed the GPU's generator; that one belongs to the model.
     torch.default_generator.manual_seed(number >> 1)
@@ -95,7 +102,7 @@ def _torch_restore(state: bytes) -> None:
 
 
 GENERATORS = (
-    Generator("random", random.seed, _python_state, _python_restore)
+    Generator("random", _python_seed, _python_state, _python_restore)
     if _as_getstate_has_it(_python_state()) == random.getstate()
     else Generator("random", random.seed, random.getstate, random.setstate),
     Generator("numpy", _numpy_seed, _numpy_state, _numpy_restore),
@@ -116,9 +123,7 @@ def seed_script(seed: int) -> None:
 
 def seed_generators(seed: int, epoch: int, sample: int, which: Sequence[Generator] = GENERATORS) -> None:
     """Seed these generators, so that their next numbers are a function of seed, epoch and sample."""
-    number = _number(f"{seed}/{epoch}/{sample}")
-    for generator in which:
-        generator.seed(number)
+    _seed(f"{seed}/{epoch}/{sample}", which)
 
 
 def seed_model(seed: int, step: int, rank: int, micro: int, device: torch.device) -> None:
@@ -126,12 +131,12 @@ def seed_model(seed: int, step: int, rank: int, micro: int, device: torch.device
 
     It does so always, because the model may draw at any time; it takes 10 us.
     """
-    _seed_all(_number(f"{seed}/model/{step}/{rank}/{micro}"), device)
+    _seed_all(f"{seed}/model/{step}/{rank}/{micro}", device)
 
 
 def seed_alike(seed: int, what: str, step: int, device: torch.device) -> None:
     """Seed all generators for what every rank must do alike in a step: an optimizer that adds noise, for example."""
-    _seed_all(_number(f"{seed}/{what}/{step}"), device)
+    _seed_all(f"{seed}/{what}/{step}", device)
 
 
 @contextmanager
@@ -147,16 +152,18 @@ def drawn_alike(seed: int, what: str, step: int, device: torch.device) -> Iterat
                 torch.cuda.set_rng_state(gpu, device)
 
 
-def _seed_all(number: int, device: torch.device) -> None:
-    for generator in GENERATORS:
-        generator.seed(number)
+def _seed_all(text: str, device: torch.device) -> None:
+    number = _seed(text)
     if device.type == "cuda":
         torch.cuda.default_generators[device.index or 0].manual_seed(number >> 1)
 
 
-def _number(text: str) -> int:
-    """Return 64 bits that depend on the text."""
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest())
+def _seed(text: str, which: Sequence[Generator] = GENERATORS) -> int:
+    """Seed these generators with 64 bits that depend on the text. Return the number."""
+    number = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest())
+    for generator in which:
+        generator.seed(number)
+    return number
 
 
 def seedable_numpy_generator() -> Any:

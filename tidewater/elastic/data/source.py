@@ -98,7 +98,7 @@ class Source(Dataset[Answer]):
                 items = self._items(request, kind)
                 if items is None:
                     return None
-                self._readings.begin(request.samples[0], kind)
+                self._readings.of(request.samples[0], kind)
                 try:
                     batch = self._collate(items)
                 except Exception as error:
@@ -112,18 +112,19 @@ class Source(Dataset[Answer]):
 
     def _items(self, request: Request, kind: int) -> list[Any] | None:
         """Return the samples. Raise like ``prepare``."""
-        current, go_on, items, bad = self._current, self._readings.go_on, list[Any](), dict[int, str]()
+        current, reads, items, bad = self._current, self._readings.sample, list[Any](), dict[int, str]()
         if not self._one_by_one[request.validation] and current[0] == request.tag:
             together = self._together(request, kind)
             if together is not None:
                 return together
+            self._readings.of(request.samples[0], kind)  # its own time begins when it is read alone
         dataset: Any = self._datasets[request.validation]
         for sample in request.samples:
             if current[0] != request.tag:
                 return None
             if self._used:
                 seed_generators(self._seed, request.epoch, sample, self._used)
-            go_on(sample)
+            reads[0] = sample
             try:
                 items.append(dataset[sample])
             except Exception as error:
@@ -140,7 +141,7 @@ class Source(Dataset[Answer]):
         if self._used:  # what collate draws depends on the last sample
             seed_generators(self._seed, request.epoch, request.samples[-1], self._used)
         before = states()
-        self._readings.begin(request.samples[0], kind)
+        self._readings.of(request.samples[0], kind)
         try:
             found = dataset.__getitems__(list(request.samples))
             items = list(found)

@@ -227,14 +227,13 @@ class StreamLoader(Loader):
             return self._collate([found[index % len(found)] for index in samples])
 
     def _draw(self) -> Prepared | Exception | None:
-        place = self._place
-        if place.cursor.epoch >= place.epochs:
+        if self._cursor.epoch >= self._place.epochs:
             return None
         try:
             with generators_kept():
-                return self._read(place.cursor)
+                return self._read(self._cursor)
         except BaseException as error:
-            self._place = replace(place, epochs=0)  # continuing would skip the samples of this step
+            self._place = replace(self._place, epochs=0)  # continuing would skip the samples of this step
             if isinstance(error, Exception):
                 return error
             raise

@@ -40,6 +40,10 @@ _NEWLINES_OF_A_LINE = 3
 """In a chunked response: at the end of the last chunk, of the next one's size, and of its JSON object."""
 _READ_BYTES = 65536
 """At most so much of a watch is read, and handled, at once: about 130 changes. Python's 8 KiB would be 17."""
+_BLANKS, _BEGIN_SECONDS = b" " * 1536, 2.0
+"""Before the requests for watches on one connection, and the longest wait for the next one to begin after the first.
+With its first answer Go's server discards what the handler has not read (``cw.writeHeader`` in net/http/server.go), and
+etcd's JSON gateway reads 512 bytes, then 1,024, then 2,048 (json.Decoder): all requests, before the first answer."""
 _JSON = {"Content-Type": "application/json"}
 
 
@@ -93,9 +97,11 @@ class Store(Protocol):
     def put(self, key: str, value: bytes, lease: int = 0) -> None:
         """Write unconditionally, bound to ``lease`` unless that is 0."""
 
-    def put_if(self, key: str, value: bytes, mod_revision: int, lease: int = 0) -> bool:
+    def put_if(
+        self, key: str, value: bytes, mod_revision: int, lease: int = 0, also: tuple[str, bytes] | None = None
+    ) -> bool:
         """Compare-and-set: write only if the key's mod revision is ``mod_revision`` (0: the key must not exist),
-        bound to ``lease`` unless that is 0.
+        bound to ``lease`` unless that is 0; with ``also``, another key and its value, at the same revision.
 
         False means that another process wrote first and nothing was changed. After a StoreError the write may or may
         not have happened: read before a retry.
@@ -156,11 +162,16 @@ class EtcdStore:
         """See ``Store.put``."""
         self._call("/v3/kv/put", {"key": encoded(key), "value": encoded(value), "lease": str(lease)})
 
-    def put_if(self, key: str, value: bytes, mod_revision: int, lease: int = 0) -> bool:
+    def put_if(
+        self, key: str, value: bytes, mod_revision: int, lease: int = 0, also: tuple[str, bytes] | None = None
+    ) -> bool:
         """See ``Store.put_if``."""
         compare = {"key": encoded(key), "target": "MOD", "result": "EQUAL", "mod_revision": str(mod_revision)}
-        put = {"request_put": {"key": encoded(key), "value": encoded(value), "lease": str(lease)}}
-        return bool(self._call("/v3/kv/txn", {"compare": [compare], "success": [put]}).get("succeeded"))
+        puts = [{"key": encoded(key), "value": encoded(value), "lease": str(lease)}]
+        if also:
+            puts.append({"key": encoded(also[0]), "value": encoded(also[1])})
+        success = [{"request_put": each} for each in puts]
+        return bool(self._call("/v3/kv/txn", {"compare": [compare], "success": success}).get("succeeded"))
 
     def delete(self, key: str) -> None:
         """See ``Store.delete``."""
@@ -292,8 +303,9 @@ class _WatchStream:
     ) -> None:
         self._connection = connection
         self._closed = False
+        self._number = self._to_begin = len(requests)
         connection.response_class = _Answer
-        connection.request("POST", "/v3/watch", "\n".join(map(json.dumps, requests)), headers)
+        connection.request("POST", "/v3/watch", _BLANKS + "\n".join(map(json.dumps, requests)).encode(), headers)
         self._socket = connection.sock
         self._response = connection.getresponse()
         if self._response.status != http.client.OK:
@@ -305,7 +317,8 @@ class _WatchStream:
         try:
             yield from self._batches()
         except TimeoutError:
-            return
+            if 0 < (begun := self._number - self._to_begin) < self._number:
+                raise StoreError(f"etcd has begun only {begun} of {self._number} watches on one connection") from None
         except (OSError, http.client.HTTPException, ValueError, AttributeError) as error:
             if not self._closed:
                 raise StoreError(f"the watch broke off: {error}") from error
@@ -345,6 +358,9 @@ class _WatchStream:
             raise Compacted(f"etcd has compacted up to revision {result['compact_revision']}")
         if result.get("canceled") or "error" in message:
             raise StoreError(f"etcd cancelled the watch: {result.get('cancel_reason') or message.get('error')}")
+        if result.get("created"):
+            self._to_begin -= 1
+            self._socket.settimeout(_BEGIN_SECONDS if self._to_begin else self._connection.timeout)
         return tuple(_event(event) for event in result.get("events", ()))
 
     def close(self) -> None:

@@ -91,13 +91,10 @@ class Memory:
 
         Return the tensor that has to be summed.
         """
-        targets, sources, missing = list[torch.Tensor](), list[torch.Tensor](), list[torch.Tensor]()
-        for own, gradient in zip(self.gradients, gradients, strict=True):
-            if gradient is None:
-                missing.append(own)
-            elif gradient is not own:
-                targets.append(own)
-                sources.append(gradient)
+        pairs = list(zip(self.gradients, gradients, strict=True))
+        missing = [own for own, gradient in pairs if gradient is None]
+        targets = [own for own, gradient in pairs if gradient is not None and gradient is not own]
+        sources = [gradient for own, gradient in pairs if gradient is not None and gradient is not own]
         if missing:
             torch._foreach_zero_(missing)
         if self.in_place:

@@ -16,7 +16,7 @@ import functools
 import math
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ from tidewater.elastic.peer import keyvalue
 from tidewater.elastic.peer.keyvalue import Place
 
 if TYPE_CHECKING:
+    import torch
     from torch.distributed.device_mesh import DeviceMesh
 
 _LONGEST = timedelta(days=7)
@@ -64,16 +65,27 @@ def mesh_of(meeting: str, who: tuple[int, int], worker: str, host: str = "") -> 
     return init_device_mesh("cpu", (size,))
 
 
-def further_group(who: tuple[int, int], worker: str, host: str = "") -> Any:
-    """Return another group of these processes, on the CPU, for what isn't the model's. Wait for the others.
+def further_sum(who: tuple[int, int], worker: str) -> Callable[[torch.Tensor], object]:
+    """Return what adds a tensor of all these processes, in place, apart from the collectives of the model.
 
-    Raise TrainerError if they don't come. ``host``: see ``mesh_of``.
+    It has a group of gloo that torch's global state doesn't know, on the default group's device: each device has a
+    thread that wakes up 100 times a second. Wait for the others. Raise TrainerError if they don't come.
     """
+    import torch
     import torch.distributed as dist
+    from torch._C._distributed_c10d import PrefixStore, ProcessGroupGloo
+    from torch.distributed.distributed_c10d import _get_default_store
 
     meet_again("the end of the script's preparations", MEETING_SECONDS, who, worker)
-    with _on_interface_of(host):
-        return dist.new_group(backend="gloo", timeout=_LONGEST)
+    index, size = who
+    default: Any = dist.group.WORLD
+    gloo: Any = ProcessGroupGloo  # not typed
+    options = gloo._Options()
+    options._devices = default._get_backend(torch.device("cpu")).options._devices
+    options._threads, options._timeout = 1, _LONGEST
+    groups = [gloo(PrefixStore("further", _get_default_store()), index, size, options)]
+    atexit.register(groups.clear)  # its thread must not outlive the interpreter
+    return lambda tensor: groups[0].allreduce([tensor]).wait()
 
 
 @functools.cache  # torch calls the methods of a store in Python only as long as Python has it

@@ -23,10 +23,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
-import torch.distributed as dist
 
 from tidewater.elastic.errors import GroupBroken, TrainerError
-from tidewater.elastic.group.mesh import further_group, meet_again
+from tidewater.elastic.group.mesh import further_sum, meet_again
 
 
 class Parted(GroupBroken):
@@ -49,17 +48,14 @@ class Replica:
         self.index, self.size, self._add, self.meet = index, size, add, meet
 
     @classmethod
-    def opened(cls, index: int, size: int, worker: str, host: str = "") -> Replica:
-        """Return that of the processes of torch's default group. All of them must call this. Raise TrainerError.
-
-        ``host`` is the address of this machine for the others; empty if all of them are on this one.
-        """
+    def opened(cls, index: int, size: int, worker: str) -> Replica:
+        """Return that of the processes of torch's default group. All of them must call this. Raise TrainerError."""
         # Not the default group: the collectives of the model may still run there.
-        group = further_group((index, size), worker, host)
+        sum_up = further_sum((index, size), worker)
 
         def add(tensor: torch.Tensor) -> None:
             try:
-                dist.all_reduce(tensor, group=group)
+                sum_up(tensor)
             except RuntimeError as error:
                 raise TrainerError(
                     f"another process of this worker has ended, and all of them start again ({error})"

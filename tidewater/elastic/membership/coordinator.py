@@ -9,8 +9,8 @@ When etcd has been unavailable for longer than a lease, all records are missing 
 lost. So a record that disappears stays in the view while its process answers pings, for a fifth of a lease or more (see
 ``missing``). Each worker writes its own record again at once.
 
-There are three threads: one renews the lease, one keeps the view of etcd current, one decides. The training thread only
-reads the view and reports its own changes: ``ready_after``, ``synced``, ``leave``, ``finish``.
+There are three threads: one renews the lease, one keeps the view of etcd current, one decides or sends the vote. The
+training thread only reads the view and reports its own changes: ``ready_after``, ``synced``, ``leave``, ``finish``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import math
 import secrets
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -28,13 +28,14 @@ from tidewater.contract import keys
 from tidewater.elastic.errors import RecordError, StoreError, TrainerError
 from tidewater.elastic.etcd.client import Store
 from tidewater.elastic.membership import deciders, decision, records, rules
-from tidewater.elastic.membership.deciders import Elders, Role
+from tidewater.elastic.membership.deciders import Elders, Role, rest_seconds
 from tidewater.elastic.membership.decision import Inputs, Kind
 from tidewater.elastic.membership.follower import Follower
 from tidewater.elastic.membership.hooks import Hooks
 from tidewater.elastic.membership.need import Need
 from tidewater.elastic.membership.rules import Generation, Limits, Member, Saved, View
 from tidewater.elastic.membership.suspects import Missing, Roll, Sign, asked, excused, heard, members_of, noted, unheard
+from tidewater.elastic.membership.votes import Votes
 from tidewater.elastic.observe.log import Lasting, Log
 
 _RETRY_SECONDS = 0.3
@@ -55,31 +56,24 @@ class Coordinator:
         self._store, self._job, self._me, self._log = store, job, me, log
         self._away = Lasting(log, "etcd_unreachable")
         self._limits = replace(limits, takeover_seconds=_TAKEOVER_LEASES * lease_seconds)
-        self._lease_seconds = lease_seconds
+        self._lease, self._lease_seconds = 0, lease_seconds
         self._grace_seconds = max(lease_seconds / _RENEWALS_IN_A_LEASE, _LEAST_GRACE_SECONDS)
         self._confirmed_at = self._lost_at = -math.inf
         self.leases_lost = 0
         """How often this worker lost its lease, so that others may have continued without it."""
         self._role, self._shown = Role(me.id, limits.patience_seconds), deciders.Shown(store, job, me.id)
         self.follower = Follower(store, job, self._role, update=self._update, away=self._away)
-        self._lease = self._recorded_with = 0
-        """This process's lease, and the one with which its record was written."""
-        self._announced = False
-        self._stored = View()
-        self._view = View()
-        self._missing, self._roll = Missing(), Roll()
-        self._looked_at = 0.0
-        self._stuck = False
-        self._need = Need()
-        self._ready = False
-        self._stopping = False
+        self._votes = Votes(store, job, me.id)
+        self._recorded = self._stored = self._view = View()
+        """What etcd has; that with the votes that were heard; and with records that are missing only for a moment."""
+        self._missing, self._roll, self._need = Missing(), Roll(), Need()
+        self._looked_at, self._stuck = 0.0, False
+        self._announced = self._ready = self._stopping = False
         self._unpublished, self._renew = False, threading.Event()
         self._fatal: TrainerError | None = None
         self._condition = threading.Condition()
-        self._me_lock = threading.Lock()
-        self._record_lock = threading.Lock()
+        self._me_lock, self._record_lock = threading.Lock(), threading.Lock()
         self._hooks = Hooks()
-        self._threads: list[threading.Thread] = []
 
     @property
     def view(self) -> View:
@@ -90,9 +84,7 @@ class Coordinator:
         """Start following etcd. Return at once; use ``wait`` for the first view."""
         self._hooks = hooks
         for work in (self._follow, self._keep_lease, self._decide):
-            thread = threading.Thread(target=work, name=work.__name__.strip("_"), daemon=True)
-            thread.start()
-            self._threads.append(thread)
+            threading.Thread(target=work, name=work.__name__.strip("_"), daemon=True).start()
 
     def stop(self, *, gives_up: bool = False) -> None:
         """Withdraw this worker's record and end the threads. Safe to call twice.
@@ -135,6 +127,9 @@ class Coordinator:
         Return at once: the record is written by another thread.
         """
         self._change(state_of=number)
+        self._publish_soon()
+
+    def _publish_soon(self) -> None:
         self._unpublished = True
         self._renew.set()
 
@@ -163,6 +158,18 @@ class Coordinator:
         # After the loss of a lease: read first what the others did meanwhile.
         fresh = self.follower.read_at > self._lost_at
         return fresh and _clock() < self._confirmed_at + (1 + _TOUCH_LEASES) * self._lease_seconds
+
+    def hear(self, votes: Mapping[str, str]) -> Collection[str] | None:
+        """Take what other members have sent; see ``votes``. Return their ids; None if this one doesn't decide."""
+        with self._condition:
+            if self._stopping or not self._role.decides:
+                return () if self._stopping else None
+            self._condition.notify_all()
+            return [each for each in votes if self._votes.heard(each, votes[each], self._recorded)]
+
+    def pass_on(self, votes: Mapping[str, str], turn: int) -> Collection[str]:
+        """Send votes on, unless ``turn`` is 0; see ``votes.Send``. Return the ids of those that were taken."""
+        return self._votes.relay.pass_on(votes, turn, self._recorded, self._hooks.send_votes) if turn else ()
 
     def wait(self, condition: Callable[[View], bool], deadline: float) -> bool:
         """Wait until the view satisfies ``condition``. Return False at the (monotonic) deadline.
@@ -197,19 +204,12 @@ class Coordinator:
             try:
                 self._renew_lease()
                 self._unpublished = False
-                self._write()
+                if self._votes.write(self._me, self._lease, self._stored):
+                    with self._condition:
+                        self._condition.notify_all()
             except StoreError as error:
                 self._unpublished = True
                 self._away.say(error=str(error))
-
-    def _write(self) -> None:
-        """Write this worker's record, or if it is there, only what has changed."""
-        me = self._me
-        recorded = self._lease == self._recorded_with and self._stored.member(me.id)
-        if recorded and not self._stored.whole and not me.leaving:
-            return self._store.put(keys.vote(self._job, me.id), records.vote_to_json(me), self._lease)
-        self._store.put(keys.member(self._job, me.id), records.member_to_json(me), self._lease)
-        self._recorded_with = self._lease
 
     def _renew_lease(self) -> None:
         """Make sure that there is a lease. It is renewed unless that was done just now, and this record is there."""
@@ -266,27 +266,27 @@ class Coordinator:
             self._fatal = error
             self._condition.notify_all()
 
-    def _update(self, change: Callable[[View], View], all_read: bool) -> int:
+    def _update(self, change: Callable[[View], View], all_read: bool) -> View:
         with self._condition:
-            before, stored = self._stored, change(self._stored)
-            for member_id, reason in records.newly_refused(before, stored):
+            before, recorded = self._recorded, change(self._recorded)
+            for member_id, reason in records.newly_refused(before, recorded):
                 self._log.event("member_refused", member=member_id, reason=reason)
-            self._stored = stored
+            self._recorded = recorded
             # What others write while this record is on its way doesn't say that it is missing.
             expected = self._announced and (all_read or before.member(self._me.id))
-            if expected and self._stored.member(self._me.id) is None:
-                self._unpublished = True
-                self._renew.set()
+            if expected and recorded.member(self._me.id) is None:
+                self._publish_soon()
             view = self._refresh()
             # The first view of a small job only shows that it is one.
-            self._ready = self._ready or stored.whole or not self._role.decides
+            self._ready = self._ready or recorded.whole or not self._role.decides
             self._condition.notify_all()
         self._hooks.changed(view)
-        return len(view.members)
+        return view
 
     def _refresh(self) -> View:
         """Derive the view from the records in etcd. The caller holds the condition's lock."""
         now = time.monotonic()
+        self._stored = self._votes.applied(self._recorded)
         self._missing = noted(self._missing, self._stored, self._view, now)
         view = excused(self._stored, self._missing, self._grace(len(self._stored.members)), now)
         if view == self._view:
@@ -305,6 +305,12 @@ class Coordinator:
             self._look()
             with self._condition:
                 view, need = self._view, self._need
+            turn, turn_ends_at = need.turn(self._limits.patience_seconds, time.monotonic())
+            if self._votes.is_due(view, turn):
+                vote = self._votes.send(view, self._hooks.send_votes)
+                with self._condition:  # etcd doesn't say it to this worker, either
+                    if not (vote and self._votes.heard(self._me.id, vote, self._recorded)):
+                        self._publish_soon()
             shows = self._announced and self._role.decides
             shown = self._shown.write(view, self._lease if shows else 0)
             action = self._action(view, need) if view.whole else self._wait_for_others(view, need.since)
@@ -312,10 +318,11 @@ class Coordinator:
             if action.kind is Kind.PROPOSE and action.generation and self._propose(view, action.generation):
                 continue
             with self._condition:
-                if self._view is view and not self._stopping:
+                idle = not (self._stopping or self._votes.news or self._votes.is_due(view, turn))
+                if self._view is view and idle:
                     # Silent and missing members are checked again before any deadline.
                     soon = view.whole and (action.wake_at or self._missing.since)
-                    left = (action.wake_at or math.inf) - time.monotonic()
+                    left = min(action.wake_at or math.inf, turn_ends_at) - time.monotonic()
                     longest = _LONG_SECONDS if shown else _RETRY_SECONDS
                     self._condition.wait(need.poll_seconds() if soon else min(max(left, 0.0), longest))
 
@@ -333,16 +340,15 @@ class Coordinator:
         return decision.Action(Kind.WAIT, wake_at=self._role.asks_at(view, since))
 
     def _look(self) -> None:
-        """Ping members that are missing or silent, and remove lost ones from the view."""
+        """Ping members that are missing or silent, remove lost ones from the view, and take in what was heard."""
+        if self._votes.news:
+            time.sleep(rest_seconds(len(self._recorded.members)))
         with self._condition:
             missing, last = self._missing, self._view
             # Pings take time, so members with a record are pinged only if nothing can continue without them.
-            unclear = [
-                member
-                for member in (unheard if self._stuck else members_of)(self._stored)
-                if member.id != self._me.id and member.id not in missing.ended
-            ]
-        if not missing.since and not unclear:
+            found = (unheard if self._stuck else members_of)(self._stored)
+        unclear = [each for each in found if each.id != self._me.id and each.id not in missing.ended]
+        if not (missing.since or unclear or self._votes.news):
             return
         signs: dict[str, Sign] = {}
         if time.monotonic() - self._looked_at > _LOOK_SECONDS or not missing.signs.keys() >= missing.since.keys():
@@ -376,9 +382,8 @@ class Coordinator:
 
     def _propose(self, view: View, generation: Generation) -> bool:
         """Compare-and-set the next generation. Return False if the result is unknown; the view will show it."""
-        record = records.generation_to_json(generation)
         try:
-            done = self._store.put_if(keys.generation(self._job), record, view.generation_revision)
+            done = deciders.propose(self._store, self._job, view, generation)
         except StoreError as error:
             self._away.say(error=str(error))
             time.sleep(_RETRY_SECONDS)

@@ -8,9 +8,10 @@ In a job with few members each of them reads all records, and can propose the ne
 change would be thousands of records for a thousand readers. So in a larger job only the first few members of the
 generation have a view of everything (``View.whole``); before there is one, the oldest members. The others read the
 generation, the job's own records and what they have written themselves: their views don't grow, and change only when
-the generation does. What a member says about itself (``ready_after``, ``state_of``, ``unreachable``, ``fruitful``) is
-its *vote*, a key of its own. A member that decides and finds the generation broken records that once, for all, and a
-key that is bound to its lease shows that it decides.
+the generation does. Of a new one they read only what it changes (see ``propose``). What a member says about itself
+(``ready_after``, ``state_of``, ``unreachable``, ``fruitful``) is its *vote*, which is sent to those that decide (see
+``votes``). A member that decides and finds the generation broken records that once, for all, and a key that is bound to
+its lease shows that it decides.
 
 The first members of a generation take their part when they find themselves there. If those that decide don't propose,
 because their processes have ended or hang, those that wait for the next generation step in: the next ones at once if
@@ -32,7 +33,7 @@ from tidewater.elastic.errors import StoreError
 from tidewater.elastic.etcd.client import Store
 from tidewater.elastic.etcd.ranges import MOST_KEYS
 from tidewater.elastic.membership import records
-from tidewater.elastic.membership.rules import Broken, Member, Seat, View, first_lost, waits
+from tidewater.elastic.membership.rules import Broken, Generation, Member, Seat, View, first_lost, waits
 
 MOST_WITHOUT = 32
 """In a job with at most so many members each of them decides."""
@@ -40,6 +41,7 @@ DECIDERS = 3
 _ASK_SECONDS, _RANKS_IN_AN_INTERVAL = 0.5, 32
 """The next ones of a broken generation look first, so that not all ask the same few at the same time."""
 _LONGEST_ASK_SECONDS, _MEMBERS_IN_A_PATIENCE = 10.0, 256
+_REST_SECONDS_OF_EACH = 1e-4
 _FIRST_READ = 8
 """Members that are looked up in etcd with the first request; the next ones ask for twice as many each."""
 
@@ -53,6 +55,12 @@ def size(view: View) -> int:
 def is_large(view: View) -> bool:
     """Return whether only some of the members decide."""
     return size(view) > MOST_WITHOUT
+
+
+def rest_seconds(members: int) -> float:
+    """Return how long to wait for further changes before a view of so many is made: that takes time for each of them,
+    so changes that come shortly after one another are one."""
+    return max(0, members - MOST_WITHOUT) * _REST_SECONDS_OF_EACH
 
 
 def chosen(view: View, dead: frozenset[str], waited_seconds: float, patience_seconds: float) -> list[Member]:
@@ -75,6 +83,19 @@ def unrecorded_break(view: View) -> Broken | None:
     """Return what a member that decides must record for those that don't: the break of a large job's generation."""
     found = first_lost(view) if is_large(view) else None
     return None if view.broken and view.broken.number >= view.number else found
+
+
+def propose(store: Store, job: str, view: View, generation: Generation) -> bool:
+    """Write the generation that follows that of the view, unless another one does already: then return False. Raise
+    StoreError.
+
+    In a job that is large, or was so when a generation before was written, those that don't decide read of it only
+    what it changes.
+    """
+    changes = is_large(view) or view.changes
+    change = (keys.change(job), records.change_to_json(view.generation, generation)) if changes else None
+    whole = records.generation_to_json(generation)
+    return store.put_if(keys.generation(job), whole, view.generation_revision, also=change)
 
 
 def _recorded(seats: Sequence[Seat], elders: Elders) -> Iterator[Seat]:

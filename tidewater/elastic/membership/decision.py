@@ -32,8 +32,8 @@ The rules, in full:
   good (its process ends), so that the others train. If they would lack the state, the next youngest is left out.
 * All generations have the lineage of the first one. If etcd loses its data, the next generation begins a new lineage.
 * The first member of the generation that may be in the next one proposes it; if there is none, the oldest newcomer. If
-  it does not, the next one does so after ``patience_seconds``, and so on, newcomers after members. Two proposals do no
-  harm: compare-and-set accepts only one.
+  it does not, the next one does so after ``patience_seconds``, in a large job four times that, and so on, newcomers
+  after members. Two proposals do no harm: compare-and-set accepts only one.
 """
 
 from __future__ import annotations
@@ -44,9 +44,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from tidewater.elastic.membership.arrivals import Arrivals
-from tidewater.elastic.membership.reach import Group
+from tidewater.elastic.membership.deciders import is_large
 from tidewater.elastic.membership.rules import (
     Generation,
+    Group,
     Limits,
     Member,
     View,
@@ -61,6 +62,8 @@ from tidewater.elastic.membership.rules import (
 
 MOST_ATTEMPTS = 6
 """Generations of the same members in a row that break without a step, before one member is left out."""
+_PATIENCES_IN_A_LARGE_JOB = 4
+"""After so many the next one proposes. It may hear votes later than the first, or not all of them (see ``votes``)."""
 _MOST_PATIENCES = 5
 """Members that have not given up a broken generation are waited for at most so many times the patience."""
 
@@ -121,7 +124,8 @@ def decide(view: View, inputs: Inputs, now: float) -> Action:
     if inputs.me not in proposers:
         return REST
     first_turn = max(inputs.changed_at, _all_here_at(view, inputs))
-    my_turn = first_turn + proposers.index(inputs.me) * inputs.limits.patience_seconds
+    turn_seconds = (_PATIENCES_IN_A_LARGE_JOB if is_large(view) else 1) * patience
+    my_turn = first_turn + proposers.index(inputs.me) * turn_seconds
     may_at = max(my_turn, _over_at(view, inputs), inputs.changed_at + _pause_seconds(view))
     if now < may_at:
         return Action(Kind.WAIT, wake_at=may_at)

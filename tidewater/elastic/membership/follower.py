@@ -5,7 +5,8 @@
     follower.again()                          # read everything again
 
 A process that decides reads everything; another one the records of the job and its own (see ``deciders``), and the
-number of members.
+number of members. In a large job the record of the generation has some tens of bytes for each member. So once there is
+a record of its last change, that one is followed instead, and the whole one is read only if a change doesn't fit.
 """
 
 from __future__ import annotations
@@ -17,19 +18,18 @@ from dataclasses import replace
 from functools import partial
 
 from tidewater.contract import keys
-from tidewater.elastic.errors import Compacted, StoreError
+from tidewater.elastic.errors import Compacted, Missed, StoreError
 from tidewater.elastic.etcd.client import Event, Store, Watch
 from tidewater.elastic.etcd.ranges import Range, only, under
 from tidewater.elastic.membership import records
-from tidewater.elastic.membership.deciders import Role
+from tidewater.elastic.membership.deciders import Role, rest_seconds
 from tidewater.elastic.membership.rules import Member, Seat, View
 from tidewater.elastic.observe.log import Lasting
 
 _RETRY_SECONDS = 0.3
-_MEMBERS_WITHOUT_REST, _REST_SECONDS_OF_EACH = 32, 1e-4
 
-Update = Callable[[Callable[[View], View], bool], int]
-"""Applies a change to the view. The flag says that all records have been read. Returns the number of members in it."""
+Update = Callable[[Callable[[View], View], bool], View]
+"""Applies a change to the view, which it returns. The flag says that all records have been read."""
 
 
 class Follower:
@@ -47,8 +47,9 @@ class Follower:
         self._store, self._role, self._update, self._away = store, role, update, away
         self._job = job
         self._all, self._members, votes = under(keys.job(job)), under(keys.members(job)), under(keys.votes(job))
+        self._shared = Range(self._all.first, self._members.first)
+        self._shared_without_generation = Range(self._all.first, keys.generation(job))
         self._own = (
-            Range(self._all.first, self._members.first),
             Range(self._members.end, votes.first),
             only(keys.member(job, role.me)),
             only(keys.vote(job, role.me)),
@@ -112,29 +113,41 @@ class Follower:
             snapshot = self._store.read(self._all.first)
             self._update(partial(records.replaced, snapshot.entries), True)
             return {self._all: snapshot.revision + 1}
-        snapshot = self._store.read_ranges([*self._own, Range(self._members.first, self._members.end, oldest=0)])
-        self._update(partial(records.replaced_in_part, snapshot.entries, snapshot.counts[-1]), True)
-        return dict.fromkeys(self._own, snapshot.revision + 1)
+        number = Range(self._members.first, self._members.end, oldest=0)
+        snapshot = self._store.read_ranges([self._shared, *self._own, number])
+        view = self._update(partial(records.replaced_in_part, snapshot.entries, snapshot.counts[-1]), True)
+        after = dict.fromkeys((self._shared, *self._own), snapshot.revision + 1)
+        self._shorten(after, view)
+        return after
 
     def _follow(self, starts: Mapping[Range, int], *, whole: bool) -> None:
         """Follow the changes until all must be read again. Raise StoreError when the connection breaks."""
         after = dict(starts)
-        while not (self._stopping or self._again or self._role.decides != whole):
+        while not self._is_over(whole=whole):
             self._watch = self._store.watch(after)
             try:
-                for events in self._watch:
-                    members = 0
+                for events in () if self._is_over(whole=whole) else self._watch:  # `look` may have closed the last one
+                    view = View()
                     for group in records.grouped(events):
-                        members = self._update(partial(records.applied, group), False)
+                        view = self._update(partial(records.applied, group), False)
                     _note(after, events)
-                    if self._again or self._role.decides != whole:
+                    if self._is_over(whole=whole) or self._shorten(after, view):
                         break
-                    # A view of many takes time for each of them: changes that come shortly after one another are one.
-                    time.sleep(max(0, members - _MEMBERS_WITHOUT_REST) * _REST_SECONDS_OF_EACH)
-            except Compacted:
+                    time.sleep(rest_seconds(len(view.members)))
+            except (Compacted, Missed):
                 return
             finally:
                 self._watch.close()
+
+    def _is_over(self, *, whole: bool) -> bool:
+        return self._stopping or self._again or self._role.decides != whole
+
+    def _shorten(self, after: dict[Range, int], view: View) -> bool:
+        """Leave the generation's record out of what is followed if its changes come, too. Return whether it was in."""
+        if not view.changes or self._shared not in after:
+            return False
+        after[self._shared_without_generation] = after.pop(self._shared)
+        return True
 
 
 def _note(after: dict[Range, int], events: Iterable[Event]) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from tidewater.elastic.membership.rules import Seat, View
 from tidewater.elastic.membership.suspects import Sign
+from tidewater.elastic.membership.votes import Send
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,8 @@ class Hooks:
     """Returns the result of a ping. Called for members that have no record or are silent."""
     unreachable: Callable[[], frozenset[str]] = field(default=frozenset)
     """Returns the ids of members that do not answer this worker."""
+    send_votes: Send = field(default=lambda *_: ())
+    """See ``votes``. Takes time."""
     returning: Callable[[], None] = field(default=lambda: None)
     """Called before this worker returns after the loss of its lease: etcd may have lost its data. Raises StoreError to
     be called again, and another TrainerError if this worker can't return."""

@@ -15,6 +15,7 @@ from tidewater.elastic.membership.arrivals import Arrivals
 from tidewater.elastic.membership.rules import Limits, View
 
 _LEAST_POLL_SECONDS, _LONGEST_POLL_SECONDS = 0.01, 0.1
+_PATIENCES_OF_A_TURN = 2
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,14 @@ class Need:
         """Return how long to wait for news: less at first, as the port of a killed process closes after its sums."""
         waited = _LONGEST_POLL_SECONDS if self.since is None else time.monotonic() - self.since
         return min(max(waited, _LEAST_POLL_SECONDS), _LONGEST_POLL_SECONDS)
+
+    def turn(self, patience_seconds: float, now: float) -> tuple[int, float]:
+        """Return how often a vote must have been sent by now (see ``votes``), and until when that is enough."""
+        if self.since is None:
+            return 1, math.inf
+        seconds = _PATIENCES_OF_A_TURN * patience_seconds
+        turn = 1 + int((now - self.since) / seconds)
+        return turn, self.since + turn * seconds
 
     def _since(self, view: View, now: float) -> float:
         return now if self.since is None or self.number != view.number else self.since

@@ -8,12 +8,12 @@ An unknown version or shape raises RecordError: another version of the code take
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
 from tidewater.contract import keys
-from tidewater.elastic.errors import RecordError
+from tidewater.elastic.errors import Missed, RecordError
 from tidewater.elastic.etcd import codec
 from tidewater.elastic.etcd.client import Entry, Event
 from tidewater.elastic.membership.rules import Broken, Generation, Member, Saved, Seat, View
@@ -64,6 +64,44 @@ def generation_from_json(data: bytes) -> Generation:
     return codec.build(Generation, content, "generation")
 
 
+def change_to_json(before: Generation | None, after: Generation) -> bytes:
+    """Return the record under ``keys.change``: in what ``after`` differs from ``before``.
+
+    If more than that members are gone and others follow those that stay, it says only that there is a new generation.
+    """
+    rows = [_row(each) for each in after.members]
+    former = [_row(each) for each in before.members] if before else []
+    here = set(map(_id, rows))
+    stay = [row for row in former if _id(row) in here]
+    content = asdict(replace(after, members=()))
+    content |= {"of": None, "gone": [], "members": []}
+    if before and rows[: len(stay)] == stay:
+        gone = [_id(row) for row in former if _id(row) not in here]
+        content |= {"of": before.uuid, "gone": gone, "members": rows[len(stay) :]}
+    return codec.encode(content, version=keys.CHANGE_VERSION)
+
+
+def generation_from_change(data: bytes, before: Generation | None) -> Generation:
+    """Return the generation after a change. Raise Missed unless ``before`` is the one before it or that one itself, and
+    RecordError for a version or shape this code does not know."""
+    content = _content(data, "change", keys.CHANGE_VERSION)
+    try:
+        of, gone, rows = content.pop("of"), frozenset(content.pop("gone")), content.pop("members")
+        came = tuple(_seat(*each) for each in rows)
+    except (KeyError, TypeError) as error:
+        raise RecordError(f"change record: {error}") from error
+    if before and before.uuid == content.get("uuid"):
+        return before
+    if before is None or before.uuid != of:
+        raise Missed("the generation before this change is not known")
+    stay = tuple(each for each in before.members if each.id not in gone)
+    return codec.build(Generation, {**content, "members": stay + came}, "change")
+
+
+def _id(row: Sequence[Any]) -> str:
+    return str(row[0])
+
+
 def _row(member: Seat) -> list[Any]:
     """Return what others need to reach a member; ports and hosts of further processes only if it has any."""
     further = [member.shard_ports, member.shard_hosts] if member.shard_hosts else [member.shard_ports]
@@ -98,7 +136,12 @@ def broken_from_json(data: bytes) -> Broken:
 
 def vote_to_json(member: Member) -> bytes:
     """Return the record under ``keys.vote``: what may change in a member, but for ``leaving``, which is for all."""
-    return codec.encode({name: getattr(member, name) for name in _VOTED}, version=keys.VOTE_VERSION)
+    return codec.encode(vote_of(member), version=keys.VOTE_VERSION)
+
+
+def vote_of(member: Member) -> dict[str, Any]:
+    """Return the fields of its vote."""
+    return {name: getattr(member, name) for name in _VOTED}
 
 
 def vote_from_json(data: bytes, member: Member) -> Member:
@@ -176,10 +219,20 @@ def _changed(view: View, changes: Iterable[tuple[str, Entry | None]]) -> View:
                 members[member_id] = vote_from_json(entry.value, members[member_id])
         elif name.startswith(_DECIDING):
             (deciding.add if entry else deciding.discard)(name.removeprefix(_DECIDING))
+        elif name == "change" and not view.whole:  # then the generation's own record may be missing
+            others |= _followed(others.get("generation", view.generation), entry)
         else:
             others |= _fields(name, entry)
     others |= {"unread": tuple(unread.items()), "deciding": frozenset(deciding)}
     return replace(view, members=tuple(members.values()), **others)
+
+
+def _followed(before: Generation | None, entry: Entry | None) -> dict[str, Any]:
+    """Return the fields of a view after a change of the generation. Raise Missed if all must be read again."""
+    if entry is None:
+        raise Missed("the record of the last change is gone")
+    generation = generation_from_change(entry.value, before)
+    return {"generation": generation, "generation_revision": entry.mod_revision, "changes": True}
 
 
 def _fields(name: str, entry: Entry | None) -> dict[str, Any]:
@@ -187,6 +240,8 @@ def _fields(name: str, entry: Entry | None) -> dict[str, Any]:
     if name == "generation":
         generation = generation_from_json(entry.value) if entry else None
         return {"generation": generation, "generation_revision": entry.mod_revision if entry else 0}
+    if name == "change":
+        return {"changes": entry is not None}
     if name == "broken":
         broken = broken_from_json(entry.value) if entry else None
         return {"broken": broken, "broken_revision": entry.mod_revision if entry else 0}

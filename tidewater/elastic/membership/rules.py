@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 from tidewater.elastic.addresses import Address
-from tidewater.elastic.membership.reach import Group
 
 
 @dataclass(frozen=True)
@@ -122,6 +121,8 @@ class View:
     saved: Saved | None = None
     finished: str = ""
     """The record of the job's end, in JSON; empty while the job runs."""
+    changes: bool = False
+    """Whether each new generation comes with a record of what it changes (see ``records.change_to_json``)."""
     broken: Broken | None = None
     """The last generation that broke, as one of those that decide has recorded it (see ``deciders``)."""
     broken_revision: int = 0
@@ -288,3 +289,40 @@ def newcomers_that_fit(view: View) -> list[Member]:
         return new
     group = Group(filter(None, map(view.member, ids(view.generation.members))))
     return [member for member in new if group.reaches(member)]
+
+
+class Node(Protocol):
+    """A member, as far as this module knows it."""
+
+    @property
+    def id(self) -> str:
+        """Its id."""
+
+    @property
+    def unreachable(self) -> tuple[str, ...]:
+        """Ids of those that do not answer it."""
+
+
+N = TypeVar("N", bound=Node)
+
+
+class Group(Generic[N]):
+    """Members that reach each other."""
+
+    def __init__(self, members: Iterable[N]) -> None:
+        self.members = list(members)
+        self._ids = {member.id for member in self.members}
+        self._avoided = {each for member in self.members for each in member.unreachable}
+
+    def reaches(self, member: N) -> bool:
+        """Return whether all of them reach the member, and it reaches all of them."""
+        return member.id not in self._avoided and self._ids.isdisjoint(member.unreachable)
+
+    def add(self, candidates: Iterable[N]) -> list[N]:
+        """Add each candidate that is not in the group and can be; return all members."""
+        for member in candidates:
+            if member.id not in self._ids and self.reaches(member):
+                self.members.append(member)
+                self._ids.add(member.id)
+                self._avoided.update(member.unreachable)
+        return self.members

@@ -12,6 +12,7 @@ the gradients of all members.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -20,8 +21,9 @@ from typing import TypeVar
 
 from tidewater.elastic.membership.rules import Member, Seat, View, is_broken, silent
 
-_MOST_AT_ONCE = 64
-"""Pings."""
+_MOST_AT_ONCE, _ALONE_SECONDS = 64, 0.005
+"""Pings, and for how long they are made one after another: one takes a fraction of a millisecond if there is a process,
+or has been, and a thread takes longer. One of a machine that is gone takes as long as a connection may."""
 _QUIET_SECONDS = 0.25
 """More silent members than that are asked after such a pause: most have not had the time to give the generation up."""
 
@@ -69,11 +71,16 @@ def unheard(view: View) -> tuple[Seat, ...]:
 
 
 def asked(members: Sequence[Seat], ask: Callable[[Seat], Answer]) -> dict[str, Answer]:
-    """Ask members, some at the same time; return the results by their ids."""
-    if not members:
-        return {}
-    with ThreadPoolExecutor(min(len(members), _MOST_AT_ONCE), "ask") as pool:
-        return dict(zip((member.id for member in members), pool.map(ask, members), strict=True))
+    """Ask members, and once that takes long, the others at the same time; return the results by their ids."""
+    answers, until = dict[str, Answer](), time.monotonic() + _ALONE_SECONDS
+    for member in members:
+        if time.monotonic() > until:
+            break
+        answers[member.id] = ask(member)
+    if left := members[len(answers) :]:
+        with ThreadPoolExecutor(min(len(left), _MOST_AT_ONCE), "ask") as pool:
+            answers |= zip((member.id for member in left), pool.map(ask, left), strict=True)
+    return answers
 
 
 class Roll:

@@ -116,9 +116,9 @@ def divided(value: float, weight: float, samples: int) -> tuple[float, float]:
 
 
 def _one(loss: Any) -> torch.Tensor:
-    if isinstance(loss, int | float) and not loss:  # the sum over no objects
-        return torch.zeros(())
     if not isinstance(loss, torch.Tensor):
+        if isinstance(loss, int | float) and not loss:  # the sum over no objects
+            return torch.zeros(())
         raise ConfigError(f"the training's loss returns a {type(loss).__name__}: {_RIGHT}")
     if loss.numel() != 1:
         raise ConfigError(f"the training's loss returns a tensor of shape {tuple(loss.shape)}: {_RIGHT}")

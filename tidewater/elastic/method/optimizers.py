@@ -130,7 +130,7 @@ class Optimizers:
 
     def _begin(self, factor: float) -> tuple[float, Rates]:
         """Set the learning rates for a step. Return that of the first group, and the ones before."""
-        given = [(settings, settings["lr"]) for settings in self.groups()]
+        given = [(settings, settings["lr"]) for each in self._optimizers for settings in each.param_groups]
         for settings, rate in given:
             settings["lr"] = rate * float(factor)
         if self._before_step is not None:
@@ -226,7 +226,11 @@ class Optimizers:
             own.update({name: theirs[name] for name in kept})
 
     def _step_optimizers(self) -> None:
-        """Step every optimizer. The scaler accepts none without gradients, and no update if all are without."""
+        """Step every optimizer. The scaler of fp16 accepts none without gradients, and no update if all are without."""
+        if not self._scaler.is_enabled():
+            for optimizer in self._optimizers:
+                optimizer.step()
+            return
         with_gradients = [each for each in self._optimizers if _has_gradients(each)]
         for optimizer in self._optimizers:
             if optimizer in with_gradients:

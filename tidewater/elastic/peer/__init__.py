@@ -4,6 +4,7 @@ server      the small TCP server in every worker, for state, traits, pings and t
 handshake   proof on every connection that both ends know the job's secret
 keyvalue    keys in the process of rank 0, at which the ranks of a generation meet
 outline     what is sent of the state through a socket: everything but the content of its tensors
+votes       how members send one another what they say about the membership
 drift       finds workers that have a different state from the others
 heartbeat   finds peers that are frozen or cut off
 neighbours  whom each pings while none of those is silent

@@ -6,9 +6,9 @@
     look(me, address); ask_traits(me, address)                       # in any process, at any time
 
 It is independent of the process group, so it is the same for gloo and NCCL. Each connection begins with a handshake
-(see ``handshake``); only then are requests read. A request is a line of JSON. One thread answers pings and does nothing
-else. So a process that is busy with a long step answers; a frozen process does not, although its kernel still accepts
-connections. The outline, traits and the keys at which a generation meets are sent by one thread per request.
+(see ``handshake``); only then are requests read. A request is a line of JSON. One thread answers pings, takes votes and
+does nothing else. So a process that is busy with a long step answers; a frozen process does not, although its kernel
+still accepts connections. Other requests are answered by one thread each.
 
 A client that can't authenticate can only open connections. Their number and time are limited: at the limit a new
 connection replaces the oldest one of the address that has most of them.
@@ -29,14 +29,14 @@ import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tidewater.elastic.addresses import Address, listen
 from tidewater.elastic.errors import ConfigError, GroupBroken, RecordError, Stranger
 from tidewater.elastic.membership.suspects import Sign
 from tidewater.elastic.membership.traits import Traits
-from tidewater.elastic.peer import handshake, keyvalue, outline
+from tidewater.elastic.peer import handshake, keyvalue, outline, votes
 from tidewater.elastic.peer.handshake import Identity, Responder
 from tidewater.elastic.peer.outline import Outline
 
@@ -51,7 +51,7 @@ _WAIT_SECONDS = 0.5
 _REQUEST_SECONDS = 600.0
 _IDLE_SECONDS = 60.0
 _BACKLOG = 512
-_MOST_REQUEST = 4096
+_MOST_READ, _MOST_LINE = 4096, 1 << 22  # the votes of 64 members that each can't reach hundreds of others
 _MOST_TRAITS = 1 << 26
 MOST_STRANGERS = 128
 """Connections that have not authenticated. The most file descriptors of a process are often 1024."""
@@ -102,6 +102,9 @@ class PeerServer:
         """What it answers when a peer asks whether this process waits for the others."""
         self.given_up: Callable[[int], None] = lambda uuid: None
         """Called with the number of a generation that another process of this worker has given up; see ``give_up``."""
+        self.hear: Callable[[Mapping[str, str]], Collection[str] | None] = lambda found: None
+        self.pass_on: Callable[[Mapping[str, str], int], Collection[str]] = lambda found, turn: ()
+        """What takes the votes of peers, quickly, and what passes them on if that is None: see ``membership.votes``."""
         self._listener = listen(_BACKLOG)
         self._listener.setblocking(False)
         self.port = int(self._listener.getsockname()[1])
@@ -113,8 +116,15 @@ class PeerServer:
 
     def start(self) -> None:
         """Start answering."""
-        os.register_at_fork(after_in_child=self._close_in_child)
+        os.register_at_fork(after_in_child=self.close)
         threading.Thread(target=self._answer, name="peer-server", daemon=True).start()
+
+    def close(self) -> None:
+        """Close the port and all connections, as the end of the process does."""
+        # A data loader's process must not keep its parent's sockets open: the parent would seem alive after its end.
+        # Not through the selector: it is shared with the parent, which still needs its registrations.
+        for connection in [self._listener, *self._strangers, *self._callers, *self._requests]:
+            connection.close()
 
     def offer(self, uuid: int, state: Outline) -> None:
         """Serve the outline of the state to the members of that generation, until ``withdraw``."""
@@ -133,12 +143,6 @@ class PeerServer:
         """Stop serving the outline. Safe to call twice."""
         with self._condition:
             self._offer = None
-
-    def _close_in_child(self) -> None:
-        # A data loader's process must not keep its parent's sockets open: the parent would seem alive after its end.
-        # Not through the selector: it is shared with the parent, which still needs its registrations.
-        for connection in [self._listener, *self._strangers, *self._callers, *self._requests]:
-            connection.close()
 
     def _answer(self) -> None:
         with selectors.DefaultSelector() as selector:
@@ -205,13 +209,13 @@ class PeerServer:
     def _read(self, selector: selectors.BaseSelector, connection: socket.socket) -> None:
         caller = self._callers[connection]
         try:
-            seen = connection.recv(_MOST_REQUEST, socket.MSG_PEEK)
+            seen = connection.recv(_MOST_READ, socket.MSG_PEEK)
             data = connection.recv(seen.find(b"\n") + 1 or len(seen))  # what follows may be for another thread
         except OSError:
             data = b""
         caller.heard_at = time.monotonic()
         caller.received += data
-        if not data or len(caller.received) > _MOST_REQUEST:
+        if not data or len(caller.received) > _MOST_LINE:
             self._forget(selector, connection).close()
         elif data.endswith(b"\n"):
             line, caller.received = bytes(caller.received), bytearray()
@@ -223,13 +227,16 @@ class PeerServer:
             if "ping" in request:
                 connection.send(PONG)
                 return
+            if "votes" in request and (taken := self.hear(said := votes.of(request))) is not None:
+                connection.send(votes.answers(said, taken))
+                return
             if len(self._requests) >= _MOST_REQUESTS:
                 raise OSError("too many requests at the same time")
-            self._forget(selector, connection)
-            self._requests.add(connection)
+            self._requests.add(self._forget(selector, connection))
             threading.Thread(target=self._send, args=(connection, request), name="peer-send", daemon=True).start()
-        except (OSError, ValueError, TypeError):
-            self._forget(selector, connection).close()
+        except (OSError, ValueError, TypeError, RuntimeError):  # also if it is nested too deep, or no thread can start
+            self._requests.discard(self._forget(selector, connection))
+            connection.close()
 
     def _sweep(self, selector: selectors.BaseSelector) -> None:
         """Close what does not authenticate in time, and what a peer left open when it was cut off or powered off."""
@@ -253,6 +260,10 @@ class PeerServer:
                     connection.sendall(_YES if self.waits() else _NO)
                 elif "give_up" in request:
                     self.given_up(int(str(request["give_up"])))
+                elif "votes" in request:
+                    said = votes.of(request)
+                    taken = self.pass_on(said, int(str(request.get("turn"))))
+                    connection.sendall(votes.answers(said, taken))
                 elif "meet" in request:
                     keyvalue.serve(connection, self.board.at(int(str(request["meet"]))))
                 elif "state" in request:
@@ -313,7 +324,7 @@ def ask_traits(me: Identity, address: Address, *, seconds: float = 2.0) -> Trait
             received = bytearray()
             while not received.endswith(b"\n"):
                 connection.settimeout(max(until - time.monotonic(), 0.001))
-                data = connection.recv(_MOST_REQUEST)
+                data = connection.recv(_MOST_READ)
                 if not data or len(received) > _MOST_TRAITS or time.monotonic() > until:
                     return None
                 received += data

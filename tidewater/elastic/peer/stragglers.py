@@ -117,8 +117,7 @@ class Stragglers:
 
     def worked(self, idle_seconds: float) -> None:
         """Note that the sums of a step are complete. ``idle_seconds`` of the time since the last sum were no work."""
-        before = self._together_at
-        self.together()
+        before, self._together_at = self._together_at, time.monotonic()
         self.work_seconds = max(self._together_at - before - idle_seconds, 1e-9)
 
     def step(self, members: Sequence[Seat], rank: int, work_seconds: Sequence[float], batch_size: int) -> None:
@@ -126,7 +125,7 @@ class Stragglers:
         if members is not self._members:
             self._members, self._steps = members, []
         before, self._batch_size = self._batch_size, batch_size
-        if len(work_seconds) < 2 or not all(work_seconds) or before < len(work_seconds):
+        if not 1 < len(work_seconds) <= before or not all(work_seconds):
             return
         self._steps.append(Observation(work_seconds, before))
         if len(self._steps) == STEPS:

@@ -345,8 +345,8 @@ class Run:
             if is_last:
                 stands = loop.sum(self._prepared, lambda vote: self._last(loss, vote))
             else:
-                with loop.keeping_failures, self._stepper.attempt():
-                    self._add(loss, Vote)
+                with loop.keeping_failures:
+                    self._stepper.attempt(lambda: self._add(loss, Vote))
                     self._habits.added()
         finally:
             self._leave_pass()

@@ -24,9 +24,10 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from importlib.resources import files
 from importlib.resources.abc import Traversable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tidewater.contract import exit_codes, keys
 from tidewater.elastic.addresses import Address
@@ -309,7 +310,7 @@ class _Assembly:
         session = (content.session or Session)(config, worker, self._log)
         # Already now: if the rehearsal holds up this process's threads, it may do so to those of the others.
         self._heartbeat.start()
-        server.waits = session.waits
+        server.waits, server.hear, server.pass_on = session.waits, self._coordinator.hear, self._coordinator.pass_on
         self._silence = Silence(
             Place(self._member_id, lambda: self._coordinator.view, config.least_members),
             config.silent_seconds + config.min_step_seconds,
@@ -322,13 +323,7 @@ class _Assembly:
     def announce(self, session: Session) -> None:
         """Announce this worker: from now on it may become a member. Raise ConfigError if it never can."""
         from tidewater.elastic.membership.hooks import Hooks
-        from tidewater.elastic.peer.server import is_gone, look
-
-        def is_dead(member: Any) -> bool:
-            return member.id in self._heartbeat.silent() or is_gone(member.address)
-
-        def sign_of(member: Any) -> Any:
-            return look(self._identity, member.address)
+        from tidewater.elastic.peer import server, votes
 
         def return_secret() -> None:
             if not self._config.secret:
@@ -337,11 +332,17 @@ class _Assembly:
         if self._config.index:  # the first process of the worker does it for all of them
             self._coordinator.start(Hooks(session.membership_changed))
             return
-        hooks = Hooks(session.membership_changed, is_dead, sign_of, self._heartbeat.silent, return_secret)
+        hooks = Hooks(
+            session.membership_changed,
+            is_dead=lambda member: member.id in self._heartbeat.silent() or server.is_gone(member.address),
+            look=lambda member: server.look(self._identity, member.address),
+            unreachable=self._heartbeat.silent,
+            send_votes=partial(votes.send, self._identity, self._heartbeat.silent),
+            returning=return_secret,
+        )
         self._coordinator.start(hooks)
         self._coordinator.wait(lambda view: True, time.monotonic() + _FIRST_VIEW_SECONDS)
-        reason = self._refusal(self._coordinator.view)
-        if reason:
+        if reason := self._refusal(self._coordinator.view):
             raise ConfigError(reason)
         self._coordinator.announce()
         if self._config.silent_seconds:
@@ -365,8 +366,7 @@ class _Assembly:
         from tidewater.elastic.peer.server import ask_traits
 
         def ask(member: Seat) -> Traits | None:
-            found = self._asked.get(member.id) or ask_traits(self._identity, member.address)
-            if found:
+            if found := self._asked.get(member.id) or ask_traits(self._identity, member.address):
                 self._asked[member.id] = found
             return found
 

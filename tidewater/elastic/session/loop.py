@@ -19,7 +19,6 @@ import json
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from enum import Enum
 
 from tidewater.elastic.config import Config
@@ -78,6 +77,8 @@ class Loop:
         self._meter = session.reports.meter
         self.evaluation = Evaluation(session, material)
         self._meeting: Meeting
+        self._place: Place
+        """Where this generation began in the data."""
         self.rank = -1
         """Of this worker in the last step that was yielded; -1 before it has joined."""
         self._began = self._ready = 0.0
@@ -133,15 +134,16 @@ class Loop:
         They don't in the rehearsal, nor if a peer fails. ``sums`` computes them, casts the vote that it is given, and
         may raise GroupBroken.
         """
-        stands = False
-        with self.keeping_failures:
+        try:
             if self.rehearses:
                 sums(Vote)
-            else:
-                share = self._share(prepared)
-                self._summed = prepared, share, self._session.summed(share, lambda: sums(self._vote))
-                stands = True
-        return stands
+                return False
+            share = self._share(prepared)
+            self._summed = prepared, share, self._session.summed(share, lambda: sums(self._vote))
+        except GroupBroken as error:
+            self.keeping_failures.failure = error
+            return False
+        return True
 
     def apply(self) -> None:
         """Step the optimizers with the sums."""
@@ -174,7 +176,7 @@ class Loop:
     def _share(self, prepared: Prepared) -> Share:
         step = prepared.step
         return Share(
-            samples=step.share(self._meeting.process, self._meeting.processes),
+            samples=step.share(self._place.rank, self._place.size),
             batch_size=len(step.samples),
             after=step.after,
             began=self._began,
@@ -192,7 +194,7 @@ class Loop:
     def _factor(self, done: int = 0, whole: int = 1) -> float:
         """Return the factor on the learning rates when ``done`` of the ``whole`` samples of the step have been used."""
         share = progress(self._state, self._material.total, self._config, done, whole)
-        return self._material.training.schedule(share) * self._config.lr_factor(self._meeting.processes)
+        return self._material.training.schedule(share) * self._config.lr_factor(self._place.size)
 
     def _pace(self, done: int, whole: int) -> float:
         """Do the same between inner steps. Raise GroupBroken if this worker must leave before the step ends, or if the
@@ -205,7 +207,7 @@ class Loop:
     def _applied(self, lr: float) -> None:
         prepared, share, outcome = self._summed
         # Rank 0 has the largest share.
-        self._state.micro_batch = self._state.micro_batch or len(prepared.step.shares(0, self._meeting.processes)[0])
+        self._state.micro_batch = self._state.micro_batch or len(prepared.step.shares(0, self._place.size)[0])
         self._session.applied(share, outcome, lr)
         self._everyone_knows, self._state.stopped = outcome.everyone_knows, outcome.stops
         if outcome.saves:
@@ -248,16 +250,26 @@ class Loop:
         batch_size = config.step_size(processes) * (config.sync_every or 1)
         inner = config.step_size(processes) if config.sync_every else 0
         self._leave_out()
-        place = Place(state.cursor, meeting.process, processes, batch_size, config.epochs, state.micro_batch, inner)
-        self._material.loader.start(replace(place, shards=meeting.shards))
+        rank = meeting.process
+        self._place = Place(
+            state.cursor, rank, processes, batch_size, config.epochs, state.micro_batch, inner, meeting.shards
+        )
+        self._material.loader.start(self._place)
         self._meter.start()
         while not (self._everyone_knows or session.is_overdue()):
             over = is_over(state, config)
-            self._say_why()
+            if state.stopped:
+                self._say_why()
             if over and config.compare_every:
                 self._compare()
-            if not (yield from self._evaluated(seat, over)):
+            due = self.evaluation.is_due(over=over, every=1 if self.validates else config.evaluate_every)
+            if due and not (yield from self._evaluated(seat)):
                 return
+            # Again in a generation that begins here: a rank may have been lost in it.
+            if 0 < state.step == state.evaluated and not over:
+                self._agree_to_stop()
+                if not state.stopped:  # then it is saved at the end, with its score
+                    self._keep_best(seat.rank)
             if over:
                 session.finish()
                 return
@@ -326,27 +338,17 @@ class Loop:
             self._state.suspect = True
             raise GroupBroken("the states of the workers differ")
 
-    def _evaluated(self, seat: Seat, over: bool) -> Generator[Pause, None, bool]:
-        """Evaluate if it is due, and let the script do so. Return False if it is unfinished, and all ranks leave now.
-
-        What follows an evaluation is done again in a generation that begins there: a rank may have been lost in it.
-        """
-        state, session, evaluation = self._state, self._session, self.evaluation
-        if evaluation.is_due(over=over, every=1 if self.validates else self._config.evaluate_every):
-            session.confirm()
-            session.change.goes_on()
-            evaluation.begin(seat)
-            evaluation.measure()
-            if self.validates and not evaluation.interrupted:
-                yield Pause.EPOCH_END
-                self._raise_failure()
-            if not evaluation.finish(compare=self.validates):
-                return False
-        if 0 < state.step == state.evaluated and not over:
-            self._agree_to_stop()
-            if not state.stopped:  # then it is saved at the end, with its score
-                self._keep_best(seat.rank)
-        return True
+    def _evaluated(self, seat: Seat) -> Generator[Pause, None, bool]:
+        """Evaluate, and let the script do so. Return False if it is unfinished, and all ranks leave now."""
+        session, evaluation = self._session, self.evaluation
+        session.confirm()
+        session.change.goes_on()
+        evaluation.begin(seat)
+        evaluation.measure()
+        if self.validates and not evaluation.interrupted:
+            yield Pause.EPOCH_END
+            self._raise_failure()
+        return evaluation.finish(compare=self.validates)
 
     def _keep_best(self, rank: int) -> None:
         """Save the state if its score is the best one. Raise Diverged, on all ranks, if it is not finite."""
@@ -366,7 +368,7 @@ class Loop:
 
     def _say_why(self) -> None:
         """Log, once, that training ends early."""
-        if self._state.stopped and not self._has_said_why:
+        if not self._has_said_why:
             self._has_said_why = True
             reason = self._material.requests.stop or "another worker has asked for it"
             self._session.log.event("stopped", step=self._state.step, reason=reason)

@@ -1,6 +1,6 @@
 """What happens when a worker's memory doesn't suffice for a step.
 
-    with enough_memory(state, group, samples=32):
+    with EnoughMemory(state, group, samples=32):
         ...                                     # raises OutOfMemory; the next attempt is made with 16 samples
 
 All workers use the same maximum size of a forward pass, ``State.micro_batch``. A worker that runs out of memory
@@ -11,8 +11,7 @@ group is formed again (see ``handover``).
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import torch
 
@@ -22,23 +21,27 @@ from tidewater.elastic.machine_errors import ran_out_of_memory
 from tidewater.elastic.session.state import State
 
 
-@contextmanager
-def enough_memory(
-    state: State, group: Group, *, samples: int, release: Callable[[], None] = lambda: None
-) -> Iterator[None]:
-    """Halve the micro-batch and raise OutOfMemory if memory can't be allocated for this many samples at once.
+class EnoughMemory:
+    """A context that halves the micro-batch and raises OutOfMemory if so many samples at once don't fit in memory.
 
-    ``release`` frees what the caller holds. Raise ConfigError if the memory does not even suffice for one sample.
+    ``release`` frees what the caller holds. Raises ConfigError if the memory does not even suffice for one sample.
     """
-    try:
-        yield
-    except RuntimeError as error:
-        if not ran_out_of_memory(error):
-            raise
-        brief = str(error).splitlines()[0]
+
+    def __init__(self, state: State, group: Group, *, samples: int, release: Callable[[], None] = lambda: None) -> None:
+        self._state, self._group, self._samples, self._release = state, group, samples, release
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, at: object) -> None:
+        if isinstance(error, RuntimeError) and ran_out_of_memory(error):
+            self._give_up(error)
+
+    def _give_up(self, error: RuntimeError) -> None:
+        state, group, samples, brief = self._state, self._group, self._samples, str(error).splitlines()[0]
         # The frames of the error refer to the activations.
         traceback.clear_frames(error.__traceback__)
-        release()
+        self._release()
         if group.device.type == "cuda":
             torch.cuda.empty_cache()
         if samples == 1:
@@ -50,19 +53,19 @@ def enough_memory(
         raise OutOfMemory(f"{samples} samples do not fit in the memory of this worker ({brief})") from None
 
 
-@contextmanager
-def enough_for_the_optimizer() -> Iterator[None]:
-    """Raise ConfigError if the optimizer can't allocate memory.
+class EnoughForTheOptimizer:
+    """A context that raises ConfigError if the optimizer can't allocate memory.
 
     The step may be half applied and smaller micro-batches would not help, so this worker must end. Its peers have
     applied the step.
     """
-    try:
-        yield
-    except RuntimeError as error:
-        if not ran_out_of_memory(error):
-            raise
-        raise ConfigError(
-            "the optimizer's step does not fit in the memory of this worker: take an optimizer with less state "
-            f"(or foreach=False), a smaller model or a larger GPU ({str(error).splitlines()[0]})"
-        ) from error
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, at: object) -> None:
+        if isinstance(error, RuntimeError) and ran_out_of_memory(error):
+            raise ConfigError(
+                "the optimizer's step does not fit in the memory of this worker: take an optimizer with less state "
+                f"(or foreach=False), a smaller model or a larger GPU ({str(error).splitlines()[0]})"
+            ) from error

@@ -167,7 +167,8 @@ class Reports:
         if report.rank >= 0:
             self._log_step(report, changed)
             self._worker.metrics.committed(report)
-        self._watch(report)
+            if not self._watched:
+                self._watch()
         # The last worker that leaves has no rank any more. One that others have left behind doesn't write at all.
         writes = self._worker.writes and (report.rank if rank == -1 else rank) == 0
         self._worker.training.on_step(report if report.writes == writes else replace(report, writes=writes))
@@ -175,10 +176,8 @@ class Reports:
             state.attributes.moved()
         return report
 
-    def _watch(self, report: Report) -> None:
+    def _watch(self) -> None:
         """Name, once, what the passes of a step change in the modules. What ``on_step`` changes is equal everywhere."""
-        if self._watched or report.rank < 0:
-            return
         self._watched = True
         moved = self._worker.state.attributes.moved()
         if moved:

@@ -227,9 +227,8 @@ class Session:
 
     def pause(self, until: float) -> None:
         """Wait until that monotonic time, but not longer than until the membership changes. Raise GroupBroken."""
-        number = self._current.number
         if time.monotonic() < until:
-            self.waiting_since = None
+            number, self.waiting_since = self._current.number, None
             self.worker.coordinator.wait(lambda view: view.number != number, until)
         self.worker.group.check()
 

@@ -7,8 +7,8 @@ A loop of a script makes the forward passes itself, between the same pieces:
 
     stepper.begin(prepared)
     for micro in prepared.micro[:-1]:
-        with stepper.attempt(), stepper.passing():
-            stepper.add(criterion(model(micro.batch)))
+        with stepper.passing():
+            stepper.attempt(lambda: stepper.add(criterion(model(micro.batch))))
     outcome = stepper.sums(passes)             # which do the same with the last one
     with stepper.applying(outcome, factor=0.5) as lr:
         optimizer.step()
@@ -28,9 +28,9 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
@@ -54,10 +54,12 @@ from tidewater.elastic.training import Training
 if TYPE_CHECKING:
     from tidewater.elastic.data.loader import Micro, Prepared
 
+_Result = TypeVar("_Result")
 _BALLOT = 6
 """Number of values in a ballot besides those of the ranks."""
 AMP_TYPES = {"off": None, "bf16": torch.bfloat16, "fp16": torch.float16}
 SUM_TYPES = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
+_NOTHING = contextlib.nullcontext()
 
 
 @dataclass(frozen=True)
@@ -168,7 +170,7 @@ class Stepper:
         compare. Raise OutOfMemory.
         """
         compare = compare and self._group.size > 1
-        self._step = _Step(prepared, compare, max(micro.size for micro in prepared.micro))
+        self._step = _Step(prepared, compare, max([micro.size for micro in prepared.micro]))
         with self.enough_memory(self._step.largest):
             self._buffers.begin()
             if compare:
@@ -177,15 +179,14 @@ class Stepper:
                     self._check.copy_(drift.digits(drift.checksum(self._state.tensors(), device), device))
             self._reducer.reset(1 if self._local else len(prepared.micro))
 
-    @contextlib.contextmanager
-    def attempt(self) -> Iterator[None]:
-        """Give a context for passes. After an error the buffers have the values again that they had before the step.
+    def attempt(self, passes: Callable[[], _Result]) -> _Result:
+        """Return what passes return. After an error the buffers have the values again that they had before the step.
 
         Raise OutOfMemory if a smaller micro-batch may fit; ConfigError if one sample does not fit.
         """
         try:
             with self.enough_memory(self._step.largest):
-                yield
+                return passes()
         except BaseException:
             self._buffers.restore()
             if self._local:
@@ -194,14 +195,11 @@ class Stepper:
 
     def passing(self) -> contextlib.AbstractContextManager[None]:
         """Seed the model's random numbers, and return the context of both passes of the next micro-batch."""
-        self.seed()
+        index = self._step.index
+        seed_model(self._seed, self._state.step + 1, self.place[0], index, self._group.device)
         # Also for the backward pass, which repeats forward passes if the model stores no activations.
-        alone = self._step.prepared.micro[self._step.index].size == 1
-        return lone_sample(self._training.model) if alone else contextlib.nullcontext()
-
-    def seed(self) -> None:
-        """Seed the model's random numbers for the next micro-batch."""
-        seed_model(self._seed, self._state.step + 1, self.place[0], self._step.index, self._group.device)
+        alone = self._step.prepared.micro[index].size == 1
+        return lone_sample(self._training.model) if alone else _NOTHING
 
     def add(self, result: Any, vote: Voter = Vote) -> None:
         """Add the gradients of the next micro-batch, by what the loss has returned for it.
@@ -230,11 +228,13 @@ class Stepper:
         Raise GroupBroken on any failure of a peer, and on all ranks if their states differ; OutOfMemory if a smaller
         micro-batch may fit; Diverged, on all ranks, if the loss is not a number.
         """
-        with self.attempt():
+
+        def summed() -> Sequence[torch.Tensor]:
             passes()
             meanwhile()
-            sums = self._reducer.sums()
-        return self._judged(*sums)
+            return self._reducer.sums()
+
+        return self._judged(*self.attempt(summed))
 
     def _judged(self, ballot: torch.Tensor, check: torch.Tensor) -> Outcome:
         """Return what the sums of ballot and checksum say, and the buffers. Raise like ``sums``."""
@@ -278,7 +278,7 @@ class Stepper:
         Return the learning rate of the first parameter group.
         """
         self._ready(outcome)
-        with memory.enough_for_the_optimizer():
+        with memory.EnoughForTheOptimizer():
             if not self._local:
                 return self._state.optimizers.step(factor)
             self._state.extra_steps += len(self._step.prepared.step.shares(0, 1)) - 1
@@ -289,7 +289,7 @@ class Stepper:
         """Update the buffers, and give a context in which every optimizer is to be stepped, with ``factor`` on the
         learning rates. Yield that of the first parameter group."""
         self._ready(outcome)
-        with memory.enough_for_the_optimizer(), self._state.optimizers.stepping(factor) as rate:
+        with memory.EnoughForTheOptimizer(), self._state.optimizers.stepping(factor) as rate:
             yield rate
 
     def _ready(self, outcome: Outcome) -> None:
@@ -305,7 +305,7 @@ class Stepper:
     def precision(self) -> contextlib.AbstractContextManager[Any]:
         """Return the autocast context for ``--amp``."""
         if self._amp is None:
-            return contextlib.nullcontext()
+            return _NOTHING
         return torch.autocast(self._group.device.type, dtype=self._amp)
 
     def evaluating(self) -> contextlib.AbstractContextManager[None]:
@@ -318,7 +318,7 @@ class Stepper:
 
     def enough_memory(self, samples: int) -> contextlib.AbstractContextManager[None]:
         """Return a context for passes with so many samples. It raises like ``attempt``."""
-        return memory.enough_memory(self._state, self._group, samples=samples, release=self._reducer.reset)
+        return memory.EnoughMemory(self._state, self._group, samples=samples, release=self._reducer.reset)
 
     def _accumulate(self, vote: Voter) -> None:
         """Run both passes of all micro-batches, with the training's loss."""
@@ -329,7 +329,7 @@ class Stepper:
     def _step_locally(self, local: Local, vote: Voter, pace: Pace) -> None:
         """Make the inner steps, start the sums of what they have changed, and put back what was there before."""
         step, micros, done = self._step.prepared.step, iter(self._step.prepared.micro), 0
-        with memory.enough_for_the_optimizer():
+        with memory.EnoughForTheOptimizer():
             local.begin()
         shares = step.shares(self._group.rank, self._group.size)
         for index, (share, samples) in enumerate(zip(shares, step.shares(0, 1), strict=True)):
@@ -339,7 +339,7 @@ class Stepper:
             if share:
                 correction = self._passes_of(len(share), micros)
                 seed_alike(self._seed, f"update {index}", self._state.step + 1, self._group.device)
-                with memory.enough_for_the_optimizer():
+                with memory.EnoughForTheOptimizer():
                     local.step(factor, correction)
             else:
                 local.skip(factor)
@@ -370,7 +370,7 @@ class Stepper:
 
     def _announce(self, vote: Vote) -> float:
         """Start the sum of the buffers, and fill in the ballot. Return this rank's share of the step's samples."""
-        total, weight = self._step.total, sum(each.weight for each in self._step.prepared.micro)
+        total, weight = self._step.total, sum([each.weight for each in self._step.prepared.micro])
         self._buffers.take()
         more = self._buffers.send(weight)
         works = [vote.work_seconds if rank == self._group.rank else 0.0 for rank in range(self._group.size)]

@@ -31,8 +31,7 @@ def divided(config: Config, training: Training, device: torch.device) -> Replica
         _sum_gradients(training.model)
     if config.shard == 1:
         return None
-    host = config.address if config.shard_nodes > 1 else ""
-    return Replica.opened(config.index, config.shard, config.worker, host)
+    return Replica.opened(config.index, config.shard, config.worker)
 
 
 def _sum_gradients(model: nn.Module) -> None:

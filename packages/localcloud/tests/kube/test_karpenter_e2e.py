@@ -161,6 +161,7 @@ def test_an_instance_becomes_a_node_runs_pods_and_takes_its_node_with_it(cloud: 
     }.items() <= node["metadata"]["labels"].items()
     assert {"key": "surge", "effect": "NoSchedule"} in node["spec"]["taints"]
     assert node["status"]["allocatable"]["pods"] == "29"
+    assert node["status"]["capacity"]["memory"] == "8Gi"
 
     cloud.apply(POD)
     cloud.kubectl("wait", "--for=condition=Ready", "pod/own", f"--timeout={WAIT_SECONDS:.0f}s")

@@ -16,7 +16,7 @@ from tests.control_plane import within
 from tests.e2e.checkout import Checkout, wait_until
 from tests.e2e.elasticjob import PYTORCH, SHELL, make_room
 from tests.e2e.nodegroup.with_torchx.session import HERE, SPACE, App, Session, Watch
-from tests.e2e.nodes import WORKERS, nodes
+from tests.e2e.nodes import WORKERS, nodes, terminate
 from tests.e2e.training import is_running
 
 pytestmark = [pytest.mark.e2e, pytest.mark.incremental, pytest.mark.timeout(1800)]
@@ -194,7 +194,7 @@ def test_training_goes_on_when_a_pod_is_deleted(session: Session, digits: App, w
 def test_training_goes_on_when_a_node_loses_power(session: Session, digits: App, watch: Watch) -> None:
     epoch, before = trains_with(digits, 3), len(watch.said())
     lost = digits.node_of(f"{digits.id}-worker-2")
-    session.checkout.aws(f"ec2 terminate-instances --instance-ids {nodes(session.checkout, WORKERS)[lost]}")
+    terminate(session.checkout, nodes(session.checkout, WORKERS)[lost])
     wait_until("the lost node to go", lambda: lost not in nodes(session.checkout, WORKERS))
     trains_with(digits, 3, after=epoch)
     assert watch.states()[-1] == "RUNNING"

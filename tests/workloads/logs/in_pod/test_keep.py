@@ -6,7 +6,6 @@ import json
 import os
 import ssl
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -16,6 +15,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
+from tests.workloads.clock import clock_of
 from workloads.logs.in_pod import keep
 from workloads.logs.in_pod.keep import Cluster, File, Keeper, Names, tidy
 
@@ -98,7 +98,7 @@ def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
     (tmp_path / "token").write_text("secret")
     (tmp_path / "namespace").write_text("training\n")
     monkeypatch.setattr(ssl, "create_default_context", lambda **_: None)  # the server here has no TLS
-    monkeypatch.setattr(time, "sleep", lambda seconds: None)
+    clock_of(keep, monkeypatch, sleep=lambda seconds: None)
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     monkeypatch.setattr(keep, "API", f"http://127.0.0.1:{server.server_address[1]}")
@@ -278,7 +278,7 @@ def test_on_a_full_volume_lines_wait_and_none_is_lost_or_cut(
         return opened
 
     monkeypatch.setattr(Path, "open", full)
-    monkeypatch.setattr(time, "sleep", lambda seconds: None)
+    clock_of(keep, monkeypatch, sleep=lambda seconds: None)
     file.append(at(2, "b"))
     assert path.read_bytes() == at(1, "a") + at(2, "b")
     assert capsys.readouterr().out == "a.log waits: No space left on device\n" * 2
@@ -299,7 +299,7 @@ def test_a_volume_that_does_not_answer_costs_no_line_that_is_kept(
         return real(self, **options)
 
     monkeypatch.setattr(Path, "stat", stale)
-    monkeypatch.setattr(time, "sleep", lambda seconds: None)
+    clock_of(keep, monkeypatch, sleep=lambda seconds: None)
     file.append(at(2, "b"))
     assert (path.read_bytes(), refusals) == (at(1, "a") + at(2, "b"), [0])
 

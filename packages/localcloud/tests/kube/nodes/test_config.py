@@ -10,10 +10,16 @@ from localcloud.kube.nodes.config import Machine, NodeSpec
 
 
 def test_labels_of_the_kubernetes_namespace_are_on_the_node_before_kubelet_registers(spec: NodeSpec) -> None:
-    node = config.node_object(spec, "100.64.3.0/24", "amd64")
+    node = config.node_object(spec, "100.64.3.0/24", "amd64", Machine(2, 8192))
     assert node["metadata"]["labels"]["topology.kubernetes.io/zone"] == "us-west-2a"
     assert node["metadata"]["labels"]["eks.amazonaws.com/nodegroup"] == "workers"
     assert node["spec"]["podCIDR"] == "100.64.3.0/24"
+
+
+def test_a_node_has_its_capacity_before_kubelet_registers(spec: NodeSpec) -> None:
+    """Karpenter takes the memory of the first Node of a type that it sees for that of the type, also if it is 0."""
+    node = config.node_object(spec, "100.64.3.0/24", "amd64", Machine(16, 65536))
+    assert node["status"]["capacity"] == {"cpu": "2", "memory": f"{8192 * 1024}Ki"}
 
 
 @pytest.mark.parametrize(
@@ -37,16 +43,29 @@ def test_a_smaller_host_shows_the_cpus_of_the_instance_type(spec: NodeSpec, host
 
 
 @pytest.mark.parametrize(
-    ("machine", "cpu", "memory"),
+    ("machine", "cpu", "memory_mib"),
     [
-        pytest.param(Machine(16, 65536), "14000m", "57344Mi", id="a bigger host holds back the rest"),
-        pytest.param(Machine(1, 4096), "0m", "0Mi", id="a smaller host holds nothing back"),
+        pytest.param(Machine(16, 65536), "14000m", 8192, id="a bigger host holds back the rest"),
+        pytest.param(Machine(1, 4096), "0m", 4096, id="a smaller host holds nothing back"),
     ],
 )
-def test_pods_may_request_what_the_instance_type_has(spec: NodeSpec, machine: Machine, cpu: str, memory: str) -> None:
+def test_pods_may_request_what_the_instance_type_has(
+    spec: NodeSpec, machine: Machine, cpu: str, memory_mib: int
+) -> None:
     kubelet = config.kubelet_config(spec, machine)
-    assert kubelet["systemReserved"] == {"cpu": cpu, "memory": memory}
+    assert kubelet["systemReserved"] == {"cpu": cpu}
     assert kubelet["kubeReserved"] == {"cpu": "70m", "memory": "255Mi"}
+    assert config.shown_memory_kib(spec, machine) == memory_mib * 1024
+
+
+def test_a_node_shows_its_memory_in_the_kernels_format() -> None:
+    host = "MemTotal:       24684096 kB\nMemFree:         5903776 kB\nBuffers:          231164 kB\n"
+    total, free, *rest = config.meminfo(host, 8388608).splitlines()
+    assert (total, free, rest[-1]) == (
+        "MemTotal:        8388608 kB",
+        "MemFree:         8388608 kB",
+        "Buffers:          231164 kB",
+    )
 
 
 def test_the_owner_of_an_instance_sets_kubelets_options_but_not_the_simulated_host(spec: NodeSpec) -> None:

@@ -16,6 +16,7 @@ from localcloud import tools
 from localcloud.kube.control_plane_config import CLUSTER_DOMAIN, DNS_ADDRESS
 
 MIB = 1 << 20
+KIB_PER_MIB = 1 << 10
 BROUGHT = "/run/localcloud"
 EFS_DIR = f"{BROUGHT}/efs"
 LUSTRE_DIR = f"{BROUGHT}/lustre"
@@ -44,6 +45,8 @@ KUBELET_OPTIONS = frozenset(
     topologyManagerPolicy topologyManagerPolicyOptions topologyManagerScope
     """.split()
 )
+
+MEMINFO = "/proc/meminfo"
 
 # kubelet sets these for the whole kernel. In a node, files with the wanted values are mounted over them.
 KERNEL_OVERRIDES = {
@@ -121,8 +124,13 @@ def provider_id(spec: NodeSpec) -> str:
     return f"aws:///{spec.zone}/{spec.instance_id}"
 
 
-def node_object(spec: NodeSpec, pod_cidr: str, architecture: str) -> dict[str, Any]:
-    """The Node that kubelet will find when it registers: labels that it may not set itself are there already."""
+def node_object(spec: NodeSpec, pod_cidr: str, architecture: str, machine: Machine) -> dict[str, Any]:
+    """The Node that kubelet will find when it registers: labels that it may not set itself are there already.
+
+    So is the capacity, as in a Node that kubelet has created. Karpenter reads a type's memory from the first Node of
+    that type that it sees, and starts no other one if that has none (UpdateInstanceTypeCapacityFromNode in
+    https://github.com/aws/karpenter-provider-aws, pkg/providers/instancetype/instancetype.go).
+    """
     labels = {
         "kubernetes.io/hostname": spec.name,
         "kubernetes.io/os": "linux",
@@ -142,6 +150,7 @@ def node_object(spec: NodeSpec, pod_cidr: str, architecture: str) -> dict[str, A
         "kind": "Node",
         "metadata": {"name": spec.name, "labels": labels},
         "spec": {"providerID": provider_id(spec), "podCIDR": pod_cidr, "podCIDRs": [pod_cidr]},
+        "status": {"capacity": {"cpu": str(spec.vcpus), "memory": f"{shown_memory_kib(spec, machine)}Ki"}},
     }
     if spec.taints:
         node["spec"]["taints"] = [taint(each) for each in spec.taints]
@@ -165,11 +174,21 @@ def shown_cpus(spec: NodeSpec, host: int) -> int:
     return spec.vcpus if spec.vcpus > host else 0
 
 
+def shown_memory_kib(spec: NodeSpec, machine: Machine) -> int:
+    """Return the memory to show to the kubelet, in KiB: the instance type's, if the host has that much."""
+    return min(spec.memory_mib, machine.memory_mib) * KIB_PER_MIB
+
+
+def meminfo(host: str, total_kib: int) -> str:
+    """Return /proc/meminfo of a host without swap that has so much memory, from that of this machine."""
+    shown = {"MemTotal": total_kib, "MemFree": total_kib, "MemAvailable": total_kib, "SwapTotal": 0, "SwapFree": 0}
+    rest = [line for line in host.splitlines() if line.partition(":")[0] not in shown]
+    return "".join(f"{line}\n" for line in [*(f"{name + ':':16}{kib:8} kB" for name, kib in shown.items()), *rest])
+
+
 def held_back(spec: NodeSpec, machine: Machine) -> dict[str, str]:
-    """Return by how much the host is larger than the instance type; pods can't request this part."""
-    cpu = max(0, machine.cpus - spec.vcpus) * 1000
-    memory = max(0, machine.memory_mib - spec.memory_mib)
-    return {"cpu": f"{cpu}m", "memory": f"{memory}Mi"}
+    """Return by how many CPUs the host is larger than the instance type; pods can't request these."""
+    return {"cpu": f"{max(0, machine.cpus - spec.vcpus) * 1000}m"}
 
 
 def kubelet_config(spec: NodeSpec, machine: Machine) -> dict[str, Any]:

@@ -148,7 +148,8 @@ class Node:
 
     def _register(self) -> None:
         """Create the Node object ahead of kubelet, so that labels, taints and pod range are there from the start."""
-        body = config.node_object(self.spec, self.pod_cidr, ARCHITECTURES.get(platform.machine(), platform.machine()))
+        architecture = ARCHITECTURES.get(platform.machine(), platform.machine())
+        body = config.node_object(self.spec, self.pod_cidr, architecture, _machine())
         client = self._plane.client
         try:
             client.create("/api/v1/nodes", body)
@@ -168,8 +169,7 @@ class Node:
         rootfs.copy_image_databases(tools.node_image(), self._root / config.CONTAINERD_ROOT.lstrip("/"))
         self._write_credentials()
         folder = self._root / config.KUBERNETES_DIR.lstrip("/")
-        machine = Machine(os.cpu_count() or 1, _host_memory_mib())
-        (folder / "kubelet.json").write_text(config.document(config.kubelet_config(self.spec, machine)))
+        (folder / "kubelet.json").write_text(config.document(config.kubelet_config(self.spec, _machine())))
         proxy = config.kube_proxy_config(self.spec, self._plane.pod_cidr)
         (folder / "kube-proxy.json").write_text(config.document(proxy))
         (folder / "resolv.conf").write_text("")
@@ -244,12 +244,14 @@ class Node:
         cgroups.create(self._cgroup)
         if (v2 := cgroups.create_v2(self._cgroup)) is not None:
             devices.restrict(v2)
+        machine = _machine()
+        memory = config.meminfo(Path(config.MEMINFO).read_text(), config.shown_memory_kib(self.spec, machine))
         plan = {
             "hostname": self.spec.name,
             "root": str(self._root),
             "gpus": self.spec.gpus,
-            "cpus": config.shown_cpus(self.spec, os.cpu_count() or 1),
-            "overrides": config.KERNEL_OVERRIDES,
+            "cpus": config.shown_cpus(self.spec, machine.cpus),
+            "overrides": {**config.KERNEL_OVERRIDES, config.MEMINFO: memory},
             **cgroups.for_init(self._cgroup),
             **rootfs.mounts(self._directory, sources, rootfs.Python.current()),
         }
@@ -297,8 +299,9 @@ def _host_binary(name: str) -> str:
     return path
 
 
-def _host_memory_mib() -> int:
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // config.MIB
+def _machine() -> Machine:
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return Machine(os.cpu_count() or 1, memory // config.MIB)
 
 
 @functools.cache

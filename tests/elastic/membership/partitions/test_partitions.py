@@ -1,7 +1,7 @@
 """Random partitions, losses and joins of many members: never do two generations both make steps.
 
-pytest tests/elastic/membership/test_partitions.py                                 # two seeds
-TIDEWATER_PARTITIONS=0:20 pytest tests/elastic/membership/test_partitions.py       # twenty
+pytest tests/elastic/membership/partitions/test_partitions.py                                 # two seeds
+TIDEWATER_PARTITIONS=0:20 pytest tests/elastic/membership/partitions/test_partitions.py       # twenty
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.elastic.membership.world import LEASE_SECONDS, World
+from tests.elastic.membership.partitions.world import LEASE_SECONDS, World
+from tidewater.elastic.membership import votes
 from tidewater.elastic.membership.deciders import DECIDERS
 from tidewater.elastic.observe.log import Log
 
@@ -25,7 +26,8 @@ SEEDS = range(*map(int, os.environ.get("TIDEWATER_PARTITIONS", "0:2").split(":")
 
 
 @pytest.fixture
-def world(quiet: Log) -> Iterator[World]:
+def world(quiet: Log, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    monkeypatch.setattr(votes, "_GROUP", 8)
     world = World(MEMBERS, quiet)
     yield world
     world.close()

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.elastic.etcd.fake_client import FakeStore
+from tests.elastic.membership.coordinators import answer
 from tidewater.elastic.errors import StoreError
 from tidewater.elastic.etcd.client import Event, Snapshot
 from tidewater.elastic.etcd.ranges import Range
@@ -125,6 +126,7 @@ class World:
                 is_dead=lambda seat: self._sign(name, seat) is Sign.ENDED or seat.id in self._unreachable(process),
                 look=lambda seat: self._sign(name, seat),
                 unreachable=lambda: self._unreachable(process),
+                send_votes=lambda seat, votes, turn, _: self._hears(name, seat, votes, turn),
             )
         )
         coordinator.announce()
@@ -244,6 +246,10 @@ class World:
         if not self._is_near(name, seat.id):
             return Sign.SILENT
         return Sign.ENDED if seat.id in self._dead else Sign.ANSWERS
+
+    def _hears(self, name: str, seat: Seat, votes: Mapping[str, str], turn: int) -> Collection[str] | None:
+        other = self.living.get(seat.id)
+        return answer(other.coordinator, votes, turn) if other and self._reaches(name, seat.id) else None
 
     def _unreachable(self, process: Process) -> frozenset[str]:
         """Return the members of its generation that its heartbeats do not reach."""
