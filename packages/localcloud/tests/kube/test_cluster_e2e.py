@@ -18,6 +18,7 @@ import pytest
 from localcloud import kube, tools
 from localcloud.host import cgroups
 from localcloud.instance import Instance
+from localcloud.kube.addon_manifests import EFS
 from localcloud.kube.draining import pods_on
 
 from packages.localcloud.tests.kube.harness import (
@@ -236,12 +237,12 @@ def test_with_the_strategy_envvar_a_pod_gets_no_device(gpus: Cluster) -> None:
 
 
 def driver_of(node: kube.Node, instance: Instance) -> int:
-    """Return the process of a node's CSI driver."""
+    """Return the process of a node's driver for EFS; there is one for FSx for Lustre too."""
     for pid in cgroups.processes(f"{instance.cgroup}/{node.spec.instance_id}"):
         with contextlib.suppress(OSError):  # another process of the node may have ended
-            if b"localcloud.kube.csi" in Path(f"/proc/{pid}/cmdline").read_bytes():
+            if {b"localcloud.kube.csi", EFS.encode()} <= set(Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")):
                 return pid
-    raise AssertionError(f"{node.spec.name} has no CSI driver")
+    raise AssertionError(f"{node.spec.name} has no driver for EFS")
 
 
 def test_a_driver_that_starts_while_the_api_server_is_away_mounts_volumes_afterwards(web: Cluster) -> None:
