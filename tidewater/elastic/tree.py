@@ -53,6 +53,8 @@ _KEPT = (
     "a number, a string, bytes, None, a date or time, a tensor, an array or number of numpy, or a dict, list, tuple, "
     "set or deque of these"
 )
+_SIMPLE = {type(None), bool, float, str}
+"""Most values of a state: they stay as they are."""
 _SCALARS = "biufcSUmM"
 """The kinds of numpy's types that have a value of their own. Not objects, which are pointers."""
 _MOST_BITS = 10_000
@@ -163,6 +165,8 @@ def _bytes_of(value: Any, path: tuple[str, ...]) -> Tensor:
 def _leaf(value: Any, path: tuple[str, ...], role: str = "") -> Any:
     """Return the outline of a value that is no container of tensors, such as the key of a dict."""
     kind = type(value)
+    if kind in _SIMPLE:
+        return value
     if isinstance(value, numpy.generic):
         if value.dtype.kind in _SCALARS:
             return {"number": [value.dtype.str, base64.b64encode(value.tobytes()).decode()]}
@@ -199,6 +203,8 @@ def _plain(value: Any) -> Any:
 
 def _shown(value: Any) -> Any:
     """Return the public form of a leaf: of what torch's safe loading doesn't know, a number or the text."""
+    if type(value) in _SIMPLE:
+        return value
     if isinstance(value, numpy.generic):
         value = value.item()
     if isinstance(value, bytes | complex):

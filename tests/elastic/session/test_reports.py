@@ -66,13 +66,17 @@ class Worker:
             writes=True,
             metrics=SimpleNamespace(committed=lambda report: self.counted.append(report.step)),
             checkpoints=SimpleNamespace(
-                save=lambda step, tree, **_: self.saved.append(copy.deepcopy(tree)),
+                save=self.save,
                 failed=lambda step, error: self.failed.append(step),
             ),
         )
         config: Any = SimpleNamespace(report_every=1)
         self._config, config.checkpoint_every, config.checkpoint_minutes = config, 2, 0
         self.reports = Reports(config, worker, log)
+
+    def save(self, history: object, tree: dict[str, Any], **_: object) -> bool:
+        self.saved.append(copy.deepcopy(tree))
+        return True
 
     def often(self, *, every: int = 0, minutes: float = 0) -> None:
         self._config.checkpoint_every, self._config.checkpoint_minutes = every, minutes
@@ -376,6 +380,21 @@ def test_a_state_that_cannot_be_saved_later_in_training_ends_all_with_the_third_
         ):
             worker.reports.settle(rank)
     assert a.failed == [4, 8, 10, 12]
+
+
+def test_a_buffer_that_is_sent_and_not_saved_ends_all_with_the_third_checkpoint_too(quiet: Log) -> None:
+    a, b = Worker("a", quiet), Worker("b", quiet)
+    for worker in (a, b):
+        worker.model.register_buffer("mask", torch.zeros(2), persistent=False)
+    for _ in range(3):
+        train(1, a, b)
+    for worker in (a, b):
+        worker.model.mask = torch.zeros(2).to_sparse()
+    for _ in range(5):
+        train(1, a, b)
+    for rank, worker in enumerate((a, b)):
+        with pytest.raises(ConfigError, match=r"3 checkpoints in a row could not .* has a torch.sparse_coo .* buffers"):
+            worker.reports.settle(rank)
 
 
 def test_attributes_that_a_step_changes_are_named_once_and_those_that_on_step_changes_are_not(told: Told) -> None:

@@ -106,13 +106,12 @@ class Reports:
             if due:
                 self._saved_at = time.monotonic()
                 refuse_divergence(self._worker.state)
-            if due and rank == 0:
-                save(self._worker)
+            is_saved = due and rank == 0 and save(self._worker)
             if due or not self._checked:
-                self._check(due)
+                self._check(due, is_saved=is_saved)
         return report is not None
 
-    def _check(self, due: bool) -> None:
+    def _check(self, due: bool, *, is_saved: bool) -> None:
         """Check that the state can be saved.
 
         All ranks do this after the first step, because values may appear in it, and whenever a checkpoint is due. So
@@ -121,7 +120,7 @@ class Reports:
         first, self._checked = not self._checked, True
         state = self._worker.state
         try:
-            state.check()
+            state.check(is_saved=is_saved)
         except ConfigError as error:
             if first:
                 raise

@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any, NamedTuple
@@ -33,6 +33,7 @@ from tidewater.elastic.data.sampler import Cursor
 from tidewater.elastic.errors import ConfigError, Diverged, RecordError
 from tidewater.elastic.machine_errors import is_of_the_machine
 from tidewater.elastic.method import outer as outer_optimizer
+from tidewater.elastic.method.finite import finite
 from tidewater.elastic.method.modules import Attributes, evaluating
 from tidewater.elastic.method.optimizers import Optimizers
 from tidewater.elastic.sharding import copied, fill, is_divided, local, part_of, placed, shaped, unshaped, whole
@@ -131,7 +132,7 @@ class State:
         self._stateful = training.stateful
         self.attributes = Attributes(training.model)
         self._built = slots.Mark(training.model)
-        self.finite = _finite(dict(training.model.named_parameters()))
+        self.finite = finite(dict(training.model.named_parameters()))
         """The parameters that were finite when the script had built the model: others have an infinity as a mask."""
         self.check()
 
@@ -170,9 +171,13 @@ class State:
         if not self.runs or self.runs[-1][0] != generation:
             self.runs = [*self.runs[1 - _MOST_RUNS :], [generation, self.step]]
 
-    def check(self) -> None:
-        """Raise ConfigError, which names the value and the remedy, if the state can be neither sent nor saved."""
-        split(self.whole(), lambda _, tensor: tensor)
+    def check(self, *, is_saved: bool = False) -> None:
+        """Raise ConfigError, which names the value and the remedy, if the state can be neither sent nor saved.
+
+        With ``is_saved``, it was just saved, and only what a checkpoint may lack is left to check.
+        """
+        tree = {"buffers": slots.unsaved(self.model)} if is_saved else self.whole()
+        split(tree, lambda _, tensor: tensor)
 
     def whole(self) -> dict[str, Any]:
         """Return ``tree`` with all buffers, also those that every process builds alike, such as masks."""
@@ -352,20 +357,12 @@ def refuse_divergence(state: State) -> None:
     training = {
         name: value for name, value in state.model.named_parameters() if value.requires_grad and name in state.finite
     }
-    if odd := sorted(training.keys() - _finite(training)):
+    if odd := sorted(training.keys() - finite(training)):
         raise Diverged(
             f"after step {state.step} the parameter {plain(odd[0])} is not a finite number: a gradient or the "
             "optimizer's step was not, though the loss was; lower the learning rate, clip gradients in before_step, "
             "and look at the data. The last checkpoint is kept, and a restart would give the same result"
         )
-
-
-def _finite(parameters: Mapping[str, torch.Tensor]) -> frozenset[str]:
-    """Return the names of those that are finite; those of one byte are, since torch can't say. A GPU is asked once."""
-    wide = {name: local(value.detach()) for name, value in parameters.items() if value.element_size() > 1}
-    checks = [torch.isfinite(each).all() for each in wide.values()]
-    found = torch.stack([each.to(checks[0].device) for each in checks]).tolist() if checks else []
-    return frozenset(parameters.keys() - {name for name, finite in zip(wide, found, strict=True) if not finite})
 
 
 def made_in(runs: Sequence[Sequence[int]], step: int, last: int) -> int:
