@@ -58,6 +58,17 @@ def test_a_restored_state_is_correct_across_blocks_of_drawn_words(generator: Gen
     assert [draw() for _ in range(1000)] == first
 
 
+def test_what_a_sample_leaves_of_a_pair_of_numpys_normal_numbers_is_not_drawn_by_the_model() -> None:
+    def drawn(disturb: Callable[[], object]) -> float:
+        seed_generators(1, 2, 3)
+        np.random.rand()
+        with generators_kept():
+            disturb()
+        return np.random.randn()
+
+    assert drawn(np.random.randn) == drawn(lambda: None)
+
+
 def test_the_states_cover_all_three_generators() -> None:
     assert [generator.name for generator, _ in states()] == ["random", "numpy", "torch"]
 
