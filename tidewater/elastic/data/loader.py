@@ -362,7 +362,9 @@ def split(samples: Samples, most: int) -> list[Samples]:
     Their sizes differ by at most one, so that a part has only one sample where it can't be avoided: batch normalization
     doesn't learn from such a part.
     """
-    parts = max(1, -(-len(samples) // most)) if most else 1
+    if not most or len(samples) <= most:
+        return [samples]
+    parts = -(-len(samples) // most)
     ends = [index * len(samples) // parts for index in range(parts + 1)]
     return [samples[begin:end] for begin, end in itertools.pairwise(ends)]
 
