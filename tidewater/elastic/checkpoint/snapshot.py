@@ -42,18 +42,20 @@ class Snapshots:
         With ``fresh``, the snapshot has memory of its own, because the last one is still being written.
         """
         memory: dict[str, Tensor] = {}
-        devices: set[torch.device] = set()
+        values: list[Tensor] = []
 
         def copy(name: str, value: Tensor) -> Tensor:
             memory[name] = kept = _new(value) if fresh else self._room(name, value)
-            # PyTorch orders this with other work on the current stream; on the CPU it is finished on return.
-            kept.copy_(value.detach(), non_blocking=value.is_cuda)
-            if value.is_cuda:
-                devices.add(value.device)
+            values.append(value.detach())
             return kept
 
         with torch.no_grad():
             parts = tree.split(state, copy)
+            devices = {value.device for value in values if value.is_cuda}
+            if values:
+                # In one call, which PyTorch orders with other work on the current stream. On the CPU it is finished on
+                # return.
+                torch._foreach_copy_(list(memory.values()), values, non_blocking=bool(devices))
         if not fresh:
             self._memory = memory  # releases the memory of tensors that the state no longer has
         return Snapshot(parts, _when_done(devices))

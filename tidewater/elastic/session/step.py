@@ -383,7 +383,7 @@ class Stepper:
         if self._ballot.numel() != len(values):
             self._ballot = torch.zeros(len(values), device=self._group.device)
         if self._group.device.type == "cpu":  # without torch: each of its calls takes 20 us when caches are cold
-            struct.pack_into(f"{len(values)}f", self._ballot.numpy(), 0, *values)
+            struct.pack_into(f"{len(values)}f", self._ballot.numpy().data, 0, *values)
             return
         known = [0.0 if isinstance(each, torch.Tensor) else each for each in values]
         self._ballot.copy_(numbers(known, self._group.device))
