@@ -29,6 +29,21 @@ subprocess.run(["sh", "-c", "sleep 601 & :"], start_new_session=True)
 print(outside, os.getpid(), os.readlink("/proc/self"), flush=True)
 time.sleep(600)
 """
+NETWORKS = """
+import os, signal, subprocess, sys, time
+from localcloud import namespace
+read, write = os.pipe()
+daemon = os.fork()
+if not daemon:
+    namespace.enter()
+    subprocess.run(["ip", "netns", "add", "of-the-daemon"], check=True)
+    os.write(write, b".")
+    time.sleep(600)
+os.read(read, 1)
+seen = subprocess.run(["nsenter", "--net=/run/netns/of-the-daemon", "true"]).returncode
+os.kill(daemon, signal.SIGKILL)
+sys.exit(seen)
+"""
 DAEMON_SIGN = "namespace.enter"
 
 pytestmark = [
@@ -104,3 +119,19 @@ def test_the_signal_to_end_reaches_the_daemon_and_its_status_comes_back(daemon: 
     daemon.process.terminate()
     assert daemon.process.wait(60) == 7
     daemon.wait_until_nothing_runs()
+
+
+def test_the_host_can_enter_the_daemons_network_namespaces_also_where_its_mounts_are_private() -> None:
+    fresh = [
+        "unshare",
+        "--mount",
+        "--propagation",
+        "private",
+        "sh",
+        "-c",
+        'mount -t tmpfs none /run && exec "$@"',
+        "sh",
+    ]
+    subprocess.run(
+        [*fresh, sys.executable, "-c", NETWORKS], env={**os.environ, "PYTHONPATH": str(SOURCES)}, check=True, timeout=60
+    )

@@ -11,32 +11,53 @@ collects orphans; and the caller's own. SIGTERM and SIGINT are passed on from th
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import os
 import signal
 import sys
 
 CLONE_NEWNS, CLONE_NEWPID = 0x00020000, 0x20000000
 MS_NOSUID, MS_NODEV, MS_NOEXEC = 2, 4, 8
-MS_REC, MS_PRIVATE = 1 << 14, 1 << 18
+MS_BIND, MS_REC, MS_PRIVATE, MS_SHARED = 1 << 12, 1 << 14, 1 << 18, 1 << 20
 PR_SET_PDEATHSIG = 1
+NETWORK_NAMESPACES = b"/run/netns"
 PASSED_ON = (signal.SIGTERM, signal.SIGINT)
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def enter() -> None:
-    """Return in a process of a new PID namespace, with a /proc of its own; other mounts are shared with the host.
+    """Return in a process of a new PID namespace, with a /proc of its own; it shares network namespaces with the host.
 
     The calling process doesn't return: it exits with the status of the new one. It must have one thread only.
 
     Raises:
         OSError: The kernel refused the namespace or its /proc.
     """
+    _share(NETWORK_NAMESPACES)
     _check(_libc.unshare(CLONE_NEWNS | CLONE_NEWPID), "unshare")
     _become_child()
     _check(_libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "prctl")
     _mount_proc()
     _become_child()
+
+
+def _share(folder: bytes) -> None:
+    """Let the host see what is mounted in this folder from now on, also in a new mount namespace.
+
+    `ip netns` does the same before it makes the first network namespace. On a host with private mounts, as it has without
+    systemd, the daemon would do so in its own mount namespace, and the host would see empty files.
+    https://github.com/iproute2/iproute2/blob/v6.1.0/ip/ipnetns.c (netns_add)
+    """
+    os.makedirs(folder, exist_ok=True)
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)  # as ip does: two at a time would hide each other's mounts
+        if _libc.mount(b"none", folder, None, MS_SHARED | MS_REC, None) != 0:
+            _check(_libc.mount(folder, folder, None, MS_BIND | MS_REC, None), f"mount {folder.decode()}")
+            _check(_libc.mount(b"none", folder, None, MS_SHARED | MS_REC, None), f"share {folder.decode()}")
+    finally:
+        os.close(descriptor)
 
 
 def _mount_proc() -> None:
