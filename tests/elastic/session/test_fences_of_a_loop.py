@@ -70,7 +70,7 @@ class World:
         self.reported: list[int] = []
         self.checkpoints = Checkpoints(places(str(self.folder)), keep=2, log=self.told.log)
         self.state: Any = SimpleNamespace(
-            check=lambda: None,
+            check=lambda **_: None,
             attributes=SimpleNamespace(moved=list),
             evaluating=nullcontext,
             present=True,
@@ -132,7 +132,7 @@ class World:
             device=torch.device("cpu"),
             rank=0,
             form=lambda *_, **__: None,
-            check=lambda: None,
+            check=lambda **_: None,
             attributes=SimpleNamespace(moved=list),
             evaluating=nullcontext,
             confirm=lambda: self.reach("confirm"),

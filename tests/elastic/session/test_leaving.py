@@ -58,7 +58,7 @@ class Leaver:
             leave=lambda: None,
         )
         state = SimpleNamespace(
-            check=lambda: split(self.state, lambda _, tensor: tensor),
+            check=lambda **_: split(self.state, lambda _, tensor: tensor),
             attributes=SimpleNamespace(moved=list),
             present=True,
             step=LAST.step,
