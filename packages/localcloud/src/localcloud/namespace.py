@@ -45,7 +45,7 @@ def enter() -> None:
 def _share(folder: bytes) -> None:
     """Let the host see what is mounted in this folder from now on, also in a new mount namespace.
 
-    `ip netns` does the same before it makes the first network namespace. On a host with private mounts, as it has without
+    `ip netns` does the same before it makes the first network namespace. On a host with private mounts, as without
     systemd, the daemon would do so in its own mount namespace, and the host would see empty files.
     https://github.com/iproute2/iproute2/blob/v6.1.0/ip/ipnetns.c (netns_add)
     """
