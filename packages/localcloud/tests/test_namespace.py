@@ -122,15 +122,7 @@ def test_the_signal_to_end_reaches_the_daemon_and_its_status_comes_back(daemon: 
 
 
 def test_the_host_can_enter_the_daemons_network_namespaces_also_where_its_mounts_are_private() -> None:
-    command = [
-        "unshare",
-        "--mount",
-        "--propagation",
-        "private",
-        "sh",
-        "-c",
-        'mount -t tmpfs none /run; exec "$@"',
-        "sh",
-    ]
+    private = ["unshare", "--mount", "--propagation", "private"]
+    tmpfs = ["sh", "-c", 'mount -t tmpfs none /run; exec "$@"', "sh"]
     environ = {**os.environ, "PYTHONPATH": str(SOURCES)}
-    subprocess.run([*command, sys.executable, "-c", NETWORKS], env=environ, check=True, timeout=60)
+    subprocess.run([*private, *tmpfs, sys.executable, "-c", NETWORKS], env=environ, check=True, timeout=60)
