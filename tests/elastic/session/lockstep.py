@@ -37,7 +37,7 @@ class Worker:
     def __init__(self, name: str, log: Log) -> None:
         self.model, self.sum = nn.Linear(1, 1, bias=False), Sum()
         nn.init.ones_(self.model.weight)
-        self.told: list[tuple[int, int, tuple[int, ...]]] = []
+        self.reported: list[tuple[int, int, tuple[int, ...]]] = []
         self.wrote: list[int] = []
         self.counted: list[int] = []
         self.saved: list[dict[str, Any]] = []
@@ -75,12 +75,12 @@ class Worker:
     def on_step(self, report: Report) -> None:
         assert report.step == self.state.step, "the model is not that of the step"
         self.sum.value += self.model.weight.item()
-        self.told.append((report.step, report.rank, report.samples))
+        self.reported.append((report.step, report.rank, report.samples))
         self.wrote += [report.step] * report.writes
 
     @property
     def steps(self) -> list[int]:
-        return [step for step, *_ in self.told]
+        return [step for step, *_ in self.reported]
 
     def give(self) -> dict[str, Any]:
         """Return the state as it is sent or saved."""

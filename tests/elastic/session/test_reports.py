@@ -58,7 +58,7 @@ def test_a_newcomer_gets_the_stateful_objects_as_after_the_last_step(quiet: Log)
     newcomer.take(a.give())
     settle(a, newcomer)
     assert_whole(3, quiet, a, newcomer)
-    assert newcomer.told == [(3, -1, ())]
+    assert newcomer.reported == [(3, -1, ())]
     assert newcomer.counted == []
     assert a.steps == a.counted == [1, 2, 3]
 
@@ -112,7 +112,7 @@ def test_a_periodic_checkpoint_is_the_state_after_its_step(quiet: Log) -> None:
         train(1, a)
     again.take(a.saved[0])
     settle(again)
-    assert again.told == []
+    assert again.reported == []
     assert_whole(2, quiet, again)
 
 
@@ -149,8 +149,8 @@ def test_a_rank_that_missed_the_sums_of_the_next_step_still_reports_both_steps(q
     b.take(a.give())
     settle(a, b)
     assert_whole(2, quiet, a, b)
-    assert a.told == [(1, 0, (0,)), (2, 0, (0,))]
-    assert b.told == [(1, 1, (1,)), (2, 1, (1,))]
+    assert a.reported == [(1, 0, (0,)), (2, 0, (0,))]
+    assert b.reported == [(1, 1, (1,)), (2, 1, (1,))]
     assert b.counted == [1, 2]
 
 
@@ -163,7 +163,7 @@ def test_a_rank_that_was_left_behind_reports_the_step_that_it_made_with_the_othe
     b.take(a.give())
     settle(a, b)
     assert_whole(4, quiet, a, b)
-    assert b.told == [(1, 1, (1,)), (4, -1, ())]
+    assert b.reported == [(1, 1, (1,)), (4, -1, ())]
 
 
 def test_a_step_that_was_undone_is_never_reported_and_leaves_no_trace(quiet: Log) -> None:
@@ -178,7 +178,7 @@ def test_a_step_that_was_undone_is_never_reported_and_leaves_no_trace(quiet: Log
     b.take(a.give())
     settle(a, b)
     assert_whole(3, quiet, a, b)
-    assert b.told == [(1, 1, (1,)), (3, -1, ())]
+    assert b.reported == [(1, 1, (1,)), (3, -1, ())]
 
 
 def test_a_step_that_others_have_reported_already_is_reported_once(quiet: Log) -> None:
@@ -191,8 +191,8 @@ def test_a_step_that_others_have_reported_already_is_reported_once(quiet: Log) -
         worker.take(a.give())
     settle(a, b, newcomer)
     assert_whole(1, quiet, a, b, newcomer)
-    assert b.told == [(1, 1, (1,))]
-    assert newcomer.told == []
+    assert b.reported == [(1, 1, (1,))]
+    assert newcomer.reported == []
     assert b.state.evaluated == 1
 
 
@@ -217,7 +217,7 @@ def test_a_worker_takes_over_a_state_of_its_own_step_if_its_own_is_not_to_be_tru
     b.take(a.give())
     settle(a, b)
     assert_whole(1, quiet, a, b)
-    assert b.told == [(1, 1, (1,))]
+    assert b.reported == [(1, 1, (1,))]
 
 
 def test_a_step_of_an_unknown_history_is_dropped(quiet: Log) -> None:
@@ -225,7 +225,7 @@ def test_a_step_of_an_unknown_history_is_dropped(quiet: Log) -> None:
     train(1, a, b)
     train(2, a)
     b.take({**a.give(), "runs": []})
-    assert b.told == []
+    assert b.reported == []
 
 
 def test_a_value_that_cannot_be_stored_and_appears_in_the_first_step_ends_the_workers_by_name(quiet: Log) -> None:

@@ -53,8 +53,7 @@ class Snapshots:
             parts = tree.split(state, copy)
             devices = {value.device for value in values if value.is_cuda}
             if values:
-                # In one call, which PyTorch orders with other work on the current stream. On the CPU it is finished on
-                # return.
+                # PyTorch orders it with other work on the current stream. On the CPU it is finished on return.
                 torch._foreach_copy_(list(memory.values()), values, non_blocking=bool(devices))
         if not fresh:
             self._memory = memory  # releases the memory of tensors that the state no longer has

@@ -13,7 +13,10 @@ from tidewater.elastic.sharding import local
 
 
 def finite(parameters: Mapping[str, torch.Tensor]) -> frozenset[str]:
-    """Return the names of those that are finite; those of one byte are, since torch can't say. A GPU is asked once."""
+    """Return the names of those that are finite; those of one byte are, since torch can't say.
+
+    While all are, a GPU is asked once.
+    """
     wide = {name: local(value.detach()) for name, value in parameters.items() if value.element_size() > 1}
     sums = [each.sum() for each in wide.values()]
     found = torch.stack([each.to(sums[0].device) for each in sums]).isfinite().tolist() if sums else []

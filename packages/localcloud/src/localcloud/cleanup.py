@@ -19,8 +19,8 @@ from pathlib import Path
 
 from localcloud.host import cgroups
 from localcloud.instance import Instance
+from localcloud.namespace import NETNS_DIR
 
-NETNS_DIR = Path("/run/netns")
 DEATH_SECONDS = 5.0
 POLL_SECONDS = 0.05
 

@@ -15,12 +15,14 @@ import fcntl
 import os
 import signal
 import sys
+from pathlib import Path
 
 CLONE_NEWNS, CLONE_NEWPID = 0x00020000, 0x20000000
 MS_NOSUID, MS_NODEV, MS_NOEXEC = 2, 4, 8
 MS_BIND, MS_REC, MS_PRIVATE, MS_SHARED = 1 << 12, 1 << 14, 1 << 18, 1 << 20
 PR_SET_PDEATHSIG = 1
-NETWORK_NAMESPACES = b"/run/netns"
+NETNS_DIR = Path("/run/netns")
+"""Where `ip netns` has the network namespaces that have names."""
 PASSED_ON = (signal.SIGTERM, signal.SIGINT)
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -34,7 +36,7 @@ def enter() -> None:
     Raises:
         OSError: The kernel refused the namespace or its /proc.
     """
-    _share(NETWORK_NAMESPACES)
+    _share(NETNS_DIR)
     _check(_libc.unshare(CLONE_NEWNS | CLONE_NEWPID), "unshare")
     _become_child()
     _check(_libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "prctl")
@@ -42,20 +44,20 @@ def enter() -> None:
     _become_child()
 
 
-def _share(folder: bytes) -> None:
+def _share(folder: Path) -> None:
     """Let the host see what is mounted in this folder from now on, also in a new mount namespace.
 
     `ip netns` does the same before it makes the first network namespace. On a host with private mounts, as without
     systemd, the daemon would do so in its own mount namespace, and the host would see empty files.
     https://github.com/iproute2/iproute2/blob/v6.1.0/ip/ipnetns.c (netns_add)
     """
-    os.makedirs(folder, exist_ok=True)
-    descriptor = os.open(folder, os.O_RDONLY)
+    folder.mkdir(parents=True, exist_ok=True)
+    path, descriptor = os.fsencode(folder), os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)  # as ip does: two at a time would hide each other's mounts
-        if _libc.mount(b"none", folder, None, MS_SHARED | MS_REC, None) != 0:
-            _check(_libc.mount(folder, folder, None, MS_BIND | MS_REC, None), f"mount {folder.decode()}")
-            _check(_libc.mount(b"none", folder, None, MS_SHARED | MS_REC, None), f"share {folder.decode()}")
+        if _libc.mount(b"none", path, None, MS_SHARED | MS_REC, None) != 0:
+            _check(_libc.mount(path, path, None, MS_BIND | MS_REC, None), f"mount {folder}")
+            _check(_libc.mount(b"none", path, None, MS_SHARED | MS_REC, None), f"share {folder}")
     finally:
         os.close(descriptor)
 

@@ -24,6 +24,7 @@ from pathlib import Path
 from localcloud.errors import ProcessFailed
 from localcloud.host import environment
 from localcloud.instance import Instance
+from localcloud.namespace import NETNS_DIR
 
 POLL_SECONDS = 0.02
 KILL_SECONDS = 5.0
@@ -86,7 +87,7 @@ class Supervisor:
         if self.alive(name):
             raise ProcessFailed(f"process {name} runs already: stop it first")
         log = self._logs / f"{name}.log"
-        prefix = ["nsenter", f"--net=/run/netns/{self._instance.netns}", "--"] if netns else []
+        prefix = ["nsenter", f"--net={NETNS_DIR / self._instance.netns}", "--"] if netns else []
         process = Process(name, _popen(name, [*prefix, *map(str, argv)], env, log), log)
         with self._lock:
             self._processes[name] = process

@@ -15,7 +15,8 @@ from localcloud import cleanup, kube
 from localcloud.instance import Instance
 from localcloud.kube import network
 from localcloud.kube.commands import run, succeeds
-from localcloud.kube.network import NETNS_DIR, NodeLink, firewall, inside
+from localcloud.kube.network import NodeLink, firewall, inside
+from localcloud.namespace import NETNS_DIR
 
 from packages.localcloud.tests.kube.harness import FakeAws, fake_aws, traces, wait_for
 

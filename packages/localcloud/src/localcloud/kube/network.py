@@ -33,8 +33,8 @@ from localcloud.host import cgroups
 from localcloud.instance import Instance
 from localcloud.kube.commands import run, succeeds
 from localcloud.kube.errors import KubeError
+from localcloud.namespace import NETNS_DIR
 
-NETNS_DIR = Path("/run/netns")
 GATEWAY = "169.254.1.1"
 POD_IDENTITY_ADDRESS = "169.254.170.23"
 UPLINK = "uplink"

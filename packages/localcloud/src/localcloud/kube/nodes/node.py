@@ -30,10 +30,11 @@ from localcloud.kube.commands import run
 from localcloud.kube.control_plane import ControlPlane
 from localcloud.kube.errors import ApiError, KubeError
 from localcloud.kube.kubeconfig import client_kubeconfig
-from localcloud.kube.network import NETNS_DIR, POD_IDENTITY_ADDRESS, Network, NodeLink
+from localcloud.kube.network import POD_IDENTITY_ADDRESS, Network, NodeLink
 from localcloud.kube.nodes import config, rootfs
 from localcloud.kube.nodes.config import DriverKey, Machine, NodeSpec
 from localcloud.kube.pki import write_private
+from localcloud.namespace import NETNS_DIR
 from localcloud.supervise import Supervisor
 
 HERE = Path(__file__).resolve().parent
