@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import math
 import os
 import signal
 import time
@@ -203,11 +202,7 @@ def _between(low: float, high: float, *names: str) -> Check:
 
 def _reaches(low: float, *names: str) -> Check:
     """Return a check of all values: each of these series has been this high once."""
-    return lambda found: all(name in found and max(_finite(found[name])) >= low for name in names)
-
-
-def _finite(series: Series) -> list[float]:
-    return [value for value in series.values if math.isfinite(value)] or [-math.inf]
+    return lambda found: all(name in found and max(found[name].values) >= low for name in names)
 
 
 def _since_the_first_step(world_size: Series) -> list[float]:

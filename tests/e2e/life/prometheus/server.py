@@ -7,6 +7,7 @@ prometheus.over(query, minutes=5)                     # the same with a value ev
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -58,11 +59,16 @@ class Prometheus:
         return found[0].values[0] if found else None
 
     def over(self, query: str, minutes: float) -> list[Series]:
-        """Return what a query has returned during the last minutes."""
+        """Return what a query has returned during the last minutes.
+
+        As Grafana draws it: NaN, such as the share of a time in which nothing was counted, is a gap.
+        """
         end = time.time()
         window = {"start": end - 60 * minutes, "end": end, "step": STEP_SECONDS}
         found = self.ask("query_range", query=query, **window)["result"]
-        return [Series(each["metric"], [_point(each) for each in each["values"]]) for each in found]
+        series = [Series(each["metric"], [_point(pair) for pair in each["values"]]) for each in found]
+        drawn = [Series(each.labels, [point for point in each.points if math.isfinite(point[1])]) for each in series]
+        return [each for each in drawn if each.points]
 
     def alerts(self) -> dict[str, dict[str, Any]]:
         """Return the alert rules by name, each with its `state`, `health` and `lastError`."""
