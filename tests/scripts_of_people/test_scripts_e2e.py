@@ -14,7 +14,7 @@ from tidewater.cli.rehearse.promises import table
 pytestmark = pytest.mark.e2e
 
 SCRIPTS = {**models.SCRIPTS, **methods.SCRIPTS, **data.SCRIPTS}
-ALWAYS = ("gpt", "dino", "curriculum", "masked_text")
+ALWAYS = ("gpt", "dino", "curriculum", "freezes_later")
 
 
 @pytest.mark.parametrize(

@@ -73,6 +73,14 @@ def test_an_evaluation_undoes_the_length_with_the_table(steps: int) -> None:
 
 
 @pytest.mark.parametrize("steps", [0, 1, 3])
+def test_the_next_pass_of_a_step_finds_a_table_that_has_grown_with_its_length(steps: int) -> None:
+    made, model = after(steps)
+    for calls in (model.calls + 2, model.calls + 4):
+        made.step_in_passes([LONG, SHORT])
+        assert (model.length, len(model.cached), model.calls) == (5, 5, calls)
+
+
+@pytest.mark.parametrize("steps", [0, 1, 3])
 def test_a_discarded_step_undoes_the_length_with_the_table(steps: int) -> None:
     made, model = after(steps)
     length, calls = model.length, model.calls

@@ -154,6 +154,56 @@ def test_a_buffer_of_a_rank_that_is_alone_is_what_its_passes_have_written(case: 
     assert same(of(ranks.models[0]), plain.value)
 
 
+NEW_FORM = {case for case, (value, _, expected) in CASES.items() if value.shape != expected.shape}
+
+
+@pytest.mark.parametrize("case", sorted(CASES.keys() - NEW_FORM))
+def test_a_pass_counts_as_much_as_if_it_were_made_by_another_rank(case: str) -> None:
+    value, write, expected = CASES[case]
+    alone, both, four = (Ranks(size, lambda: Layer(value, write)) for size in (1, 2, 4))
+    for step in range(3):
+        alone.step_in_passes([FIRST, SECOND])
+        if step == 0:
+            assert same(of(alone.models[0]), expected)
+    for _ in range(2):
+        both.step_in_passes([FIRST, SECOND], [FIRST, SECOND])
+        four.step(FIRST, SECOND, FIRST, SECOND)
+    assert same(of(both.models[0]), of(four.models[0]))
+    assert both.states[0].digest() == both.states[1].digest()
+
+
+@pytest.mark.parametrize("case", sorted(NEW_FORM))
+def test_what_gets_another_shape_is_as_the_last_pass_leaves_it(case: str) -> None:
+    value, write, _ = CASES[case]
+    plain, alone = Layer(value, write), Ranks(1, lambda: Layer(value, write))
+    alone.step_in_passes([FIRST, SECOND])
+    plain(torch.tensor(SECOND))
+    assert same(of(alone.models[0]), plain.value)
+
+
+def test_a_buffer_that_only_some_passes_change_has_its_old_value_in_the_others() -> None:
+    def write(layer: Layer, inputs: torch.Tensor) -> None:
+        if len(inputs) == 1:
+            layer.value += inputs.mean()
+
+    for passes in ([FIRST, SECOND], [SECOND, FIRST]):
+        alone = Ranks(1, lambda: Layer(torch.tensor([8.0]), write))
+        for value in (8.75, 9.5, 10.25):
+            alone.step_in_passes(passes)
+            assert same(of(alone.models[0]), torch.tensor([value]))
+
+
+def test_a_backward_pass_finds_what_its_forward_pass_has_written() -> None:
+    class Scaled(Layer):
+        def forward(self, inputs: torch.Tensor) -> Any:
+            self._write(self, inputs)
+            return self.linear(inputs) * self.value  # torch keeps the buffer for the backward pass, and its version
+
+    alone = Ranks(1, lambda: Scaled(torch.ones(1), adds(lambda x: x.mean())))
+    alone.step_in_passes([FIRST, SECOND])
+    assert same(of(alone.models[0]), torch.tensor([3.25]))
+
+
 def test_a_rank_without_samples_contributes_nothing_and_gets_what_the_others_have() -> None:
     for case, (value, write, _) in CASES.items():
         ranks, reference = (Ranks(size, partial(Layer, value, write)) for size in (3, 2))
@@ -184,7 +234,8 @@ def normalized(momentum: float | None) -> Any:
 def test_running_statistics_are_the_means_of_what_the_ranks_have_and_batches_are_counted_once(
     momentum: float | None,
 ) -> None:
-    ranks, draw = Ranks(2, lambda: normalized(momentum)), torch.Generator().manual_seed(1)
+    ranks, alone = Ranks(2, lambda: normalized(momentum)), Ranks(1, lambda: normalized(momentum))
+    draw = torch.Generator().manual_seed(1)
     means = []
     for step in range(1, 6):
         batches = [torch.randn(size, 1, generator=draw) for size in (6, 2)]
@@ -199,6 +250,8 @@ def test_running_statistics_are_the_means_of_what_the_ranks_have_and_batches_are
             norm: Any = model.get_submodule("1")
             assert int(norm.num_batches_tracked) == step
             torch.testing.assert_close(norm.running_mean, before * (1 - factor) + means[-1] * factor)
+        alone.step_in_passes(batches)
+        torch.testing.assert_close(alone.models[0].state_dict(), ranks.models[0].state_dict())
     if momentum is None:
         torch.testing.assert_close(norm.running_mean, torch.stack(means).mean(0))
 

@@ -18,6 +18,7 @@ from tidewater.elastic.group.group import Group
 from tidewater.elastic.group.rendezvous import MeetingStore
 
 R = TypeVar("R")
+Batch = Sequence[Sequence[float]] | torch.Tensor
 SECONDS = 60.0
 
 
@@ -116,15 +117,21 @@ class Ranks:
         self.steppers = [stepper for stepper, _ in made]
         self.states = [state for _, state in made]
 
-    def step(self, *batches: Sequence[Sequence[float]] | torch.Tensor, compare: bool = False) -> list[int]:
+    def step(self, *batches: Batch, compare: bool = False) -> list[int]:
         """Make a step in which each rank has these samples. Return the bytes of each sum. No samples: see ``Micro``."""
-        before, tensors = len(self.wire.sent), [torch.as_tensor(batch) for batch in batches]
-        total = sum(len(batch) for batch in tensors)
+        return self.step_in_passes(*([batch] for batch in batches), compare=compare)
+
+    def step_in_passes(self, *batches: Sequence[Batch], compare: bool = False) -> list[int]:
+        """Make a step in which each rank has a pass for each of its batches."""
+        before, tensors = len(self.wire.sent), [[torch.as_tensor(batch) for batch in each] for each in batches]
+        total = sum(len(batch) for each in tensors for batch in each)
 
         def make(rank: int) -> None:
-            mine = tensors[rank]
-            micro = Micro(mine if len(mine) else torch.ones(1, 1), len(mine) / total, max(1, len(mine)))
-            step = Prepared(Step(tuple(range(total)), Cursor()), (micro,))
+            micro = tuple(
+                Micro(mine if len(mine) else torch.ones(1, 1), len(mine) / total, max(1, len(mine)))
+                for mine in tensors[rank]
+            )
+            step = Prepared(Step(tuple(range(total)), Cursor()), micro)
             stepper = self.steppers[rank]
             stepper.apply(stepper.gradients(step, compare=compare), factor=1.0)
             self.states[rank].step += 1

@@ -2,8 +2,11 @@
 
     buffers = Buffers(model, group)
     buffers.begin()                     # what the model has now is the agreed state
-    ...                                 # passes
-    buffers.take()                      # copies what they have changed
+    ...                                 # a pass
+    buffers.fold(0.5)                   # copies what it has changed; it had half of this rank's samples
+    buffers.rewind()                    # the next pass begins with the agreed state, too
+    ...                                 # the last pass
+    buffers.take()                      # copies what it has changed, and combines it with that of the others
     more = buffers.send(share)          # starts the sum of those that were changed in the last step
     buffers.restore()                   # until the step is applied, the model has the agreed state
     values = buffers.sums(any_more)     # raises GroupBroken; ``any_more`` says whether ``more`` is true on any rank
@@ -28,6 +31,7 @@ import torch
 from torch import Tensor, nn
 
 from tidewater.elastic.buffers.combining import Part, Rule, decode, encode, rule_of
+from tidewater.elastic.buffers.passes import Passes
 from tidewater.elastic.buffers.slots import Attributes, Empty, Slots, Value, differ
 from tidewater.elastic.errors import ConfigError
 from tidewater.elastic.group.ballot import SEAL, numbers, seal
@@ -50,6 +54,10 @@ class Buffers:
         self._steps = 0
         self._usual: dict[str, tuple[torch.dtype, torch.Size]] = {}
         """What all ranks expect to be changed."""
+        self._passes = Passes(self._part_known)
+        """What the passes before the last one have changed."""
+        self._fresh: set[str] = set()
+        """What the last pass has given a new type or shape, made or removed."""
         self._taken: dict[str, Value] | None = None
         """What passes have changed."""
         self._undone: Attributes = {}
@@ -68,9 +76,26 @@ class Buffers:
         self._slots.note()
         self.forget()
 
+    def fold(self, fraction: float) -> None:
+        """Copy what a pass with this fraction of the rank's samples has changed, if another pass of the step follows.
+
+        The sum of the fractions of all passes is 1.
+        """
+        self._passes.add(self._known(self._slots.changed()), fraction)
+
+    def rewind(self) -> None:
+        """Let the next pass begin with the agreed state.
+
+        But what the pass before has given a new type or shape, such as a table that grows, it finds as it is now.
+        """
+        self._slots.restore(but=self._fresh)
+
     def take(self) -> None:
         """Copy what passes have changed since ``begin``."""
         self._taken, self._taking = self._slots.changed(), True
+        if self._passes:
+            self._passes.add(self._known(self._taken), 1 - self._passes.fraction)
+            self._taken = {**self._passes.combined(), **{name: self._taken[name] for name in self._fresh}}
 
     @property
     def taken(self) -> tuple[str, ...]:
@@ -94,6 +119,7 @@ class Buffers:
     def forget(self) -> None:
         """Drop what was taken."""
         self._taken, self._undone, self._taking = None, {}, False
+        self._passes, self._fresh = Passes(self._part_known), set()
 
     @contextlib.contextmanager
     def unchanged(self) -> Iterator[None]:
@@ -175,6 +201,16 @@ class Buffers:
         """Return that of the agreed value."""
         held = self._slots.held.get(name)
         return _spec(held.agreed if held else Empty.ABSENT)
+
+    def _known(self, changed: Mapping[str, Value]) -> dict[str, Tensor]:
+        """Return what has the type and shape of the agreed value, and remember the others."""
+        known = {name: each for name, each in changed.items() if _spec(each) == self._spec(name)}
+        self._fresh = changed.keys() - known.keys()
+        return {name: each for name, each in known.items() if isinstance(each, Tensor)}
+
+    def _part_known(self, name: str, changed: Mapping[str, Value]) -> Part:
+        base = self._base(name)
+        return self._part(name, (base.dtype, base.shape), changed)
 
     def _unexpected(self, mine: Mapping[str, Value]) -> dict[str, bool | Tensor]:
         """Return whether each value is a change that the other ranks don't expect."""

@@ -22,7 +22,7 @@ is restored, the attributes of its module are, too.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -93,11 +93,11 @@ class Slots:
 
     def has_owner(self, name: str) -> bool:
         """Return whether the model has the module of this slot."""
-        return name.rpartition(".")[0] in self._modules
+        return _owner(name) in self._modules
 
     def owner(self, name: str) -> nn.Module:
         """Return the module that has this slot."""
-        return self._modules[name.rpartition(".")[0]]
+        return self._modules[_owner(name)]
 
     def note(self) -> None:
         """Take the present values as the agreed ones. Raise ConfigError if one of them is sparse.
@@ -129,16 +129,17 @@ class Slots:
         """Return copies of the values that may differ from the agreed ones."""
         return {} if self._has_none() else _copied_all(dict(self._different()))
 
-    def restore(self) -> Attributes:
+    def restore(self, but: Collection[str] = ()) -> Attributes:
         """Put the agreed values back: the tensors that were there, with the content that they had.
 
-        Put back the attributes of their modules, too. Return what they were, for ``redo``.
+        Put back the attributes of their modules, too. Return what they were, for ``redo``. The slots in ``but`` and the
+        attributes of their modules stay as they are.
         """
         if self._has_none():
             return {}
         pairs: list[tuple[Tensor, Tensor]] = []
         again: list[Held] = []
-        different = list(self._different())
+        different = [(name, value) for name, value in self._different() if name not in but]
         for name, value in different:
             held = self.held.get(name) or Held(Empty.ABSENT)
             if value is not held.value:
@@ -149,7 +150,7 @@ class Slots:
         _copy(pairs)
         for held in again:
             held.version = _version(held.value)
-        owners = {name.rpartition(".")[0] for name, _ in different} & self._bindings.keys()
+        owners = {_owner(name) for name, _ in different} & self._bindings.keys() - {_owner(name) for name in but}
         return {owner: undo(self._modules[owner], self._bindings[owner]) for owner in owners}
 
     def redo(self, undone: Attributes) -> None:
@@ -312,6 +313,11 @@ def _bits(tensor: Tensor) -> Tensor:
     tensor = tensor.detach().resolve_conj().resolve_neg()
     tensor = torch.view_as_real(tensor) if tensor.is_complex() else tensor
     return tensor if tensor.dtype is torch.bool else tensor.view(_INTEGERS[tensor.element_size()])
+
+
+def _owner(name: str) -> str:
+    """Return the name of the module that has this slot."""
+    return name.rpartition(".")[0]
 
 
 def _joined(prefix: str, key: str) -> str:

@@ -207,9 +207,11 @@ class Stepper:
         The last one starts the sums over the ranks, and asks for this rank's ``vote``. Raise ConfigError if the result
         is neither a number nor a pair of numbers.
         """
-        part = self._part(result)
-        if self._step.index < len(self._step.prepared.micro):
+        part, micro = self._part(result), self._step.prepared.micro
+        if self._step.index < len(micro):
+            self._buffers.fold(micro[self._step.index - 1].size / sum([each.size for each in micro]))
             self._backward(part)
+            self._buffers.rewind()  # not before: the backward pass may need what is in them
             return
         has_gradient = self._announce(vote()) > 0 or self._divides
         if has_gradient:
@@ -304,9 +306,7 @@ class Stepper:
 
     def precision(self) -> contextlib.AbstractContextManager[Any]:
         """Return the autocast context for ``--amp``."""
-        if self._amp is None:
-            return _NOTHING
-        return torch.autocast(self._group.device.type, dtype=self._amp)
+        return torch.autocast(self._group.device.type, dtype=self._amp) if self._amp else _NOTHING
 
     def evaluating(self) -> contextlib.AbstractContextManager[None]:
         """Return a context for passes that don't train: what they change in buffers is undone."""
