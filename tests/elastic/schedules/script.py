@@ -1,7 +1,7 @@
 """The training script of the forked workers: a tiny regression that keeps a ledger of its samples.
 
 It has every kind of state: parameters, momentum, buffers that the forward pass changes, and an average of the weights
-that changes in ``on_step``.
+and an attribute of the model that change in ``on_step``.
 
     exit_code = main(Options(...), argv)
 
@@ -137,6 +137,14 @@ class Stream(IterableDataset[tuple[torch.Tensor, torch.Tensor, int]]):
         self._next = state["next"]
 
 
+def gain_after(step: int) -> float:
+    """Return the factor on what the model returns that ``on_step`` of this step sets.
+
+    A pass that sees that of another step than in an undisturbed run has another loss.
+    """
+    return 1 + 0.1 * (step % 3)
+
+
 class Average:
     """An exponential average of a model's parameters, and the number of steps in it."""
 
@@ -203,11 +211,11 @@ class Witness:
         Checkpoints.load = loaded  # type: ignore[assignment, method-assign]
         self._points.install()
 
-    def loss(self, model: nn.Module, batch: tuple[torch.Tensor, torch.Tensor, torch.Tensor]) -> torch.Tensor:
+    def loss(self, model: Any, batch: tuple[torch.Tensor, torch.Tensor, torch.Tensor]) -> torch.Tensor:
         """Return the mean squared error; the ledger records its backward pass."""
         inputs, targets, samples = batch
         self._need_memory(len(samples))
-        loss = nn.functional.mse_loss(model(inputs), targets)
+        loss = nn.functional.mse_loss(model(inputs) * model.gain, targets)
         if loss.requires_grad and self._state is not None:
             ids = tuple(int(sample) for sample in samples)
             # Called with the weight of this mean in the whole step, before any parameter has its gradient.
@@ -283,10 +291,12 @@ class Witness:
             self._points.reach(MIDDLE)
 
     def on_step(self, report: Report) -> None:
-        """Update the average, and record a final step."""
+        """Update the average and what the passes multiply, and record a final step."""
         state = self._state
         assert state is not None
         self._average.update()
+        model: Any = state.model
+        model.gain = gain_after(report.step)
         self._scribe.write(
             Final(
                 step=report.step,
@@ -319,7 +329,8 @@ class Witness:
         size = self.options.hidden, self.options.dropout
         divided = self._parts > 1
         plain = divided or self.options.whole
-        model = divisible(*size, config.mesh if divided else None) if plain else network(*size)
+        model: Any = divisible(*size, config.mesh if divided else None) if plain else network(*size)
+        model.gain = gain_after(0)
         self._average = Average(model)
         # Low enough that rounding errors vanish: at ten times this rate they grow, and runs differ.
         optimizer = torch.optim.SGD(model.parameters(), lr=0.002, momentum=0.9, weight_decay=1e-3)

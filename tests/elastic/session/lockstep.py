@@ -110,7 +110,7 @@ def train(generation: int, *workers: Worker) -> None:
     """Make one undisturbed step, which makes the one before final."""
     begin(generation, *workers)
     for rank, worker in enumerate(workers):
-        worker.reports.settle(rank)
+        worker.reports.settle(rank, after_passes=True)
         apply(generation, len(workers), worker, rank)
 
 

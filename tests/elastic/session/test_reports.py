@@ -106,14 +106,41 @@ def test_the_stateful_objects_of_a_leavers_checkpoint_miss_no_step(quiet: Log) -
     assert leaver.steps == [1, 2, 3]
 
 
-def test_a_periodic_checkpoint_is_the_state_after_its_step(quiet: Log) -> None:
+def test_a_job_that_continues_from_a_periodic_checkpoint_calls_on_step_after_the_next_passes_as_before(
+    quiet: Log,
+) -> None:
     a, again = Worker("a", quiet), Worker("again", quiet)
     for _ in range(3):
         train(1, a)
     again.take(a.saved[0])
+    again.reports.announce()
+    assert again.reported == []
+    train(2, again)
+    assert again.reported == [(2, -1, ())]
+    settle(again)
+    assert_whole(3, quiet, again)
+    assert again.counted == [3]
+
+
+def test_a_checkpoint_between_two_steps_has_what_on_step_has_changed(quiet: Log) -> None:
+    a, again = Worker("a", quiet), Worker("again", quiet)
+    for _ in range(2):
+        train(1, a)
+    settle(a)  # as before an evaluation
+    again.take(a.saved[0])
     settle(again)
     assert again.reported == []
     assert_whole(2, quiet, again)
+
+
+def test_a_final_step_is_logged_and_counted_at_once_and_only_once(quiet: Log) -> None:
+    a = Worker("a", quiet)
+    train(1, a)
+    for _ in range(2):
+        a.reports.announce()
+        assert (a.counted, a.reported) == ([1], [])
+    train(1, a)
+    assert (a.counted, a.reported) == ([1], [(1, 0, (0,))])
 
 
 def test_a_checkpoint_is_due_when_the_last_one_is_older_than_the_longest_time(
@@ -131,11 +158,7 @@ def test_a_checkpoint_is_due_when_the_last_one_is_older_than_the_longest_time(
     a.reports.save_after = a.state.step  # as all members have learned in the sums of this step
     assert not a.reports.is_time_to_save(), "it was asked for"
     a.reports.settle(0)
-    assert a.saved == [], "a generation has begun in which not all know of it"
-    train(1, a)
-    a.reports.save_after = a.state.step
-    a.reports.settle(0, timed=True)
-    assert [tree["step"] for tree in a.saved] == [3]
+    assert [tree["step"] for tree in a.saved] == [2]
     train(1, a)
     assert not a.reports.is_time_to_save()
 

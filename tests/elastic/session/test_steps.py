@@ -106,7 +106,7 @@ class Session:
     def pause(self, until: float) -> None:
         pass
 
-    def confirm(self) -> None:
+    def confirm(self, *, before_a_step: bool = False) -> None:
         self.confirmed.append(self.state.step)
 
     def check(self) -> None:

@@ -67,8 +67,10 @@ class Exchange:
     """Returns what all processes of this worker have found out of each rank."""
 
 
-def synchronise(worker: Worker, generation: Generation, rank: int, exchange: Exchange, log: Log) -> None:
+def synchronise(worker: Worker, generation: Generation, rank: int, exchange: Exchange, log: Log) -> bool:
     """Bring all ranks to the same state, and confirm that all have it. A collective call.
+
+    Return whether a rank had this state before and has reported its last step: then all report it before they go on.
 
     Raise GroupBroken when a peer fails, when ``wanted`` raises it, or when this rank has the state and can't give it to
     the others. The state is then either the old or the new one, or this rank has none; a call in the next generation
@@ -76,10 +78,9 @@ def synchronise(worker: Worker, generation: Generation, rank: int, exchange: Exc
     Raise ConfigError on ranks that need a state that can't be sent.
     """
     state = worker.state
-    rows = _table(
-        worker, generation, rank, (*state.position(generation.lineage), state.micro_batch, int(state.suspect))
-    )
-    positions = [Position(*position) for *position, _, _ in rows]
+    own = (state.micro_batch, int(state.pending is None), int(state.suspect))
+    rows = _table(worker, generation, rank, (*state.position(generation.lineage), *own))
+    positions = [Position(*position) for *position, _, _, _ in rows]
     if any(row[-1] for row in rows):
         state.suspect = state.present  # if the exchange fails, the next generation compares, whichever rank is lost
         drifted = _compare(worker, generation, rank, positions, exchange, log)
@@ -87,15 +88,18 @@ def synchronise(worker: Worker, generation: Generation, rank: int, exchange: Exc
     else:
         drifted = frozenset()
     source, behind = plan(positions)
+    reported = bool(positions[source].trusted) and any(
+        row[-2] for row, position in zip(rows, positions, strict=True) if position == positions[source]
+    )
     if rank == source and not positions[rank].trusted:
         _restore(worker, generation, exchange, log)
     elif rank not in behind and not positions[rank].current:
         state.begin(generation.lineage, generation.number)
     # A rank that ran out of memory has lowered its own.
-    known = [micro_batch for micro_batch in (*(row[-2] for row in rows), state.micro_batch) if micro_batch]
+    known = [micro_batch for micro_batch in (*(row[-3] for row in rows), state.micro_batch) if micro_batch]
     state.micro_batch = min(known, default=0)
     if not behind:
-        return
+        return reported
     try:
         _hand_over(worker, generation, rank, (source, behind), exchange, log)
     except RuntimeError as error:
@@ -108,6 +112,7 @@ def synchronise(worker: Worker, generation: Generation, rank: int, exchange: Exc
     if drifted and rank == 0:  # a checkpoint since the last comparison may have the wrong state
         exchange.agreed()
         save(worker)
+    return reported
 
 
 def _table(worker: Worker, generation: Generation, rank: int, row: Sequence[int]) -> list[list[int]]:

@@ -244,7 +244,6 @@ class Loop:
         """
         session, state, config = self._session, self._state, self._config
         self._meeting, self._everyone_knows, first = meeting, False, True
-        session.reports.save_after = 0  # not all members know of it
         self.rank, processes = meeting.rank, meeting.processes
         seat = Seat(meeting.rank, meeting.size, meeting.index, meeting.shards)
         batch_size = config.step_size(processes) * (config.sync_every or 1)
@@ -284,7 +283,7 @@ class Loop:
             self._raise_failure()
             # The change is over as soon as its first step is final. A step that is compared is final after that only.
             if first and not self.compares():
-                session.confirm()
+                session.confirm(before_a_step=True)
             first = False
 
     def _leave_out(self) -> None:

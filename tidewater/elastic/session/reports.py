@@ -2,7 +2,8 @@
 
     reports.begin(part)                     # before this rank contributes to a step
     reports.applied(report, changed)        # the step is applied, and pending
-    reports.settle(rank)                    # it is final
+    reports.announce()                      # it is final: the log and the metrics have it
+    reports.settle(rank)                    # when the passes of the next step were made: ``on_step``, and a checkpoint
     reports.adopt(tree, state.load)         # another worker's state replaces this one's
 
 The workers are copies of one state machine, and ``on_step`` is a part of it: the script's ``stateful`` objects change
@@ -12,9 +13,10 @@ there. So what is handed over or saved is always one of two things:
 * the state after step n, with the stateful objects as ``on_step`` of step n - 1 has left them, and the report of step n
   as ``state.pending``.
 
-A worker that gets the second one calls ``on_step`` when step n is final, like all others. A worker that took no part in
-the step does that too, with rank -1 and no samples; it neither logs nor counts the step. If step n never becomes final,
-its report is dropped together with the state, and no stateful object has seen it.
+A worker that gets the second one calls ``on_step`` when the others do: in every run at the same place, which is after
+the passes of step n + 1, and before them only if an evaluation or the end of training comes first. A worker that took
+no part in the step does that too, with rank -1 and no samples; it neither logs nor counts the step. If step n never
+becomes final, its report is dropped together with the state, and no stateful object has seen it.
 
 A worker may have a pending report when another state replaces its own. If that state builds on the reported step, the
 step is final: it is reported first, while the old state is still there. Otherwise the step was undone, and its report
@@ -64,6 +66,8 @@ class Reports:
         self._changed: Changed | None = None
         self.part: Part | None = None
         """What this rank contributes to the step that it makes, or has made last."""
+        self._announced: Report | None = None
+        """The last one that was logged and counted."""
         self.save_after = 0
         """The step after which all members of this generation save, because it is time; 0: there is none."""
         self._saved_at = time.monotonic()
@@ -91,25 +95,50 @@ class Reports:
         asked = self.save_after == self._worker.state.step > 0
         return 0 < seconds <= time.monotonic() - self._saved_at and not asked
 
-    def settle(self, rank: int, *, timed: bool = False) -> bool:
-        """Report the last applied step, which is final now, and save it if it is due. Return whether one was pending.
+    def announce(self) -> None:
+        """Log and count the last applied step, which is final now, before it is settled."""
+        report = self._worker.state.pending
+        if report and report.rank >= 0 and report is not self._announced:
+            changed, self._changed, self._announced = self._changed, None, report
+            self._log_step(report, changed)
+            self._worker.metrics.committed(report)
 
-        ``rank`` is that of this worker now; -1 if it is in no generation. ``timed`` says whether all members know what
-        ``save_after`` says. Raise ConfigError if the state can't be saved
-        after the first step of this process, or for the third checkpoint in a row. Raise Diverged, on all ranks, if the
-        state to save is not finite.
+    def settle(self, rank: int, *, after_passes: bool = False) -> None:
+        """Report the last applied step, which is final now, if there is one; and save the state if it is due.
+
+        Raise ConfigError if the state can't be saved after the first step of this process, or for the third checkpoint
+        in a row. Raise Diverged, on all ranks, if the state to save is not finite.
+
+        Args:
+            rank: That of this worker now; -1 if it is in no generation.
+            after_passes: Whether the passes of the next step have been made. They have not seen what ``on_step``
+                changes, so what is saved has the report as pending, for a job that continues from it.
         """
-        report = self._tell(rank)
-        if report and report.rank >= 0 and rank >= 0:
-            every = self._config.checkpoint_every
-            due = (every > 0 and report.step % every == 0) or (timed and report.step == self.save_after)
-            if due:
-                self._saved_at = time.monotonic()
-                refuse_divergence(self._worker.state)
-            is_saved = due and rank == 0 and save(self._worker)
-            if due or not self._checked:
-                self._check(due, is_saved=is_saved)
-        return report is not None
+        report = self._worker.state.pending
+        if report is None:
+            return
+        self.announce()
+        counts = report.rank >= 0 and rank >= 0
+        due = counts and self._is_due(report.step)
+        if not after_passes:
+            self._tell(report, rank)
+        if due:
+            self._save(rank)
+        if after_passes:
+            self._tell(report, rank)
+        if counts and not self._checked:
+            self._check(due, is_saved=False)
+
+    def _is_due(self, step: int) -> bool:
+        every = self._config.checkpoint_every
+        return (every > 0 and step % every == 0) or step == self.save_after
+
+    def _save(self, rank: int) -> None:
+        self._saved_at = time.monotonic()
+        refuse_divergence(self._worker.state)
+        is_saved = rank == 0 and save(self._worker)
+        if self._checked:
+            self._check(due=True, is_saved=is_saved)
 
     def _check(self, due: bool, *, is_saved: bool) -> None:
         """Check that the state can be saved.
@@ -138,7 +167,8 @@ class Reports:
         runs, theirs = tree.get("runs", ()), tree.get("pending")
         if mine and made_in(runs, mine.step, tree["step"]) == mine.generation:
             if theirs is None or theirs["step"] != mine.step:
-                self._tell()
+                self.announce()
+                self._tell(mine)
         else:
             mine = None
         same = state.history.values() == tree.get("history") and state.evaluated == tree.get("evaluated")
@@ -157,23 +187,16 @@ class Reports:
                 state.pending = replace(state.pending, rank=part.rank, samples=part.samples)
         return loaded
 
-    def _tell(self, rank: int | None = None) -> Report | None:
-        state = self._worker.state
-        report, state.pending = state.pending, None
-        changed, self._changed = self._changed, None
-        if report is None:
-            return None
-        if report.rank >= 0:
-            self._log_step(report, changed)
-            self._worker.metrics.committed(report)
-            if not self._watched:
-                self._watch()
+    def _tell(self, report: Report, rank: int | None = None) -> None:
+        """Call ``on_step``. No rank: other workers have this worker's last step, and it takes their state next."""
+        state, state.pending = self._worker.state, None
+        if report.rank >= 0 and not self._watched:
+            self._watch()
         # The last worker that leaves has no rank any more. One that others have left behind doesn't write at all.
         writes = self._worker.writes and (report.rank if rank == -1 else rank) == 0
         self._worker.training.on_step(report if report.writes == writes else replace(report, writes=writes))
         if not self._watched:
             state.attributes.moved()
-        return report
 
     def _watch(self) -> None:
         """Name, once, what the passes of a step change in the modules. What ``on_step`` changes is equal everywhere."""

@@ -67,11 +67,9 @@ class Session:
         self._generation: Generation | None = None
         self._met_in: Generation | None = None
         """The last generation that began with the same state in all members."""
-        self._fruitful = 0
-        """See ``Member``."""
+        self._fruitful = 0  # see ``Member``
         self._meets = False
-        self._unconnected = ""
-        """Why this worker can't sum with the others; empty if it can."""
+        self._unconnected = ""  # why this worker can't sum with the others; empty if it can
         self.stragglers = Stragglers(log, worker.metrics)
         self._leaving_since: float | None = None
         self._fence = Fence(worker, overdue=self.is_overdue, waits=self._waits_for_etcd)
@@ -155,12 +153,15 @@ class Session:
         self._settle()
         return [sums[first : first + width] for first in range(0, len(sums), width)]
 
-    def confirm(self) -> None:
-        """Make the last step final without a next one. Collective. Raise GroupBroken."""
+    def confirm(self, *, before_a_step: bool = False) -> None:
+        """Make the last step final without a next one. Collective. Raise GroupBroken.
+
+        ``before_a_step`` says that the next step follows: then ``on_step`` is called after its passes, as always.
+        """
         self.waiting_since = time.monotonic()
         self.worker.group.confirm()
         self.stragglers.together()
-        self._settle()
+        self._settle(before_a_step=before_a_step)
 
     def summed(self, share: Share, sums: Callable[[], Outcome]) -> Outcome:
         """Make the sums of a step together with the other workers; the step before is final then. Collective.
@@ -179,7 +180,7 @@ class Session:
         self._fruitful, self.worker.group.own_failures = generation.number, 0
         self.stragglers.worked(share.ready - share.began + self._waited)
         self.stragglers.step(generation.members, rank, outcome.work_seconds, share.batch_size)
-        self._settle()
+        self._settle(after_passes=True)
         return outcome
 
     def applied(self, share: Share, outcome: Outcome, lr: float) -> None:
@@ -329,6 +330,7 @@ class Session:
                 if generation.rank(member.id) is None:
                     self.log.event("peer_lost", peer=member.worker, generation=generation.number)
         self.change.begin(generation.cause)
+        self.reports.save_after = 0  # not all members know of it
         self._waiting.over()
         self.worker.heartbeat.watch(generation.members)
 
@@ -345,7 +347,7 @@ class Session:
         had = state.present
         self.worker.heartbeat.tense(True)
         self.change.meets()
-        self._come_together(generation, rank)
+        reported = self._come_together(generation, rank)
         self.worker.coordinator.synced(generation.number)
         self.worker.heartbeat.tense(False)
         self.change.together()
@@ -353,14 +355,15 @@ class Session:
         included = step > 0 and made_in(state.runs, step, state.step) == number
         self._met_in = generation
         self.stragglers.begin()
-        self._report(rank)
+        self._report(rank, before_a_step=not self.any_of(reported))
         return Meeting(rank, len(generation.members), had and self.reports.loads > loads, included, generation.number)
 
-    def _come_together(self, generation: Generation, rank: int) -> None:
+    def _come_together(self, generation: Generation, rank: int) -> bool:
         self._form(generation, rank)
         self.change.connected()
-        handover.synchronise(self.worker, generation, rank, self._exchange(generation), self.log)
+        reported = handover.synchronise(self.worker, generation, rank, self._exchange(generation), self.log)
         self._fence.check(generation)  # after it, everywhere: this process may have been frozen in between
+        return reported
 
     def _exchange(self, generation: Generation) -> handover.Exchange:
         config, wanted = self.config, still_wanted(self.worker, generation, self.is_overdue)
@@ -379,14 +382,20 @@ class Session:
     def _before_sums(self) -> None:
         self._fence.check(self._current)
 
-    def _settle(self) -> None:
+    def _settle(self, *, before_a_step: bool = False, after_passes: bool = False) -> None:
         """Report the last step, which is final now, unless others have continued without this worker."""
-        self._fence.check(self._current)
-        self._report(self.worker.group.rank, timed=True)
+        self._refuse_left_behind()
+        self._report(self.worker.group.rank, before_a_step=before_a_step, after_passes=after_passes)
 
-    def _report(self, rank: int, *, timed: bool = False) -> None:
-        if self.reports.settle(rank, timed=timed):
-            self._waiting.over()
+    def _refuse_left_behind(self) -> None:
+        self._fence.check(self._current)
+
+    def _report(self, rank: int, *, before_a_step: bool = False, after_passes: bool = False) -> None:
+        if before_a_step:
+            self.reports.announce()
+        else:
+            self.reports.settle(rank, after_passes=after_passes)
+        self._waiting.over()
 
     def _waits_for_etcd(self, generation: Generation) -> None:
         self.waiting_since = None

@@ -83,10 +83,10 @@ class ShardedSession(Session):
         with self._replica.sharing():
             return super().exchange(row)
 
-    def confirm(self) -> None:
+    def confirm(self, *, before_a_step: bool = False) -> None:
         """Do so in all processes."""
         with self._replica.sharing():
-            super().confirm()
+            super().confirm(before_a_step=before_a_step)
 
     def summed(self, share: Share, sums: Callable[[], Outcome]) -> Outcome:
         """Make the sums in all processes, or in none."""
@@ -199,15 +199,16 @@ class ShardedSession(Session):
         met = super()._met(generation)
         return replace(met, index=self._replica.index, shards=self._replica.size)
 
-    def _come_together(self, generation: Generation, rank: int) -> None:
+    def _come_together(self, generation: Generation, rank: int) -> bool:
         with self._replica.sharing(), self._deciding():  # a vote follows, so each may find that the worker is overdue
-            super()._come_together(generation, rank)
+            reported = super()._come_together(generation, rank)
             self._replica.vote()
         state = self.worker.state
         first, *others = self._replica.gathered(state.position(generation.lineage))
         if any(other != first for other in others):
             state.present = False
             raise Parted("the processes of this worker have different states, and get that of another worker")
+        return reported
 
     def _exchange(self, generation: Generation) -> handover.Exchange:
         return replace(super()._exchange(generation), agreed=self._replica.vote, joined=self._joined)
@@ -233,8 +234,7 @@ class ShardedSession(Session):
         except GroupBroken as error:
             self.worker.group.interrupt(str(error))
 
-    def _settle(self) -> None:
+    def _refuse_left_behind(self) -> None:
         with self._replica.sharing():
             self._ask()
             self._overdue = self._replica.vote(says=not self._replica.index and super().is_overdue())
-        self._report(self.worker.group.rank, timed=True)

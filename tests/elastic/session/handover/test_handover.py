@@ -299,7 +299,8 @@ class Ranks:
 
 
 def test_a_state_that_differed_from_the_majority_is_never_continued() -> None:
-    state = SimpleNamespace(position=lambda lineage: NOBODY, suspect=False, present=False, step=100, micro_batch=0)
+    nothing = {"suspect": False, "present": False, "pending": None, "micro_batch": 0}
+    state = SimpleNamespace(position=lambda lineage: NOBODY, step=100, **nothing)
     worker: Any = SimpleNamespace(
         group=Ranks([]),
         state=state,

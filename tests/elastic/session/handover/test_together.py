@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,11 +25,13 @@ from tidewater.elastic.membership.rules import Generation, Member
 from tidewater.elastic.observe.log import Log
 from tidewater.elastic.session.handover import synchronise
 from tidewater.elastic.session.state import State
-from tidewater.elastic.training import Training
+from tidewater.elastic.training import Report, Training
 
 STEPS = 3
 SOURCE, HOLDER, NEWCOMER, ANOTHER = range(4)
 CHUNK = 256
+LAST = Report(STEPS, 0, 1, 2, 0, 0.5, 0.1, (3,), 2, 0.01, 0.01)
+"""The report of the last step, where it is not known to be final."""
 
 
 class Model(nn.Module):
@@ -83,6 +86,8 @@ class Job:
         self.ranks, self.states, self.number = ranks, states, 4
         self.log = Log("a", listener=lambda event, fields: None)
         self.checkpoints = Checkpoints(places(str(folder)), keep=3, log=self.log)
+        self.reported: list[bool] = []
+        """What each rank was told of the last step, see ``synchronise``."""
 
     def meet(self) -> list[Exception | None]:
         """Form the group and bring all to one state. Return what each rank has raised."""
@@ -93,6 +98,7 @@ class Job:
             for rank, server in enumerate(self.ranks.servers)
         )
         generation = Generation(self.number, uuid, members, "joined", LINE)
+        self.reported = [False] * len(members)
 
         def meet(rank: int) -> None:
             worker: Any = SimpleNamespace(
@@ -103,7 +109,7 @@ class Job:
                 coordinator=Record(),
             )
             try:
-                synchronise(worker, generation, rank, EXCHANGE, self.log)
+                self.reported[rank] = synchronise(worker, generation, rank, EXCHANGE, self.log)
             except Exception as error:  # a process would end
                 self.ranks.groups[rank].interrupt(str(error))
                 raise
@@ -152,6 +158,24 @@ def test_two_newcomers_get_the_state_into_their_own_tensors(ranks: Ranks, folder
     job.assert_equal()
     assert job.states[ANOTHER].digest() == digest
     assert [places_of(state) for state in job.states] == before
+
+
+@pytest.mark.parametrize("those", [[], [SOURCE], [HOLDER], [SOURCE, HOLDER]])
+def test_all_learn_whether_any_of_them_has_reported_the_last_step(those: list[int], four: Ranks, folder: Path) -> None:
+    job = Job(four, two_and_two(), folder)
+    for rank in {SOURCE, HOLDER}.difference(those):
+        job.states[rank].pending = LAST
+    assert job.meet() == [None] * 4
+    assert job.reported == [bool(those)] * 4
+
+
+def test_of_a_checkpoint_nothing_is_reported_that_it_does_not_contain(four: Ranks, folder: Path) -> None:
+    job, saved = Job(four, [made(rank) for rank in range(4)], folder), trained(STEPS)
+    saved.pending = LAST
+    assert job.checkpoints.save(saved.history, saved.tree(), wait=True)
+    assert job.meet() == [None] * 4
+    assert job.reported == [False] * 4
+    assert {state.pending for state in job.states} == {replace(LAST, rank=-1, samples=())}
 
 
 def test_parameters_and_moments_are_received_where_they_stay(
