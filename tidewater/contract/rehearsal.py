@@ -52,7 +52,8 @@ class Begun:
     samples: tuple[int, ...]
     """What this worker contributes to the step if this generation applies it."""
     pieces: Mapping[str, str] = field(default_factory=dict)
-    """The state after the step before, if it is not the one that this worker has made itself."""
+    """The state after the step before, if it is not the one that this worker has made itself, and ``on_step`` of that
+    step is not still to come."""
 
 
 @dataclass(frozen=True)

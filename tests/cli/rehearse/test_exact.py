@@ -59,8 +59,28 @@ def test_a_state_that_arrives_otherwise_than_it_was_is_found_and_one_that_arrive
     )
     (finding,) = exact.handed_over(made, NOTHING)
     assert finding.sentence.startswith(
-        "the optimizers' 0/lr: a had 0.1 after step 3, and c began the next one with 0.2, before any fault"
+        "the optimizers' 0/lr: a had 0.1 after step 3, and c, which got the state, 0.2, before any fault"
     )
+
+
+def test_a_state_with_a_step_that_is_still_to_be_reported_is_compared_after_that() -> None:
+    had = {"stateful/ema/value": "0.5", "draws/on_step": "x"}
+    made = recorded(
+        ("a", final(4, had)),
+        ("a", scored(4, pieces={"stateful/ema/value": "0.25"})),
+        ("b", begun(5, [])),
+        ("b", final(4, {"stateful/ema/value": "0.5"}, rank=-1)),
+        ("c", final(4, {"stateful/ema/value": "0.375"}, rank=-1)),
+    )
+    (finding,) = exact.handed_over(made, NOTHING)
+    assert finding.sentence.startswith("stateful, ema/value: a had 0.5 after step 4, and c, which got the state, 0.375")
+
+
+def test_a_step_that_a_worker_gets_with_a_state_does_not_count_twice() -> None:
+    made = recorded(("a", final(4)), ("a", final(4, rank=-1)))
+    assert made.repeated == []
+    made.add("a.4711", final(4))
+    assert made.repeated == [(4, "a")]
 
 
 def test_after_an_evaluation_its_state_is_compared_and_handed_over() -> None:

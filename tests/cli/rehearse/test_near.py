@@ -61,6 +61,22 @@ def test_whole_numbers_have_no_least_tolerance_and_short_types_a_larger_one(epsi
     assert found == [0, 1]
 
 
+def moments(*values: float, kind: str = "exp_avg") -> Records:
+    """Return the records of a step with a moment of each of some parameters."""
+    sketches = {
+        f"optimizers/0/state/{at}/{kind}": Sketch(abs(value), EPSILON, (value,)) for at, value in enumerate(values)
+    }
+    return recorded(("a", Final(1, 0, 1, 1, 0, 1.0, 4, {}, sketches)))
+
+
+def test_a_moment_that_consists_of_rounding_errors_of_others_may_have_any_of_their_size() -> None:
+    reference, rounding = moments(1.0, 1e-9), 32 * EPSILON
+    for noise, found in ((0.9 * rounding, 0), (1.1 * rounding, 1)):
+        assert len(list(nearness.states(moments(1.0, noise), reference, reference))) == found
+    (finding,) = nearness.states(moments(1e-9, 1e-7), moments(1e-9, 1e-9), moments(1e-9, 1e-9))
+    assert finding.piece == "optimizers/0/state/1/exp_avg"
+
+
 def test_only_the_first_step_with_another_state_counts() -> None:
     (finding,) = nearness.states(run((1.0, 8.0), (0.5, 9.0)), SEVERAL, ONE)
     assert "after step 1, before any fault" in finding.where

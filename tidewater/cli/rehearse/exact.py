@@ -43,18 +43,29 @@ def _moments(run: Records) -> Iterator[tuple[int, str, Mapping[str, Mapping[str,
 def handed_over(run: Records, passing: Collection[str]) -> Iterator[Finding]:
     """Yield each piece that a worker did not get as those that had the state recorded it."""
     known: set[str] = set()
+    for step, worker, got, all_had in _received(run):
+        had = [(name, pieces) for name, pieces in all_had.items() if name != worker]
+        for name, pieces in had[:1]:
+            for piece, theirs, mine in differing(pieces, got):
+                if piece in known or piece.startswith("draws/"):
+                    continue
+                known.add(piece)
+                where = f"{name} had {theirs} after step {step}, and {worker}, which got the state, {mine}"
+                where = f"{where}, {run.after(step + 1)}"
+                finding = found(Promise.HANDED_OVER, piece, Seen.AFTER_A_TRANSFER, where, (theirs, mine))
+                yield _of(finding, piece, passing)
+
+
+def _received(run: Records) -> Iterator[tuple[int, str, Mapping[str, str], Mapping[str, Mapping[str, str]]]]:
+    """Yield the step, the worker, what it has got, and by worker what the others had.
+
+    If ``on_step`` of the step was still to come, the worker has recorded what it had after that.
+    """
     for worker, records in run.begun.items():
-        for begun in records:
-            had = [(name, pieces) for name, pieces in run.had(begun.step - 1).items() if name != worker]
-            for name, pieces in had[:1] if begun.pieces else ():
-                for piece, theirs, mine in differing(pieces, begun.pieces):
-                    if piece in known or piece.startswith("draws/"):
-                        continue
-                    known.add(piece)
-                    where = f"{name} had {theirs} after step {begun.step - 1}, and {worker} began the next one with"
-                    where = f"{where} {mine}, {run.after(begun.step)}"
-                    finding = found(Promise.HANDED_OVER, piece, Seen.AFTER_A_TRANSFER, where, (theirs, mine))
-                    yield _of(finding, piece, passing)
+        yield from ((each.step - 1, worker, each.pieces, run.had(each.step - 1)) for each in records if each.pieces)
+    for step, finals in run.finals.items():
+        took_part = {name: each.pieces for name, each in finals.items() if each.rank >= 0}
+        yield from ((step, worker, each.pieces, took_part) for worker, each in finals.items() if each.rank < 0)
 
 
 def caches(run: Records) -> frozenset[str]:

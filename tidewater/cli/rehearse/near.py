@@ -20,12 +20,16 @@ steps), as the largest distance of a tensor from that of the run with several wo
 1/64 is six times the largest of them. A lost sample, or one that counts twice, would be seen in float64, too. Whole
 numbers have no least tolerance.
 
+Of an optimizer's moments it is at least 32 rounding errors of the largest one of their kind. A parameter without effect
+on the loss, such as a bias before a batch normalization, has a gradient that consists of the rounding errors of others.
+
 Differences of tensors are estimated from sketches (``contract.rehearsal``), within a factor of two.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
@@ -34,6 +38,7 @@ from tidewater.cli.rehearse.records import Records
 from tidewater.cli.rehearse.remedies import Seen, remedy
 from tidewater.contract.rehearsal import Sketch
 
+_MOMENT = re.compile(r"(optimizers/\d+)/state/[^/]+/(.+)")
 FACTOR = 16.0
 LEAST = 2.0**-6
 ROUNDINGS = 32.0
@@ -84,9 +89,9 @@ def states(run: Records, several: Records, one: Records) -> Iterator[Finding]:
         mine, theirs, alone = (each.any(step) for each in (run, several, one))
         if mine is None or theirs is None or alone is None:
             continue
-        odd = []
+        odd, rounding = [], _rounding(theirs.sketches)
         for piece, sketch in theirs.sketches.items():
-            tolerance = FACTOR * nature[piece] + _least(sketch)
+            tolerance = FACTOR * nature[piece] + max(_least(sketch), rounding[_kind(piece)])
             far = distance(sketch, mine.sketches.get(piece))
             if not far <= tolerance:
                 where = f"{far:.2g} away from the run without faults (its size is {sketch.norm:.3g}, tolerance"
@@ -130,6 +135,21 @@ _DECIDED = (
 
 def _least(sketch: Sketch) -> float:
     return max(LEAST, ROUNDINGS * sketch.epsilon) * sketch.norm if sketch.epsilon else 0.0
+
+
+def _rounding(sketches: Mapping[str, Sketch]) -> Mapping[str, float]:
+    """Return the least tolerance of an optimizer's moments, by their kind."""
+    largest: dict[str, float] = defaultdict(float)
+    for piece, sketch in sketches.items():
+        if kind := _kind(piece):
+            largest[kind] = max(largest[kind], ROUNDINGS * sketch.epsilon * sketch.norm)
+    return largest
+
+
+def _kind(piece: str) -> str:
+    """Return what the moments of all parameters of an optimizer are called; empty for other pieces."""
+    moment = _MOMENT.fullmatch(piece)
+    return f"{moment[1]} {moment[2]}" if moment else ""
 
 
 def distance(one: Sketch, other: Sketch | None) -> float:

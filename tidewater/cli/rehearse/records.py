@@ -35,7 +35,7 @@ class Records:
     """The digests that each sample had."""
     events: list[Event] = field(default_factory=list)
     repeated: list[tuple[int, str]] = field(default_factory=list)
-    """Steps that a worker was given as final twice."""
+    """Steps that a worker was given as final twice, and not because it got the state after them."""
 
     def add(self, process: str, record: Record) -> None:
         """Add a record of a process."""
@@ -47,7 +47,7 @@ class Records:
         elif isinstance(record, Scored):
             self.scored[record.step][worker] = record
         else:
-            if worker in self.finals[record.step]:
+            if worker in self.finals[record.step] and record.rank >= 0:
                 self.repeated.append((record.step, worker))
             self.finals[record.step][worker] = record
 

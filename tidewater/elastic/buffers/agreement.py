@@ -30,8 +30,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from tidewater.elastic.buffers.accumulation import Accumulation
 from tidewater.elastic.buffers.combining import Part, Rule, decode, encode, rule_of
-from tidewater.elastic.buffers.passes import Passes
 from tidewater.elastic.buffers.slots import Attributes, Empty, Slots, Value, differ
 from tidewater.elastic.errors import ConfigError
 from tidewater.elastic.group.ballot import SEAL, numbers, seal
@@ -54,7 +54,7 @@ class Buffers:
         self._steps = 0
         self._usual: dict[str, tuple[torch.dtype, torch.Size]] = {}
         """What all ranks expect to be changed."""
-        self._passes = Passes(self._part_known)
+        self._passes = Accumulation(self._part_known)
         """What the passes before the last one have changed."""
         self._fresh: set[str] = set()
         """What the last pass has given a new type or shape, made or removed."""
@@ -119,7 +119,7 @@ class Buffers:
     def forget(self) -> None:
         """Drop what was taken."""
         self._taken, self._undone, self._taking = None, {}, False
-        self._passes, self._fresh = Passes(self._part_known), set()
+        self._passes, self._fresh = Accumulation(self._part_known), set()
 
     @contextlib.contextmanager
     def unchanged(self) -> Iterator[None]:

@@ -119,6 +119,7 @@ class Observer:
             return
         part, state = session.reports.part, session.worker.state
         came = self._step < 0 or state.step not in (self._step, self._step + 1)
+        came &= state.pending is None  # otherwise the state is recorded when ``on_step`` has been called
         self._part, self._step = part, state.step
         self._writer.write(
             Begun(**asdict(part), pieces=pieces(state, self._training) if came else {}),

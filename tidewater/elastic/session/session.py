@@ -344,14 +344,13 @@ class Session:
     def _met(self, generation: Generation) -> Meeting:
         """Form the group, and bring all ranks to the same state. Raise GroupBroken on any failure of a peer."""
         rank, state, loads = generation.rank(self.worker.member_id) or 0, self.worker.state, self.reports.loads
-        had = state.present
+        had, (step, number) = state.present, self._contributed
         self.worker.heartbeat.tense(True)
         self.change.meets()
         reported = self._come_together(generation, rank)
         self.worker.coordinator.synced(generation.number)
         self.worker.heartbeat.tense(False)
         self.change.together()
-        step, number = self._contributed
         included = step > 0 and made_in(state.runs, step, state.step) == number
         self._met_in = generation
         self.stragglers.begin()
@@ -391,9 +390,8 @@ class Session:
         self._fence.check(self._current)
 
     def _report(self, rank: int, *, before_a_step: bool = False, after_passes: bool = False) -> None:
-        if before_a_step:
-            self.reports.announce()
-        else:
+        self.reports.announce()
+        if not before_a_step:
             self.reports.settle(rank, after_passes=after_passes)
         self._waiting.over()
 

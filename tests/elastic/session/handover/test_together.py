@@ -87,7 +87,7 @@ class Job:
         self.log = Log("a", listener=lambda event, fields: None)
         self.checkpoints = Checkpoints(places(str(folder)), keep=3, log=self.log)
         self.reported: list[bool] = []
-        """What each rank was told of the last step, see ``synchronise``."""
+        """What it has returned on each rank, see ``synchronise``."""
 
     def meet(self) -> list[Exception | None]:
         """Form the group and bring all to one state. Return what each rank has raised."""

@@ -1,9 +1,9 @@
 """Combines what several passes of a step have changed in buffers, on one rank.
 
-    passes = Passes(part_of)
-    passes.add({"norm.mean": ...}, 0.5)     # a pass with half of the rank's samples
-    passes.add({"norm.mean": ...}, 0.5)
-    values = passes.combined()
+    accumulation = Accumulation(part_of)
+    accumulation.add({"norm.mean": ...}, 0.5)   # a pass with half of the rank's samples
+    accumulation.add({"norm.mean": ...}, 0.5)
+    values = accumulation.combined()
 
 Each pass has begun with the agreed values, as it would on a rank of its own. So how many ranks share a step, and how
 many passes each makes, changes nothing but the order of sums. ``combining`` has the rules.
@@ -18,7 +18,7 @@ from torch import Tensor
 from tidewater.elastic.buffers.combining import Part, decode, encode
 
 
-class Passes:
+class Accumulation:
     """The passes of one step. ``part_of`` returns the part of a buffer, from the values that a pass has changed."""
 
     def __init__(self, part_of: Callable[[str, Mapping[str, Tensor]], Part]) -> None:
