@@ -134,9 +134,10 @@ class Training:
     every report) and ``on_evaluation``, in the same way in all workers: without a report's rank, samples or seconds."""
     on_step: Callable[[Report], None] = ignore
     """Called once for every final step, in order, in each worker that took part in it, has its result and is still
-    running; the model is as after that step. A worker that gets the state after a step while it is not reported yet is
-    called too, with rank -1 and no samples, so that its ``stateful`` objects change alike. If all workers were lost,
-    steps since the checkpoint are repeated, and reported again. Raise ``Stop`` to end training."""
+    running; the model is as after that step. The passes of the next step have been made, unless an evaluation or the
+    end of training comes first. A worker that gets the state after a step while it is not reported yet is called too,
+    with rank -1 and no samples, so that its ``stateful`` objects change alike. If all workers were lost, steps since
+    the checkpoint are repeated, and reported again. Raise ``Stop`` to end training."""
     on_evaluation: Callable[[Evaluated], None] = ignore
     """Called after every evaluation, in each worker that took part in its end. Raise ``Stop`` to end training."""
 

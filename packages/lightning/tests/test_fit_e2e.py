@@ -61,9 +61,9 @@ def test_a_schedule_loses_no_sample_and_all_workers_have_the_same_counters(arena
 
 
 def test_it_ends_where_an_undisturbed_run_does(farm: Farm, etcd: str, tmp_path: Path) -> None:
-    """A worker alone makes one pass of a batch, also if two have begun: with two passes the running mean is another."""
+    """Also where a worker that is left alone makes two passes in a step."""
     epochs = 20
-    flags = ("--epochs", str(epochs), "--checkpoint-every", "10", "--micro-batch", str(BATCH_SIZE))
+    flags = ("--epochs", str(epochs), "--checkpoint-every", "10")
     calm = job(farm, tmp_path / "calm", etcd, *flags)
     alone = calm.start("a")
     shaken = job(farm, tmp_path / "shaken", etcd, *flags, "--min-step-seconds", "0.02")
@@ -88,7 +88,8 @@ def test_it_ends_where_an_undisturbed_run_does(farm: Farm, etcd: str, tmp_path: 
         assert verdict(each.book.without_what_was_undone(), TOTAL) == [], each.told()
         assert f"counted {epochs * STEPS} {epochs}" in worker.text()
     check_rows(shaken, epochs * STEPS)
-    assert len(list((shaken.folder / "lightning").rglob("*.ckpt"))) == epochs
+    files = list((shaken.folder / "lightning").rglob("*.ckpt"))
+    assert epochs - 1 <= len(files) <= epochs, "that of an epoch at whose end a, of rank 0, was lost"
     ended, reference = newest(shaken), newest(calm)
     assert (ended["global_step"], ended["epoch"]) == (epochs * STEPS, epochs - 1)
     assert ended["lr_schedulers"] == reference["lr_schedulers"]

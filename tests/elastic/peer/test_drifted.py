@@ -22,8 +22,8 @@ from tidewater.elastic.session.handover import Exchange, synchronise
 NONE = frozenset[str]()
 C = Member("c", "c", "127.0.0.1", 1, "signature", 0)
 THREE = Generation(6, 9, (A, B, C), "lost")
-AFTER_100 = [1.0, 4.0, 101.0, 1.0, 0.0, 0.0, 0.0]
-LEFT_BEHIND = [1.0, 4.0, 101.0, 0.0, 0.0, 0.0, 0.0]
+AFTER_100 = [1.0, 4.0, 101.0, 1.0, 0.0, 0.0, 0.0, 1.0]
+LEFT_BEHIND = [1.0, 4.0, 101.0, 0.0, 0.0, 0.0, 0.0, 1.0]
 """The same state, of a rank that missed a generation."""
 
 
@@ -46,6 +46,7 @@ class Suspecting:
             position=lambda lineage: at(4, 101, 1),
             suspect=True,
             present=True,
+            pending=None,
             step=100,
             micro_batch=0,
             repairs=0,

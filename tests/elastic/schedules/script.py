@@ -211,11 +211,12 @@ class Witness:
         Checkpoints.load = loaded  # type: ignore[assignment, method-assign]
         self._points.install()
 
-    def loss(self, model: Any, batch: tuple[torch.Tensor, torch.Tensor, torch.Tensor]) -> torch.Tensor:
+    def loss(self, model: nn.Module, batch: tuple[torch.Tensor, torch.Tensor, torch.Tensor]) -> torch.Tensor:
         """Return the mean squared error; the ledger records its backward pass."""
         inputs, targets, samples = batch
         self._need_memory(len(samples))
-        loss = nn.functional.mse_loss(model(inputs) * model.gain, targets)
+        gain = getattr(model, "gain", 1.0)  # the modules of libraries have none
+        loss = nn.functional.mse_loss(model(inputs) * gain, targets)
         if loss.requires_grad and self._state is not None:
             ids = tuple(int(sample) for sample in samples)
             # Called with the weight of this mean in the whole step, before any parameter has its gradient.

@@ -70,6 +70,7 @@ class Session(ShardedSession):
         nothing: Any = SimpleNamespace(
             together=lambda: None, worked=lambda _: None, step=lambda *_: None, begin=lambda *_: None, loads=0
         )
+        nothing.announce = lambda: None
         nothing.settle, nothing.adopt = (lambda *_, **__: self.done.append("settled")), None
         self.stragglers = self.reports = nothing
         fence: Any = SimpleNamespace(check=lambda generation: self.step("fence"))
@@ -90,12 +91,13 @@ class Session(ShardedSession):
             raise GroupBroken(f"{name} fails")
 
 
-def synchronise(worker: Any, generation: Any, rank: int, exchange: handover.Exchange, log: Log) -> None:
-    """Receive a state, and take it."""
+def synchronise(worker: Any, generation: Any, rank: int, exchange: handover.Exchange, log: Log) -> bool:
+    """Receive a state, and take it. Return whether its last step was reported: the first process alone knows that."""
     worker.group.tally([])
     exchange.agreed()
     worker.coordinator.wait(None, 0)
     exchange.joined([(1, 2)])
+    return bool(worker.writes)
 
 
 def summed(session: Session) -> Any:

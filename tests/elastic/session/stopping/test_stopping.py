@@ -69,10 +69,10 @@ def test_all_ranks_end_with_the_same_state_when_any_of_them_asks(folder: Path, a
 
 def test_the_state_is_evaluated_before_it_is_final(folder: Path) -> None:
     made = trained(lambda rank: {**stopping(1, 0)(rank), **SCORED}, folder)
-    assert [each.state.evaluated for each in made] == [2, 2], (
-        "step 1, the first of the generation, is final before step 2"
+    assert [each.state.evaluated for each in made] == [3, 3], (
+        "on_step of step 1, the first of the generation, comes after the passes of step 2, as always"
     )
-    assert [event["step"] for event in made[0].told.of("evaluated")] == [2]
+    assert [event["step"] for event in made[0].told.of("evaluated")] == [3]
 
 
 @pytest.mark.parametrize("lost", ["the agreement", "the result of rank 0"])
