@@ -91,7 +91,7 @@ def states(run: Records, several: Records, one: Records) -> Iterator[Finding]:
             continue
         odd, rounding = [], _rounding(theirs.sketches)
         for piece, sketch in theirs.sketches.items():
-            tolerance = FACTOR * nature[piece] + max(_least(sketch), rounding[_kind(piece)])
+            tolerance = FACTOR * nature[piece] + max(_least(sketch), rounding.get(_kind(piece), 0.0))
             far = distance(sketch, mine.sketches.get(piece))
             if not far <= tolerance:
                 where = f"{far:.2g} away from the run without faults (its size is {sketch.norm:.3g}, tolerance"
