@@ -26,7 +26,7 @@ class Accumulation:
         self.fraction = 0.0
         """That of the samples that the passes so far have had."""
         self._sums: list[tuple[list[str], Tensor]] = []
-        """Sums of buffers: those that the first pass has changed, those that a later one has changed as the first."""
+        """Names and sums: of the buffers that the first pass has changed, then of those that a later pass has added."""
 
     def __bool__(self) -> bool:
         return bool(self.fraction)

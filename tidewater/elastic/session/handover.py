@@ -80,8 +80,9 @@ def synchronise(worker: Worker, generation: Generation, rank: int, exchange: Exc
     state = worker.state
     own = (state.micro_batch, int(state.pending is None), int(state.suspect))
     rows = _table(worker, generation, rank, (*state.position(generation.lineage), *own))
-    positions = [Position(*position) for *position, _, _, _ in rows]
-    if any(row[-1] for row in rows):
+    *columns, micro_batches, have_reported, suspects = zip(*rows, strict=True)
+    positions = [Position(*position) for position in zip(*columns, strict=True)]
+    if any(suspects):
         state.suspect = state.present  # if the exchange fails, the next generation compares, whichever rank is lost
         drifted = _compare(worker, generation, rank, positions, exchange, log)
         positions = [Position() if each in drifted else position for each, position in enumerate(positions)]
@@ -89,14 +90,14 @@ def synchronise(worker: Worker, generation: Generation, rank: int, exchange: Exc
         drifted = frozenset()
     source, behind = plan(positions)
     reported = bool(positions[source].trusted) and any(
-        row[-2] for row, position in zip(rows, positions, strict=True) if position == positions[source]
+        mine for mine, position in zip(have_reported, positions, strict=True) if position == positions[source]
     )
     if rank == source and not positions[rank].trusted:
         _restore(worker, generation, exchange, log)
     elif rank not in behind and not positions[rank].current:
         state.begin(generation.lineage, generation.number)
     # A rank that ran out of memory has lowered its own.
-    known = [micro_batch for micro_batch in (*(row[-3] for row in rows), state.micro_batch) if micro_batch]
+    known = [micro_batch for micro_batch in (*micro_batches, state.micro_batch) if micro_batch]
     state.micro_batch = min(known, default=0)
     if not behind:
         return reported

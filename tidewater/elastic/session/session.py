@@ -154,10 +154,8 @@ class Session:
         return [sums[first : first + width] for first in range(0, len(sums), width)]
 
     def confirm(self, *, before_a_step: bool = False) -> None:
-        """Make the last step final without a next one. Collective. Raise GroupBroken.
-
-        ``before_a_step`` says that the next step follows: then ``on_step`` is called after its passes, as always.
-        """
+        """Make the last step final without a next one. Collective. Raise GroupBroken. ``before_a_step``: a step
+        follows, and ``on_step`` is called after its passes, as always."""
         self.waiting_since = time.monotonic()
         self.worker.group.confirm()
         self.stragglers.together()
@@ -390,8 +388,9 @@ class Session:
         self._fence.check(self._current)
 
     def _report(self, rank: int, *, before_a_step: bool = False, after_passes: bool = False) -> None:
-        self.reports.announce()
-        if not before_a_step:
+        if before_a_step:
+            self.reports.announce()
+        else:
             self.reports.settle(rank, after_passes=after_passes)
         self._waiting.over()
 
