@@ -71,7 +71,7 @@ def test_a_replica_that_stands_still_after_the_comparison_still_has_its_vote(job
     # Only the first worker can be armed from its start: the others would be hit while they wait in line.
     a, b, c = start(job, "a", "b", "c", flipped="b", policy="mend", frozen="a", more=("--heartbeat-seconds", "3"))
     c.wait_for(lambda worker: any(event["peer"] == a.name for event in worker.events("peer_lost")))
-    a.has_sent_itself(signal.SIGSTOP)
+    a.has_sent_itself(signal.SIGSTOP, "give-up")
     a.signal(signal.SIGCONT)
     check_mended(job, b)
 

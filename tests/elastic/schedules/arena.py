@@ -295,7 +295,7 @@ class _Round:
             hit = [worker for worker in victims if was_hit(worker.target(move.point), move.point)]
             self.aims.append(Aim(move.point, bool(hit)))
             for worker in hit:
-                worker.has_sent_itself(STRIKES[move.kind])
+                worker.has_sent_itself(STRIKES[move.kind], move.point)
                 self._struck(move, worker)
             if not hit:
                 victims[0].signal(STRIKES[move.kind])

@@ -76,7 +76,7 @@ def test_a_frozen_sole_holder_of_the_state_commits_no_step_that_its_successor_co
     # Between asking whether it may make the step before final and reporting that, it could not notice the freeze.
     arm(alone.folder, "gradients", "freeze")
     alone.wait_for(lambda worker: was_hit(worker.folder, "gradients"))
-    alone.has_sent_itself(signal.SIGSTOP)
+    alone.has_sent_itself(signal.SIGSTOP, "gradients")
     frozen_at = time.monotonic()
     newcomer = job.start("newcomer")
     newcomer.wait_for_step(1, TAKEOVER_SECONDS)

@@ -31,8 +31,9 @@ ASKED_FOR = os.environ.get("TIDEWATER_SCHEDULES")
 _EACH = 4
 """`make test` has every fourth of the named moments."""
 TOLERANCE = 1e-5
-"""Between weights of about 1 and those of a model that is whole, of one undisturbed worker: other numbers of processes
-add in another order."""
+"""Of a tensor's largest value, or of 1 if that is less, between these and a model that is whole, of one undisturbed
+worker: other numbers of processes add in another order. 2e-6 was seen, and no more after more steps. A step's pass with
+the factor of another step changes the loss by a tenth."""
 SECONDS = 300.0
 
 
@@ -117,7 +118,8 @@ def note_the_last_step(tree: dict[str, Any]) -> None:
 def compare(mine: Any, theirs: Any) -> None:
     """Assert that two trees have the same tensors, but for the tolerance."""
     if isinstance(mine, torch.Tensor):
-        torch.testing.assert_close(mine, theirs, rtol=0, atol=TOLERANCE)
+        largest = max(1.0, float(theirs.abs().max())) if theirs.numel() else 1.0
+        torch.testing.assert_close(mine, theirs, rtol=0, atol=TOLERANCE * largest)
     elif isinstance(mine, dict | list):
         assert len(mine) == len(theirs)
         for name in mine if isinstance(mine, dict) else range(len(mine)):

@@ -52,17 +52,22 @@ class Unit(Forked):
         return self._ended
 
     def target(self, point: str) -> Path:
-        """Return the folder of the process that is to be hit: only the first one takes and writes checkpoints."""
-        return (self.parts[0] if point in CHECKPOINT else self._victim).folder
+        """Return the folder of the process that is to be hit there."""
+        return self._aimed_at(point).folder
 
-    def has_sent_itself(self, number: signal.Signals) -> None:
+    def _aimed_at(self, point: str) -> Forked:
+        """Return the process that can be hit there: only the first one takes and writes checkpoints."""
+        return self.parts[0] if point in CHECKPOINT else self._victim
+
+    def has_sent_itself(self, number: signal.Signals, point: str) -> None:
         """Record it. A leave is that of all processes."""
         self._note(number)
+        struck = self._aimed_at(point)
         for part in self.parts:
-            if part is not self._victim and number == signal.SIGTERM:
+            if part is not struck and number == signal.SIGTERM:
                 part.signal(number)
         if number == signal.SIGSTOP:
-            self._victim.has_sent_itself(number)
+            struck.has_sent_itself(number, point)
 
     def signal(self, number: signal.Signals) -> None:
         """Kill or freeze one process. Send all other signals to all."""
