@@ -10,7 +10,6 @@ children here, since its plug-in makes them.
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import json
 import runpy
@@ -34,6 +33,7 @@ import settings
 from infra.preflight import login
 from infra.preflight.cluster import Look, Objects
 from tests import facts
+from tests.project.loops import own_loops
 
 ROOT = Path(__file__).resolve().parents[1]
 ACCOUNT = "123456789012"
@@ -352,6 +352,7 @@ def program(run: login.Run = aws, look: Look = nothing_there) -> None:
     runpy.run_path(str(ROOT / "__main__.py"))["main"](run, look)
 
 
+@own_loops()
 def run(
     program: Callable[[], Any],
     config: Mapping[str, Any],
@@ -369,7 +370,6 @@ def run(
         graph: gets what is registered; give one to see what was registered before an error.
     """
     graph = graph or Graph()
-    asyncio.set_event_loop(asyncio.new_event_loop())
     cloud = ask if isinstance(ask, mocks.Mocks) else Echo(ask)
     mocks.set_mocks(cloud, project=settings.PROJECT, stack=stack, monitor=_Monitor(graph, cloud))
     # Mocks do not support transforms. Here they are registered and never called.

@@ -19,7 +19,7 @@ T = TypeVar("T")
 BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-class _Jumping(selectors.SelectSelector):
+class _Jumping(selectors.DefaultSelector):
     """A selector that does not wait for a timer, but reports how long it would have waited."""
 
     def __init__(self, waited: Callable[[float], None]) -> None:

@@ -62,7 +62,10 @@ class Forked(Logged):
             self.killed = True
 
     def has_sent_itself(self, number: signal.Signals, point: str) -> None:
-        """Record the signal that it sent itself at that point. Wait until a stop takes effect: a stop after the thaw would last forever."""
+        """Record the signal that it sent itself at that point.
+
+        Wait until a stop takes effect: a stop after the thaw would last forever.
+        """
         self._note(number)
         if number == signal.SIGSTOP:
             self.wait_for(lambda worker: worker.poll() is not None or state(worker.pid) == "T", _STOP_SECONDS)

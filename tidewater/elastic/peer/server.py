@@ -147,7 +147,7 @@ class PeerServer:
     def _answer(self) -> None:
         with selectors.DefaultSelector() as selector:
             selector.register(self._listener, selectors.EVENT_READ)
-            while True:
+            while self._listener.fileno() >= 0:
                 for key, _ in selector.select(STRANGER_SECONDS / 5 if self._strangers else _IDLE_SECONDS):
                     connection = key.fileobj
                     if connection is self._listener:

@@ -81,3 +81,5 @@ def several(kind: str, size: int) -> Iterator[Ranks]:
         yield Ranks(groups, servers)
         for group in groups:
             group.close()
+        for server in servers:
+            server.close()

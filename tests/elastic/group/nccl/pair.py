@@ -60,3 +60,5 @@ def pair(backends: Sequence[Backend], siblings: Sequence[Siblings | None] = (Non
     yield Pair(groups, tuple(Address("127.0.0.1", server.port) for server in servers))
     for group in groups:
         group.close()
+    for server in servers:
+        server.close()
