@@ -12,6 +12,7 @@ import signal
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection, Pipe
 from typing import Any
 
@@ -35,15 +36,27 @@ def form(group: Group, uuid: int, rank: int, ports: list[int]) -> None:
     group.form(uuid, rank, tuple(Address("127.0.0.1", port) for port in ports), time.monotonic() + 60)
 
 
-def meet(rank: int, pipe: Connection, timeout_seconds: float) -> Group:
-    """Return the group of both ranks."""
+def alone(timeout_seconds: float) -> Group:
+    """Return a group of this rank."""
     peers = PeerServer(Identity(b"secret"))
     peers.start()
     group = kinds.patient(open_group("127.0.0.1", torch.device("cpu"), timeout_seconds, peers))
     form(group, secrets.randbits(40), 0, [peers.port])
-    pipe.send(peers.port)
+    return group
+
+
+def port_of(group: Group) -> int:
+    """Return the port of the peer server."""
+    assert group._peers
+    return group._peers.port
+
+
+def meet(rank: int, pipe: Connection, timeout_seconds: float) -> Group:
+    """Return the group of both ranks."""
+    group = alone(timeout_seconds)
+    pipe.send(port_of(group))
     ports = [pipe.recv()]
-    ports.insert(rank, peers.port)
+    ports.insert(rank, port_of(group))
     form(group, UUID, rank, ports)
     group.confirm()
     return group
@@ -55,8 +68,8 @@ def freeze(group: Group) -> None:
     os.kill(os.getpid(), signal.SIGSTOP)
 
 
-def go_on(group: Group, peer: int) -> None:
-    """Wait for the frozen peer, abandon it, and continue alone."""
+def go_on(group: Group, peer: int, timeout_seconds: float) -> None:
+    """Wait for the frozen peer, abandon it, and continue with a successor, which is in this process, too."""
     os.waitpid(peer, os.WUNTRACED)
     begun: list[Any] = [group.begin(torch.ones(3)) for _ in range(COLLECTIVES)]
     threading.Timer(0.3, group.interrupt, ["lost"]).start()
@@ -64,11 +77,18 @@ def go_on(group: Group, peer: int) -> None:
         group.complete(begun[:1], timeout_seconds=1000)
     except GroupBroken as error:
         print("gave up:", error)
-    form(group, UUID + 1, 0, [0])
-    alone = torch.ones(3)
-    for _ in range(COLLECTIVES):
-        group.all_reduce(alone)
-    print("went on:", alone.tolist())
+    both = group, alone(timeout_seconds)
+
+    def sum_up(rank: int) -> list[float]:
+        group = both[rank]
+        form(group, UUID + 1, rank, [port_of(each) for each in both])
+        value = torch.ones(3)
+        for _ in range(COLLECTIVES):
+            group.all_reduce(value, timeout_seconds=60)
+        return value.tolist()
+
+    with ThreadPoolExecutor(2) as pool:
+        print("went on:", *pool.map(sum_up, range(2)))
     group.begin(torch.ones(3))
     group.close()
     assert isinstance(group._backend, Gloo)
@@ -83,7 +103,7 @@ def main() -> None:
     ends_with_this = bound_to(os.getpid())  # not before it: the end of the peer's connections ends the sums
     peer = os.fork()
     if peer:
-        go_on(meet(0, mine, seconds), peer)
+        go_on(meet(0, mine, seconds), peer, seconds)
     else:
         ends_with_this()
         freeze(meet(1, its, seconds))

@@ -2,14 +2,16 @@
 
 A work of gloo is done when its result is there, and it reports its own failure. But gloo ends a collective only when it
 times out or a connection ends (see ``connections``), so an abort ends the connections. Rarely gloo misses even that, if
-it is sending (it goes on waiting in UnboundBuffer::waitSend), and the destructor of a group waits for its collectives.
-So a group is not destroyed before they have ended.
+it is sending (it goes on waiting in UnboundBuffer::waitSend). Such a collective occupies one of the two threads of its
+group, so the next generation gets another group; and the destructor of a group waits for its collectives, so a group is
+not destroyed before they have ended.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import itertools
 import json
 import os
 import socket
@@ -60,13 +62,13 @@ class Gloo(Backend):
         """Whether all connections of the generation have been made, and whether they have been ended then."""
         self._size = 1
         """Ranks of the generation."""
-        self._former: list[dist.ProcessGroup] = []
-        """Groups that aren't used any more, but may have collectives in flight."""
+        self._former: list[tuple[dist.ProcessGroup, list[Any]]] = []
+        """Groups that aren't used any more, and their collectives that had not ended then."""
 
     def leave(self) -> None:
         """Forget the collectives that have ended."""
         self._is_connected = self._is_severed = False
-        self._in_flight = self.left_in_flight()
+        self._in_flight = _unended(self._in_flight)
 
     def prepare(self) -> None:
         """Return: a CPU does not fail by itself."""
@@ -131,12 +133,20 @@ class Gloo(Backend):
         while self.left_in_flight() and time.monotonic() < deadline:
             time.sleep(_CLOSE_POLL_SECONDS)
         if self.left_in_flight():
-            for group in (*self._former, self.pg):
+            for group in (*(group for group, _ in self._former), self.pg):
                 ctypes.pythonapi.Py_IncRef(ctypes.py_object(group))  # it is never destroyed
 
     def left_in_flight(self) -> list[Any]:
         """Return the works that have begun and not ended."""
-        return [work for work in self._in_flight if not work.is_completed()]
+        return _unended([*self._in_flight, *itertools.chain.from_iterable(works for _, works in self._former)])
+
+    def _set_aside(self) -> bool:
+        """Keep the group until its collectives have ended, if some have not. Return whether that is so."""
+        self._former = [(group, works) for group, works in self._former if _unended(works)]
+        if left := _unended(self._in_flight):
+            self._former.append((self.pg, left))
+            self._in_flight = []
+        return bool(left)
 
     def _exchange(self, store: MeetingStore, rank: int, size: int, word: str = "") -> list[str]:
         """Exchange the addresses of gloo and ``word`` with all peers, in one round. Return the words by rank."""
@@ -154,15 +164,20 @@ class Gloo(Backend):
 
 
 class Reconfigured(Gloo):
-    """One ProcessGroup object for the whole process; torch's ``_reconfigure`` gives it new peers."""
+    """One ProcessGroup object, to which torch's ``_reconfigure`` gives new peers, as long as its collectives end."""
 
     def __init__(self, device: torch.device, timeout_seconds: float) -> None:
         super().__init__(device, timeout_seconds)
+        self._make()
+
+    def _make(self) -> None:
         self._store = SwitchedStore()
         self.pg = self._open(self._store, 0, 1, reconfigurable=True)
 
     def connect(self, uuid: int, store: MeetingStore, rank: int, size: int) -> None:
         """Give the group its new peers."""
+        if self._set_aside():
+            self._make()
         self._store.current = store
         handles = self._exchange(store, rank, size, backend.handle(self.pg))
         backend.reconfigure(self.pg, uuid, handles, self.connect_seconds)
@@ -174,10 +189,14 @@ class Restarted(Gloo):
 
     def connect(self, uuid: int, store: MeetingStore, rank: int, size: int) -> None:
         """Replace the group by one with the new peers."""
-        self._former = [*self._former, self.pg] if self.left_in_flight() else []
+        self._set_aside()
         self.pg = self._open(store, rank, size)
         self._exchange(store, rank, size)
         self._is_connected = True
+
+
+def _unended(works: Sequence[Any]) -> list[Any]:
+    return [work for work in works if not work.is_completed()]
 
 
 def _done_soon(work: Any) -> bool:
